@@ -21,7 +21,7 @@ from logyard.broker.records import pauses
 EXAMPLE = """example:
   python -m logyard.broker --config server.properties --override broker.id=1 --override listeners=PLAINTEXT://127.0.0.1:9092
 
-FILE is Kafka's server.properties with Kafka's own keys. What is not known or not acted on is a warning; with
+FILE is Kafka's server.properties with Kafka's own keys. A key that is unknown or has no effect is a warning; with
 --strict it is an error."""
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return uvloop.run(_run(config))
     except (LogyardError, OSError) as error:
-        log.error("the broker could not go on", error=str(error))
+        log.error("the broker failed", error=str(error))
         print(f"logyard.broker: {error}", file=sys.stderr)
         return 1
 
@@ -57,9 +57,9 @@ async def _run(config: BrokerConfig) -> int:
 
 
 def _spare_the_collector() -> None:
-    """Take all that the start has made out of the garbage collector's sight.
+    """Exclude all objects made so far from garbage collection.
 
-    It stays as long as the process does, and looking through a thousand partitions for cycles is a pause of 60 ms.
+    They live as long as the process does, and a collection over a thousand partitions is a pause of 60 ms.
     """
     gc.collect()
     gc.freeze()
@@ -95,7 +95,7 @@ def _read_config(options: argparse.Namespace) -> BrokerConfig:
 
 
 def configure_logging(broker_id: int) -> None:
-    """One line per event on stdout: time, level, broker, logger, what happened, key=value."""
+    """Log one line per event to stdout: time, level, broker, what happened, key=value."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(log_format.LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -115,7 +115,7 @@ def configure_logging(broker_id: int) -> None:
 
 
 def _raise_open_file_limit() -> None:
-    """Partitions cost descriptors: take all the system allows."""
+    """Raise the limit of open files as far as the system allows: partitions need many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

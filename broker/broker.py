@@ -1,8 +1,8 @@
-"""One broker from start to end; the only place that builds the real clock, disk, ZooKeeper session and sockets.
+"""Starts and stops one broker; the only module that makes the real clock, disk, ZooKeeper session and sockets.
 
-Start-up follows facts §2: ZooKeeper and the cluster's id, identity of the log directories, dynamic settings, logs
-loaded, registration (its czxid is the broker epoch), controller, then requests are served.
-Shutdown: leadership is handed over first, sockets are drained, logs flushed and marked clean, the session ended.
+Start (facts §2): connect to ZooKeeper, get the cluster id, check the identity of the log directories, read the dynamic
+settings, load the logs, register (the czxid is the broker epoch), start the controller, serve requests.
+Stop: hand over leadership, answer the last requests, flush the logs and mark them clean, end the session.
 """
 
 import asyncio
@@ -20,30 +20,49 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
-from logyard.broker.components import Components, read_identity
+from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.features import SUPPORTED
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller import policies
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
+from logyard.broker.log import settings as log_settings
+from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
 from logyard.broker.server.record_threads import RecordThreads
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
 from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
-# How long the event loop may wait for a thread that runs Python code; Python's default of 5 ms is long for a Produce.
+# The longest that the event loop waits for a thread that runs Python code. Python's default, 5 ms, delays a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
 log = structlog.get_logger("logyard.broker")
+
+
+async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
+    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
+    store = LogStore(
+        log_settings.settings_from(config, environment.open_files_max),
+        environment.disk,
+        environment.clock,
+        environment.run_blocking,
+        topic_config=lambda _: TopicConfig(),
+    )
+    try:
+        return await store.open()
+    finally:
+        await store.close()
 
 
 def real_environment(config: BrokerConfig) -> Environment:
@@ -51,13 +70,13 @@ def real_environment(config: BrokerConfig) -> Environment:
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
-    # Apart from the disk's: who sends the worst of batches keeps these busy, not those.
+    # A separate pool: a client that sends hard batches must not delay the disk's threads.
     record_threads = RecordThreads()
     pauses.use(record_threads.pause)
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
-    answers = Answers(config.int("logyard.queued.max.answer.bytes"), clock.monotonic)
+    answers = UnreadAnswers(config.int("logyard.queued.max.answer.bytes"), clock.monotonic)
     memory = RequestMemory(limits.memory_bytes) if limits.memory_bytes > 0 else None
     return Environment(
         clock=clock,
@@ -101,7 +120,7 @@ class SystemChance:
         return random.randrange(bound)
 
     def topic_id(self) -> uuid.UUID:
-        # Kafka keeps ids that begin with a dash out of its files' names.
+        # As in Kafka no id begins with a dash: ids are written into files and commands.
         while True:
             topic_id = uuid.uuid4()
             if topic_id.bytes[0] >> 2 != 62:
@@ -130,7 +149,7 @@ class Broker:
         self._stopping.set()
 
     def fail(self, reason: str) -> None:
-        """Stop because something is gone that the broker cannot do without; `run` then returns 1."""
+        """Stop because of a failure that the broker cannot survive; `run` then returns 1."""
         log.error("stopping", reason=reason)
         self._failure = self._failure or reason
         self._stopping.set()

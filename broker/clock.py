@@ -1,18 +1,18 @@
-"""Time as a port: the wall clock, the clock that never goes back, and a clock for tests that is moved by hand."""
+"""The clocks: a port, the machine's clock, and a clock that tests move."""
 
 import time
 from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
-    """The time for everything in `broker/`."""
+    """The time for all of `broker/`."""
 
     def now_ms(self) -> int:
-        """Return wall-clock milliseconds since 1970 (UTC): for timestamps people and records see."""
+        """Return wall-clock milliseconds since 1970 (UTC), for timestamps of records and for people."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back: for time-outs and lags."""
+        """Return seconds of a monotonic clock, for time-outs and lags."""
         ...
 
 
@@ -24,7 +24,7 @@ class Now(NamedTuple):
 
 
 def passed_ms(clock: Clock) -> int:
-    """Return the time of the clock that never goes back, in whole milliseconds."""
+    """Return the monotonic clock's time in whole milliseconds."""
     return int(clock.monotonic() * 1000)
 
 
@@ -52,10 +52,10 @@ class ManualClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Move both times forward together."""
+        """Move both clocks forward."""
         self._now_ms += round(seconds * 1000)
         self._monotonic += seconds
 
     def set_wall(self, seconds: float) -> None:
-        """Move the wall clock forward or back by seconds; the other clock does not change."""
+        """Move the wall clock forward or back by `seconds`; the monotonic clock does not change."""
         self._now_ms += round(seconds * 1000)

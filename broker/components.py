@@ -16,9 +16,9 @@ from logyard.broker.client.controller_requests import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
+from logyard.broker.client.verification_requests import VerificationRequests
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
-from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -29,7 +29,6 @@ from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log import settings as log_settings
-from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -48,6 +47,7 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
+from logyard.broker.transactions.verification import Questions, Verification
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
@@ -57,21 +57,6 @@ from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
 log = structlog.get_logger("logyard.broker")
-
-
-async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
-    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
-    store = LogStore(
-        log_settings.settings_from(config, environment.open_files_max),
-        environment.disk,
-        environment.clock,
-        environment.run_blocking,
-        topic_config=lambda _: TopicConfig(),
-    )
-    try:
-        return await store.open()
-    finally:
-        await store.close()
 
 
 class Components:
@@ -126,6 +111,9 @@ class Components:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
+        self.verification_requests = VerificationRequests(
+            config.inter_broker_listener, f"broker-{broker_id}", config.int("request.timeout.ms") / 1000
+        )
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -233,6 +221,7 @@ class Components:
             transaction_partitions=self.coordinators.transaction_partitions,
             controller=self.controller,
             producer_ids=self.producer_ids,
+            verification=self._verification(),
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
@@ -241,6 +230,14 @@ class Components:
             quotas=quotas_from(config, self.configs, lambda: environment.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
+
+    def _verification(self) -> Verification:
+        questions = Questions(
+            self.coordinators.transaction_partitions.coordinator_of,
+            self.verification_requests,
+            asyncio.get_running_loop().create_future,
+        )
+        return Verification(self.replicas.producing, questions, self.store.logs.verification)
 
     def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
         environment = self._environment
@@ -314,7 +311,7 @@ class Components:
         await restart.restore(self.lease_service.leases)
 
     def registered(self, epoch: int) -> None:
-        """This broker is in ZooKeeper, under that broker epoch."""
+        """Note the epoch under which this broker is registered in ZooKeeper."""
         self.broker_epoch = epoch
 
     async def start(self) -> None:
@@ -346,7 +343,7 @@ class Components:
         log.info("controlled shutdown", done=done)
 
     def stop_waiting(self) -> None:
-        """Answer those whose requests wait for records, acknowledgements or members: the connections are to close."""
+        """Answer the requests that wait for records, acknowledgements or members, so that connections can close."""
         self.replicas.hosted.stop_waiting()
         self.coordinators.groups.stop_waiting()
 
@@ -366,10 +363,11 @@ class Components:
         self.isr_changes.close()
         self.producer_ids.close()
         self.to_controller.close()
+        self.verification_requests.close()
         self.peers.close()
         await self.store.close()
 
-    # What others tell
+    # Callbacks
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))
@@ -380,7 +378,7 @@ class Components:
             self._spawn(self._tell_log_dir_failed())
 
     async def _tell_log_dir_failed(self) -> None:
-        """Write the znode by which the controller learns of it; it then asks for our replicas again (facts §9)."""
+        """Write the znode that notifies the controller, which then sends LeaderAndIsr for our replicas (facts §9)."""
         event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
         try:
             await self._zk.multi([event])

@@ -13,7 +13,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 
 
 @dataclass(slots=True)
@@ -22,7 +22,8 @@ class Environment:
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
     that binds at once and serves later (server/listener.py); `open_cleaner` a worker that cleans compacted logs, None
-    if there is no cleaner. `run_record_work` runs work on records in threads of its own, None: in those for the disk.
+    if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is None, the disk's are
+    used.
     """
 
     clock: Clock
@@ -39,4 +40,4 @@ class Environment:
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
     run_record_work: SubmitForClient | None = None
-    answers: Answers | None = None
+    answers: UnreadAnswers | None = None

@@ -1,7 +1,7 @@
 """The broker's errors: Kafka's error codes and our own exceptions.
 
-The numbers are Kafka 3.9's (clients `Errors`); a handler turns an `ApiError` into the code of its
-response, anything else that escapes becomes UNKNOWN_SERVER_ERROR and a line in the log.
+The numbers are those of Kafka 3.9 (`Errors` in its clients). If a handler raises an `ApiError`, its code goes into the
+answer; any other exception becomes UNKNOWN_SERVER_ERROR and a line in the log.
 """
 
 from collections.abc import Sequence
@@ -125,11 +125,11 @@ class ErrorCode(IntEnum):
 
 
 class LogyardError(Exception):
-    """The base of all errors that Logyard raises on purpose; its text is one line that says what to do."""
+    """The base of all errors that Logyard raises; the text is one line, and says what to do."""
 
 
 class ApiError(LogyardError):
-    """A refused request: `code` goes into the response, and the text beside it."""
+    """A refused request; `code` goes into the answer, and `message` where the answer has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -138,7 +138,7 @@ class ApiError(LogyardError):
 
 
 class RecordErrors(ApiError):
-    """A batch that is refused because of some of its records: `records` has (index in the batch, text) of each."""
+    """A batch that is refused because of some of its records; `records` has (index in the batch, text) for each."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -146,17 +146,17 @@ class RecordErrors(ApiError):
 
 
 class IllegalTransition(LogyardError):
-    """A state machine was asked for a change that its table does not list: a bug of ours, never of a peer."""
+    """A state machine was asked for a transition that its table does not have: a bug in Logyard."""
 
 
 class CorruptData(LogyardError):
-    """Bytes, JSON or text do not parse: the message names what, where, and what was expected."""
+    """Bytes, JSON or text cannot be parsed; the message says what, where, and what was expected."""
 
 
 class StorageError(LogyardError):
-    """A log directory failed (I/O error, full disk): that directory goes offline, not the broker.
+    """A log directory failed (I/O error, full disk): the directory goes offline, the broker goes on.
 
-    `is_passing`: the process is at fault, not the directory (no file descriptors left); it may work the next time.
+    `is_passing`: the process has the problem, not the directory (no file descriptors left); a retry may succeed.
     """
 
     is_passing = False

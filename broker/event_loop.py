@@ -1,6 +1,6 @@
-"""What the broker's parts ask of the event loop, as types: threads, timers, and answers that are not there yet.
+"""The types of what the broker's parts need from the event loop: threads, timers, futures.
 
-asyncio's loop gives all of it; tests and the simulator give what they like.
+asyncio's loop provides them; tests and the simulator have their own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Pending(Awaitable[T], Protocol[T]):
-    """An answer that is not there yet: asyncio.Future is one."""
+    """A result that is not there yet, as an asyncio.Future is."""
 
     def set_result(self, result: T, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
@@ -20,13 +20,13 @@ class Pending(Awaitable[T], Protocol[T]):
 
 
 class TimerHandle(Protocol):
-    """What `Timers.call_later` hands out."""
+    """A timer that `Timers.call_later` has started."""
 
     def cancel(self) -> None: ...
 
 
 class Timers(Protocol):
-    """Later, on the event loop; `asyncio.AbstractEventLoop` is one."""
+    """Calls functions later on the event loop, as `asyncio.AbstractEventLoop` does; `delay` is seconds."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> TimerHandle: ...
 
@@ -35,20 +35,20 @@ NewPending = Callable[[], Pending[Any]]
 """`loop.create_future`."""
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs in a thread what waits for the disk; awaited, it gives the work's result or raises what the work raised."""
+"""Runs work in a thread, because it waits for the disk. Await it for the work's result or exception."""
 
 
 class Client(Protocol):
-    """Whom something is done for; `is_gone` where nobody takes the outcome any more."""
+    """The client that work is done for; `is_gone` once it is disconnected."""
 
     is_gone: bool
 
 
 class SubmitForClient(Protocol):
-    """`SubmitBlocking` for what takes as long as a client likes: it may be ended where the client is gone."""
+    """`SubmitBlocking` for work whose length a client decides; it may be stopped when that client is gone."""
 
     def __call__(self, work: Callable[[], Any], client: Client | None = None, /) -> Pending[Any]: ...
 
 
 SubmitBlocking = Callable[[Callable[[], Any]], Pending[Any]]
-"""The same for callers that do not await but are called back: `partial(loop.run_in_executor, pool)`."""
+"""`RunBlocking` for callers that use callbacks: `partial(loop.run_in_executor, pool)`."""

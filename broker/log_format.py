@@ -1,8 +1,8 @@
-"""The format of the broker's log: one line per event, whatever peers have put into names and messages.
+"""The format of the broker's log: one line per event.
 
-Rule: bytes from a peer (group and member ids, client ids, topics, header fields, messages of errors) are written to the
-log here and nowhere else. What is not printable is escaped, so that no peer can forge a line; the further lines of an
-event (a traceback) are indented.
+Rule: text that comes from peers (group and member ids, client ids, topics, header fields, errors) is written to the log
+here and nowhere else. Characters that are not printable are escaped, so that no peer can forge a line; further lines of
+an event (a traceback) are indented.
 """
 
 import logging
@@ -22,12 +22,12 @@ def shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with everything escaped that is not printable."""
+    """Return the text with all characters escaped that are not printable."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def indented(text: str) -> str:
-    """Return the lines of a text indented, so that none looks like an event of its own."""
+    """Return the text with its lines indented, so that none looks like another event."""
     return "\n".join(_INDENT + escaped(line) for line in text.splitlines())
 
 
@@ -41,7 +41,7 @@ def line(logger: object, method: str, event: structlog.typing.EventDict) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """The same for what libraries say through `logging`."""
+    """The same for the messages of libraries, which use `logging`."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, _, more = super().format(record).partition("\n")

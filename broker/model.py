@@ -13,7 +13,7 @@ NO_EPOCH = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-"""Topics that only brokers write; what lists topics calls them internal."""
+"""Topics that only brokers write to; Metadata answers mark them as internal."""
 
 TopicId = uuid.UUID
 ZERO_TOPIC_ID = uuid.UUID(int=0)
@@ -43,9 +43,9 @@ class TopicPartition(NamedTuple):
 
 
 def folded(partitions: Iterable[TopicPartition], entries_max: int) -> list[str]:
-    """Return partitions as text for a log line: consecutive ones of a topic as `flights-0..299`.
+    """Return partitions as text for a log line, in their order; consecutive ones become one entry, `flights-0..299`.
 
-    In the order given, `entries_max` entries at most.
+    At most `entries_max` entries are returned.
     """
     found: list[str] = []
     topic, first, last = "", 0, -2
@@ -105,7 +105,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What /brokers/topics/T/partitions/P/state holds; `partition_epoch` is that znode's version."""
+    """The content of the znode /brokers/topics/T/partitions/P/state; `partition_epoch` is its version (facts §1)."""
 
     leader: int
     leader_epoch: int
@@ -117,9 +117,10 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where the replicas of a partition are, and what a running reassignment adds and removes.
+    """The broker ids of a partition's replicas, and those that a running reassignment adds and removes (facts §6).
 
-    Facts §6: origin = replicas - adding, target = replicas - removing.
+    Before the reassignment the replicas were `origin` (replicas - adding); after it they are `target` (replicas -
+    removing).
     """
 
     replicas: tuple[int, ...]
@@ -139,7 +140,7 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Sequence[int]) -> "Assignment":
-        """Return the assignment that starts the move to `target`, superseding any running one."""
+        """Return the assignment that starts a move to `target` and replaces a running move."""
         full = tuple(dict.fromkeys((*target, *self.origin)))
         return Assignment(
             replicas=full,
@@ -150,7 +151,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """The whole of /brokers/topics/T: id (None before 2.8 wrote one) and every partition's replicas."""
+    """The content of the znode /brokers/topics/T: topic id (None: written before 2.8) and all partitions' replicas."""
 
     partitions: Mapping[int, Assignment] = field(default_factory=dict)
     topic_id: TopicId | None = None

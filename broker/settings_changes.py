@@ -1,4 +1,4 @@
-"""Settings that change in ZooKeeper while the broker runs, handed to the parts that go by them (facts §20)."""
+"""Applies settings that change in ZooKeeper while the broker runs (facts §20)."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("logyard.broker")
 
 
 class SettingsChanges:
-    """Hears of every changed entity below /config; `cleaning` and `admission` are None where the broker has none."""
+    """Passes changed settings on to the broker's parts; `cleaning` and `admission` are None if the broker has none."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class SettingsChanges:
         self._cleaning, self._admission = cleaning, admission
 
     def take(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
-        """Go by these overrides of an entity from now on.
+        """Apply these overrides of an entity.
 
-        :param kind: "topics", "brokers", or a kind of quota entity, as below /config.
-        :raises ConfigProblems: the broker's settings do not fit each other.
+        :param kind: "topics", "brokers", or a kind of quota entity: the names of the znodes below /config.
+        :raises ConfigProblems: the broker's settings contradict each other.
         """
         if kind == "topics":
             before = self._configs.topic_config(name).unclean_leader_election_enable
@@ -67,6 +67,7 @@ class SettingsChanges:
         if self._cleaning is not None:
             self._cleaning.configure(effective)
         self._replicas.settings.take_over(effective)
+        self._store.logs.verification.is_on = effective.bool("transaction.partition.verification.enable")
         self._store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
         if self._admission is not None:
             self._admission.take_over(effective)

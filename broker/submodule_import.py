@@ -1,7 +1,7 @@
-"""Importing one module of a large package without running the package's `__init__`.
+"""Imports one module of a large package without running the package's `__init__`.
 
-`import kafka.protocol.schemas` runs `kafka/__init__.py` first, which loads both clients, the admin client and their
-network code: 0.15 s of every start of a broker and some megabytes of it, for one function.
+`import kafka.protocol.schemas` runs `kafka/__init__.py` first, which loads the clients and their network code: 0.15 s
+and some megabytes at each start of a broker, for one function.
 """
 
 import importlib

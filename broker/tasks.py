@@ -1,8 +1,8 @@
-"""The one way to run tasks on the event loop: each has a name, and no failure goes unnoticed.
+"""Runs tasks on the event loop: each has a name, and its failures are logged and counted.
 
 An unexpected exception is logged with its traceback and counted (`failures`, the metric `logyard_task_failures_total`).
-Work that has to go on is started again after a pause (`keep`, `every`); other work is not (`spawn`). Nothing else
-creates tasks; tests/architecture checks it.
+`keep` and `every` start work again after a pause; `spawn` does not. No other module creates tasks; tests/architecture
+checks it.
 """
 
 import asyncio
@@ -21,13 +21,12 @@ log = structlog.get_logger("logyard.tasks")
 failures: Counter[str] = Counter()
 """How often a task of each name has failed in this process."""
 
-# The loop itself holds tasks weakly. (A weak table of tasks by loop would never release either: tasks refer to their
-# loop.)
+# The loop has only weak references to tasks. (A weak dict of tasks by loop would keep both: tasks refer to their loop.)
 _running: set[asyncio.Task[Any]] = set()
 
 
 def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start work that is done once; a failure is logged and counted."""
+    """Start work that runs once; a failure is logged and counted."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
     _running.add(task)
@@ -38,14 +37,14 @@ def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 def keep(
     name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_s: float | None = None
 ) -> "asyncio.Task[None]":
-    """Start work that runs until it returns; after an exception it is started again `pause_s` later (PAUSE_S)."""
+    """Start work that runs until it returns. After an exception it is started again, `pause_s` (PAUSE_S) later."""
     return spawn(name, _kept(name, work, PAUSE_S if pause_s is None else pause_s))
 
 
 def every(
     name: str, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
 ) -> "asyncio.Task[None]":
-    """Do work every `interval_s` seconds, first after `first_s` (by default the same); a failure does not end it."""
+    """Run work every `interval_s` seconds, first after `first_s` (default: `interval_s`). Failures do not end it."""
 
     async def repeat() -> None:
         await asyncio.sleep(interval_s if first_s is None else first_s)
@@ -61,12 +60,12 @@ def every(
 
 
 def answering(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start work whose result or exception the caller takes from the task: the answer to a request."""
+    """Start work that answers a request; the caller takes the result or exception from the task."""
     return asyncio.get_running_loop().create_task(work)
 
 
 def forget(loop: asyncio.AbstractEventLoop) -> None:
-    """Drop the tasks of a loop that was stopped before they were done: they will never end."""
+    """Forget the tasks of a loop that was stopped before they were done."""
     _running.difference_update([task for task in _running if task.get_loop() is loop])
 
 
@@ -78,7 +77,7 @@ def failed(name: str, error: BaseException, again_in_s: float | None = None) -> 
 
 
 def uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what a timer or another callback has raised: the event loop's exception handler."""
+    """Log what a timer or another callback has raised. This is the event loop's exception handler."""
     error = context.get("exception")
     if error is not None:
         failed("callback", error)
@@ -99,7 +98,7 @@ async def _kept(name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_
 
 
 def _raise_own_end(error: BaseException) -> None:
-    """Raise the error if this task was cancelled; a cancelled future that it awaited is a failure like others."""
+    """Raise the error if this task was cancelled. If only a future that it awaits was cancelled, that is a failure."""
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
         raise error

@@ -18,6 +18,14 @@ def answer_for(appended: ErrorCode) -> ErrorCode:
     return _ANSWERS.get(appended, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+def answer_in_transaction(refused: ErrorCode) -> ErrorCode:
+    """The same for a commit in a transaction, also where its coordinator does not let it be appended: the producer
+    knows the transaction's errors, and tries again where the coordinator was not reached."""
+    if refused is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return _ANSWERS.get(refused, refused)
+
+
 def answer_for_group(stored: ErrorCode) -> ErrorCode:
     """The same for the record of a group, whose members then join again or give up."""
     if stored is ErrorCode.REQUEST_TIMED_OUT:

@@ -13,12 +13,12 @@ import structlog
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
-from logyard.broker.groups.append_errors import answer_for
-from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
+from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
 from logyard.broker.groups.offsets import Place
 from logyard.broker.groups.owned_groups import Roster
-from logyard.broker.groups.ports import KeyValue, OffsetsLog
+from logyard.broker.groups.ports import KeyValue, OffsetsLog, Producer
 
 log = structlog.get_logger("logyard.groups")
 
@@ -41,6 +41,7 @@ class Commits:
         self._spawn = spawn
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
+        self._open: dict[int, dict[str, Group]] = {}  # by producer id, the groups with commits of its transaction
 
     async def commit(
         self,
@@ -66,16 +67,82 @@ class Commits:
             code = membership.commit_refusal(group, member_id, instance_id, generation, passed_ms(self._clock))
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
-        longest = self._metadata_chars_max  # characters, although the setting is named for bytes: as in Kafka
-        good = {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
+        good = self._short_enough(commits)
         if good:
             self._roster.add(group)
-            records = [
-                (record_format.offset_key(group_id, t, p), record_format.offset_value(c)) for (t, p), c in good.items()
-            ]
-            code = await self._change(group, good, records)
-        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            code = await self._change(group, good, _records(group, good))
+        return self._answers(commits, code)
+
+    def _short_enough(self, commits: Sequence[OffsetCommit]) -> dict[Place, OffsetCommit]:
+        longest = self._metadata_chars_max  # characters, although the setting is named for bytes: as in Kafka
+        return {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
+
+    def _answers(self, commits: Sequence[OffsetCommit], code: ErrorCode) -> list[ErrorCode]:
+        longest, too_large = self._metadata_chars_max, ErrorCode.OFFSET_METADATA_TOO_LARGE
         return [code if len(c.metadata) <= longest else too_large for c in commits]
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: Producer,
+        commits: Sequence[OffsetCommit],
+    ) -> list[ErrorCode]:
+        """Store the commits as pending ones; one answer for each, in their order.
+
+        Whether the transaction is open for the group was verified before.
+        """
+        code = self._roster.availability(group_id)
+        group = self._roster.get(group_id) or Group(group_id, state_since_ms=self._clock.now_ms())
+        if code is ErrorCode.NONE:
+            code = membership.transactional_commit_refusal(group, committer)
+        if code is not ErrorCode.NONE:
+            return [code] * len(commits)
+        good = self._short_enough(commits)
+        if good:
+            code = await self._append_open(group, producer, good)
+        return self._answers(commits, code)
+
+    async def _append_open(self, group: Group, producer: Producer, commits: Mapping[Place, OffsetCommit]) -> ErrorCode:
+        """Whatever is answered: what lies in the log is pending, as it is for who loads the group."""
+        appended = self._log.append(self._roster.partition_for(group.group_id), _records(group, commits), producer)
+        if appended.base_offset >= 0:
+            self._roster.add(group)
+            group.offsets.take_open(producer.producer_id, appended.base_offset, commits)
+            self._note_open(group)
+        return answer_in_transaction(await appended)
+
+    def end_transaction(self, partition: int, producer_id: int, marker_offset: int, *, committed: bool) -> None:
+        """The producer's marker in a partition of the offsets log is replicated: its commits there count, or go."""
+        groups = self._open.get(producer_id, {})
+        for group in list(groups.values()):
+            if self._roster.partition_for(group.group_id) != partition:
+                continue
+            if not group.offsets.end_transaction(producer_id, marker_offset, committed=committed):
+                self._forget_open(group, producer_id)
+            self._roster.drop_if_nothing(group)
+
+    def loaded(self, groups: Iterable[Group]) -> None:
+        """These are served from now on."""
+        for group in groups:
+            self._note_open(group)
+
+    def resigned(self, groups: Iterable[Group]) -> None:
+        """These are someone else's now."""
+        for group in groups:
+            for producer_id in group.offsets.open:
+                self._forget_open(group, producer_id)
+
+    def _note_open(self, group: Group) -> None:
+        for producer_id in group.offsets.open:
+            self._open.setdefault(producer_id, {})[group.group_id] = group
+
+    def _forget_open(self, group: Group, producer_id: int) -> None:
+        groups = self._open.get(producer_id, {})
+        if groups.get(group.group_id) is group:
+            del groups[group.group_id]
+        if not groups:
+            self._open.pop(producer_id, None)
 
     def fetch(
         self, group_id: str, wanted: Iterable[Place] | None, *, require_stable: bool = False
@@ -130,9 +197,19 @@ class Commits:
         """Delete the offsets of partitions whose topic was deleted."""
         gone = list(partitions)
         for group in self._roster.all() if gone else ():
+            self._drop_open(group, gone)
             dropped = offsets.deleted(group.offsets, gone)
             if dropped:
                 self._spawn(self._forget_deleted(group, dropped))
+
+    def _drop_open(self, group: Group, places: Sequence[Place]) -> None:
+        before = list(group.offsets.open)
+        group.offsets.drop_open(places)
+        for producer_id in before:
+            if producer_id not in group.offsets.open:
+                self._forget_open(group, producer_id)
+        if before:
+            self._roster.drop_if_nothing(group)
 
     async def _forget_deleted(self, group: Group, places: Sequence[Place]) -> None:
         before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
@@ -197,10 +274,20 @@ class Commits:
     ) -> ErrorCode:
         """Append now, and apply the change when the log has acknowledged it."""
         number = group.offsets.begin(change)
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        written_at = offsets.NOT_WRITTEN
         try:
-            code = answer_for(await self._log.append(self._roster.partition_for(group.group_id), records))
+            appended = self._log.append(self._roster.partition_for(group.group_id), records)
+            code = answer_for(await appended)
+            if code is ErrorCode.NONE:
+                written_at = appended.base_offset
         finally:
-            group.offsets.end(number, written=code is ErrorCode.NONE)
+            group.offsets.end(number, written_at)
             self._roster.drop_if_nothing(group)
         return code
+
+
+def _records(group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue]:
+    return [
+        (record_format.offset_key(group.group_id, topic, partition), record_format.offset_value(commit))
+        for (topic, partition), commit in commits.items()
+    ]

@@ -76,6 +76,19 @@ class Leaver:
 
 
 @dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: generation -1 without a member and instance where the client does not say."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+    @property
+    def is_unnamed(self) -> bool:
+        return not self.member_id and self.instance_id is None
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetCommit:
     """One partition of an OffsetCommit. `expire_ms` is the explicit expiry of old clients, -1 for none."""
 

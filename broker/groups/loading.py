@@ -9,12 +9,9 @@ from collections.abc import Callable
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.groups import record_format
-from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group
+from logyard.broker.groups.offsets import Written
 from logyard.broker.groups.ports import OffsetsLog, StoredBatch
-
-# The base offset of the batch that had the commit, and the commit.
-_ReadCommit = tuple[int, OffsetCommit]
 
 
 async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
@@ -28,8 +25,8 @@ class _Replay:
     def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
         self._wall_ms, self._note = wall_ms, note
         self._groups: dict[str, Group] = {}
-        self._offsets: dict[record_format.OffsetKey, _ReadCommit] = {}
-        self._open: dict[int, dict[record_format.OffsetKey, _ReadCommit]] = {}
+        self._offsets: dict[record_format.OffsetKey, Written] = {}
+        self._open: dict[int, dict[record_format.OffsetKey, Written]] = {}
 
     def take(self, batch: StoredBatch) -> None:
         if batch.commits is not None:
@@ -45,14 +42,14 @@ class _Replay:
                 self._note(str(error))
 
     def _record(
-        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, _ReadCommit]
+        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, Written]
     ) -> None:
         key = record_format.decode_key(raw_key)
         if isinstance(key, record_format.OffsetKey):
             if value is None:
                 into.pop(key, None)
             else:
-                into[key] = base, record_format.decode_offset(key, value)
+                into[key] = Written(base, record_format.decode_offset(key, value))
         elif isinstance(key, record_format.GroupKey):
             if value is None:
                 self._groups.pop(key.group_id, None)
@@ -63,15 +60,15 @@ class _Replay:
         ended = self._open.pop(producer_id, {}) if producer_id is not None else {}
         for key, read in ended.items() if committed else ():
             known = self._offsets.get(key)
-            if known is None or known[0] < read[0]:
+            if known is None or known.base_offset < read.base_offset:
                 self._offsets[key] = read
 
     def groups(self) -> dict[str, Group]:
-        for key, (_, commit) in self._offsets.items():
-            self._group(key.group_id).offsets.committed[key.topic, key.partition] = commit
-        for producer_id, commits in self._open.items():
-            for key, (_, commit) in commits.items():
-                self._group(key.group_id).offsets.open.setdefault(producer_id, {})[key.topic, key.partition] = commit
+        for key, written in self._offsets.items():
+            self._group(key.group_id).offsets.load((key.topic, key.partition), written)
+        for producer_id, pending in self._open.items():
+            for key, (base, commit) in pending.items():
+                self._group(key.group_id).offsets.take_open(producer_id, base, {(key.topic, key.partition): commit})
         return self._groups
 
     def _group(self, group_id: str) -> Group:

@@ -12,7 +12,7 @@ from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import effects as fx
 from logyard.broker.groups import rebalance
-from logyard.broker.groups.events import Join, Joined, Leaver, Sync, Synced, Ticket
+from logyard.broker.groups.events import Committer, Join, Joined, Leaver, Sync, Synced, Ticket
 from logyard.broker.groups.members import Group, GroupState, Member
 from logyard.broker.groups.rebalance import JOIN_TIMER, SYNC_TIMER, session_timer, touch
 
@@ -292,3 +292,15 @@ def commit_refusal(group: Group, member_id: str, instance_id: str | None, genera
         return ErrorCode.REBALANCE_IN_PROGRESS
     touch(group.members[member_id], now_ms)
     return ErrorCode.NONE
+
+
+def transactional_commit_refusal(group: Group, committer: Committer) -> ErrorCode:
+    """The same for a commit in a transaction: a rebalance does not matter, and old producers say nothing of members."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if committer.generation < 0 and (group.state is GroupState.EMPTY or committer.is_unnamed):
+        return ErrorCode.NONE
+    code = _identity_error(group, committer.member_id, committer.instance_id)
+    if code is ErrorCode.NONE and committer.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code

@@ -1,30 +1,48 @@
 """The committed offsets of one group, and which of them are past their retention (facts §16).
 
-A change is appended to the log first, and applied when the log has acknowledged it.
-Rule 1: the change that was appended last wins, in whatever order they are acknowledged: a load reads the same.
-Rule 2: what a transaction has committed is kept apart until its marker comes.
+Rule 1: a plain change is appended to the log first, and applied when the log has acknowledged it.
+Rule 2: what is committed in a transaction is pending from its append on, until the transaction's marker is replicated.
+Rule 3: of two commits of one partition the one wins whose record lies later in the log, in whatever order they are
+        acknowledged or their markers come: a load reads the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from logyard.broker.groups.events import OffsetCommit
 
 # Topic and partition.
 Place = tuple[str, int]
+NOT_WRITTEN = -1
+
+
+class Written(NamedTuple):
+    """A commit, and the offset of the batch of the log that it came in."""
+
+    base_offset: int
+    commit: OffsetCommit
 
 
 class GroupOffsets:
     """`committed` has the valid offsets; `open`, by producer id, what open transactions have committed."""
 
-    __slots__ = ("_changes", "_in_flight", "_last", "_newest", "committed", "open")
+    __slots__ = ("_changes", "_in_flight", "_last", "_written_at", "committed", "open")
 
     def __init__(self) -> None:
         self.committed: dict[Place, OffsetCommit] = {}
-        self.open: dict[int, dict[Place, OffsetCommit]] = {}
+        self.open: dict[int, dict[Place, Written]] = {}
         self._changes: dict[int, Mapping[Place, OffsetCommit | None]] = {}
-        self._newest: dict[Place, int] = {}
         self._in_flight: dict[Place, int] = {}
+        # Where what is committed lies in the log. While changes are in flight, where the last tombstone lies too.
+        self._written_at: dict[Place, int] = {}
         self._last = 0
+
+    def load(self, place: Place, written: Written) -> None:
+        """Take what the log has as committed there."""
+        self.committed[place] = written.commit
+        self._written_at[place] = written.base_offset
+
+    # Plain changes
 
     def begin(self, change: Mapping[Place, OffsetCommit | None]) -> int:
         """Note a change (None: a tombstone) whose append begins now. Returns its number, for `end`."""
@@ -34,27 +52,57 @@ class GroupOffsets:
             self._in_flight[place] = self._in_flight.get(place, 0) + 1
         return self._last
 
-    def end(self, number: int, *, written: bool) -> None:
-        """Apply the change if it was `written`: the log has answered."""
+    def end(self, number: int, base_offset: int) -> None:
+        """Apply the change if it was written: the log has answered. NOT_WRITTEN: it was not."""
         for place, commit in self._changes.pop(number).items():
             self._in_flight[place] -= 1
             if not self._in_flight[place]:
                 del self._in_flight[place]
-            if not written or self._newest.get(place, 0) > number:
+            if base_offset < self._written_at.get(place, 0):
                 continue
-            self._newest[place] = number
+            self._written_at[place] = base_offset
             if commit is None:
                 self.committed.pop(place, None)
             else:
                 self.committed[place] = commit
-        if not self._changes:
-            self._newest.clear()
+        if not self._changes and len(self._written_at) > len(self.committed):
+            self._written_at = {place: self._written_at[place] for place in self.committed}
 
     def drop(self, commits: Mapping[Place, OffsetCommit]) -> None:
         """Forget these commits without writing to the log; later ones of the same partitions stay."""
         for place, commit in commits.items():
             if self.committed.get(place) is commit:
                 del self.committed[place]
+                self._written_at.pop(place, None)
+
+    # Transactions
+
+    def take_open(self, producer_id: int, base_offset: int, commits: Mapping[Place, OffsetCommit]) -> None:
+        """These lie in the log now, as part of the producer's transaction."""
+        pending = self.open.setdefault(producer_id, {})
+        for place, commit in commits.items():
+            pending[place] = Written(base_offset, commit)
+
+    def end_transaction(self, producer_id: int, marker_offset: int, *, committed: bool) -> bool:
+        """The producer's marker is replicated; returns whether something is pending still: what lies behind it."""
+        pending = self.open.pop(producer_id, {})
+        behind = {place: written for place, written in pending.items() if written.base_offset > marker_offset}
+        for place, written in pending.items() if committed else ():
+            if place not in behind and (place not in self.committed or self._written_at[place] < written.base_offset):
+                self.load(place, written)
+        if behind:
+            self.open[producer_id] = behind
+        return bool(behind)
+
+    def drop_open(self, places: Collection[Place]) -> None:
+        """Forget what transactions have committed there: the partitions are deleted."""
+        for producer_id, pending in list(self.open.items()):
+            for place in places:
+                pending.pop(place, None)
+            if not pending:
+                del self.open[producer_id]
+
+    # Questions
 
     def is_unstable(self, place: Place) -> bool:
         """Whether a commit that was sent already may replace the one of this partition (KIP-447)."""

@@ -1,13 +1,13 @@
 """Appends to `__consumer_offsets` with acks=all, and reads its partitions, through this broker's replicas."""
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
 from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
-from logyard.broker.groups.ports import KeyValue, StoredBatch
+from logyard.broker.groups.ports import Appended, KeyValue, Producer, StoredBatch
 from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
@@ -46,26 +46,38 @@ class ReplicatedOffsets:
     def partition_count(self) -> int:
         return len(self._metadata.partitions(OFFSETS_TOPIC)) or self._default_partition_count()
 
-    def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
+    def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
         now_ms = self._clock.now_ms()
-        made = batch.build([batch.Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
+        tp = TopicPartition(OFFSETS_TOPIC, partition)
+        listed = [batch.Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)]
+        if producer is None:
+            made = batch.build(listed)
+        else:
+            producer_id, epoch = producer
+            made = batch.build(
+                listed, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
+            )
+        replica = self._replicas.partition(tp)
+        log = replica.log if replica is not None else None
+        end = log.log_end_offset if log is not None else -1
         outcome = self._replicas.producing.append(
-            [(TopicPartition(OFFSETS_TOPIC, partition), memoryview(made))],
+            [(tp, memoryview(made))],
             acks=-1,
             timeout_ms=self._timeout_ms,
             origin=Origin.COORDINATOR,
             internal_topics=True,
         )
-        return _Acknowledgement(outcome)
+        return _Acknowledgement(outcome, end if log is not None and log.log_end_offset > end else -1)
 
     async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
         found = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, partition))
         log = found.log if found is not None else None
         if log is None:
             return
-        offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
-        while offset < end:
-            piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
+        offset, in_vain = log.log_start_offset, 0
+        # The end may move: markers are appended while the groups are read, and only this read finds them.
+        while offset < log.log_end_offset:
+            piece = log.read(offset, READ_BYTES, limit_offset=log.log_end_offset, min_one=True)
             size, following = await self._run_blocking(partial(_hand_over, piece, take, note))
             if piece.size and not size:
                 # The log was compacted or truncated meanwhile: its bytes have moved.
@@ -83,7 +95,8 @@ class ReplicatedOffsets:
 class _Acknowledgement:
     """Awaits the result of a Produce to one partition; gives its error code."""
 
-    def __init__(self, outcome: list[ProduceResult] | Pending[list[ProduceResult]]) -> None:
+    def __init__(self, outcome: list[ProduceResult] | Pending[list[ProduceResult]], base_offset: int) -> None:
+        self.base_offset = base_offset
         self._outcome = outcome
 
     def __await__(self) -> Generator[Any, None, ErrorCode]:

@@ -1,8 +1,8 @@
 """What the coordinator needs from the world."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import TimerHandle
@@ -24,6 +24,24 @@ class StoredBatch:
     commits: bool | None = None
 
 
+class Producer(NamedTuple):
+    """Whose transaction a batch belongs to."""
+
+    producer_id: int
+    epoch: int
+
+
+class Appended(Protocol):
+    """An append: awaited, the whole ISR is waited for; NONE, or why it does not count."""
+
+    @property
+    def base_offset(self) -> int:
+        """Where the batch lies in the log, whether it is acknowledged or not; -1: it was refused at once."""
+        ...
+
+    def __await__(self) -> Generator[Any, None, ErrorCode]: ...
+
+
 class OffsetsLog(Protocol):
     """`__consumer_offsets` as the coordinator sees it."""
 
@@ -32,8 +50,8 @@ class OffsetsLog(Protocol):
         """How many partitions the topic has (or will have, before it exists)."""
         ...
 
-    def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
-        """Write the records as one batch; awaited, wait for the whole ISR. NONE, or why not.
+    def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
+        """Write the records as one batch, of `producer`'s transaction if one is given.
 
         They lie in the log, behind all that was appended before, when this returns, unless it was refused at once.
         """

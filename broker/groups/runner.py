@@ -79,7 +79,8 @@ class GroupCoordinator:
         """This broker no longer leads the partition: its groups are someone else's."""
         self._resign(self.roster.end(partition))
 
-    def _resign(self, gone: Iterable[Group]) -> None:
+    def _resign(self, gone: Sequence[Group]) -> None:
+        self.commits.resigned(gone)
         for group in gone:
             self._perform(group, membership.resign(group, self._now()))
 
@@ -100,6 +101,7 @@ class GroupCoordinator:
         if not self.roster.is_current(partition, token):
             return
         self.roster.loaded(partition, found)
+        self.commits.loaded(found.values())
         for group in found.values():
             for member in group.members.values():
                 rebalance.touch(member, self.passed_ms())

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.producers import (
+    NO_OFFSET,
     CompletedTxn,
     DataBatch,
     Marker,
@@ -18,6 +19,7 @@ from logyard.broker.log.producers import (
     ProducerStates,
     SeenBatch,
     advance,
+    check_epoch,
     end_transaction,
 )
 from logyard.broker.log.segment.index import AbortedTxn
@@ -39,6 +41,7 @@ from logyard.broker.records.batch import (
     verify_crc,
 )
 from logyard.broker.records.compression import recoding
+from logyard.broker.records.header import NO_SEQUENCE, TRANSACTIONAL_BIT
 
 NO_TIME = -1
 
@@ -83,12 +86,13 @@ class Chunk:
 class Staged:
     """The producers' entries as they will be after the chunk; entries that it does not change come from the log."""
 
-    __slots__ = ("_states", "completed", "entries")
+    __slots__ = ("_states", "completed", "entries", "unguarded")
 
     def __init__(self, states: ProducerStates) -> None:
         self._states = states
         self.entries: dict[int, ProducerEntry] = {}
         self.completed: list[CompletedTxn] = []
+        self.unguarded: list[int] = []  # who wrote in a transaction, or had one ended: their guards have had their use
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         staged = self.entries.get(producer_id)
@@ -97,9 +101,14 @@ class Staged:
     def take(self, header: BatchHeader, batch: memoryview, first_offset: int, origin: Origin, timestamp: int) -> None:
         """Stage the next entry of the batch's producer; `batch` is the whole batch, and is parsed only for a marker.
 
-        Raises ApiError as `advance` and `end_transaction` do, CorruptData for a marker that does not parse.
+        Raises ApiError as `advance`, `end_transaction` and `Guards.check` do, CorruptData for a marker that does not
+        parse.
         """
         entry = self.entry(header.producer_id)
+        if header.attributes & TRANSACTIONAL_BIT:
+            if origin is not Origin.LEADER and not header.is_control:
+                self._check_guard(entry, header, origin)
+            self.unguarded.append(header.producer_id)
         last_offset = first_offset + header.last_offset_delta
         if header.is_control:
             marker = read_marker(header, batch, last_offset)
@@ -120,6 +129,14 @@ class Staged:
         )
         self.entries[header.producer_id] = advance(entry, data, origin)
 
+    def _check_guard(self, entry: ProducerEntry | None, header: BatchHeader, origin: Origin) -> None:
+        if entry is not None:
+            if entry.txn_first_offset != NO_OFFSET:
+                return
+            check_epoch(entry, header.producer_epoch, header.producer_id)
+        sequence = header.base_sequence if origin is Origin.CLIENT else NO_SEQUENCE
+        self._states.guards.check(header.producer_id, header.producer_epoch, sequence)
+
     def commit(self, segment: Segment, high_watermark: int) -> bool:
         """Store the staged entries once the chunk is in `segment`; returns whether a transaction was aborted.
 
@@ -129,6 +146,8 @@ class Staged:
         producers = self._states
         for entry in self.entries.values():
             producers.remember(entry)
+        for producer_id in self.unguarded:
+            producers.guards.end(producer_id)
         # A transaction that ends later in this chunk was still open when an earlier one ended, so it limits the last
         # stable offset that the earlier one's index entry gets.
         open_from = [done.first_offset for done in self.completed]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from logyard.broker.log.disk.port import Disk, remove_if_there
+from logyard.broker.log.guards import VerificationSwitch
 from logyard.broker.log.segment.open_segments import OpenSegments
 
 LogT = TypeVar("LogT", contravariant=True)
@@ -34,16 +35,20 @@ class LogListener(Protocol[LogT]):
 
 
 class LogHost(NamedTuple):
-    """What the logs of one broker share. `validate_records` is logyard.validate.records."""
+    """What the logs of one broker share. `validate_records` is logyard.validate.records.
+
+    `verification` says whether transactions are verified with their coordinator; off without a broker around the log.
+    """
 
     listener: LogListener[Any]
     open_segments: OpenSegments
+    verification: VerificationSwitch
     validate_records: bool = False
 
 
 def standalone_host(disk: Disk) -> LogHost:
     """Return the host for a log without a store, as tools and tests use it."""
-    return LogHost(NoListener(disk), OpenSegments())
+    return LogHost(NoListener(disk), OpenSegments(), VerificationSwitch())
 
 
 class NoListener:

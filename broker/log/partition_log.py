@@ -25,6 +25,7 @@ from logyard.broker.log.append import (
 from logyard.broker.log.disk.port import Disk, write_whole
 from logyard.broker.log.fetch import LogSlice
 from logyard.broker.log.flush import FlushPlan, FlushState
+from logyard.broker.log.guards import Guards
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
 from logyard.broker.log.listener import LogHost, standalone_host
 from logyard.broker.log.producer_history import ProducerHistory
@@ -73,6 +74,7 @@ class PartitionLog:
         self.now_ms = now_ms
         self.failure: StorageError | None = None
         self.producers = state.producers
+        self.producers.guards = Guards(self.host.verification)
         self.epochs = EpochCache(state.epochs, log_end_offset=lambda: self.log_end_offset, save=self._save_epochs)
         self.segments = SegmentList(disk, state.segments, self.host.open_segments)
         self.flush_state = FlushState(

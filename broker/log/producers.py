@@ -15,9 +15,9 @@ from typing import NamedTuple
 import crc32c
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.records.header import NO_PRODUCER_EPOCH
+from logyard.broker.log.guards import Guards
+from logyard.broker.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE
 
-NO_SEQUENCE = -1
 NO_OFFSET = -1
 SEQUENCE_MAX = 2**31 - 1
 BATCHES_KEPT = 5
@@ -127,7 +127,7 @@ def advance(entry: ProducerEntry | None, batch: DataBatch, origin: Origin) -> Pr
     (a plain batch inside an open transaction).
     """
     if entry is not None and origin is not Origin.LEADER:
-        _check_epoch(entry, batch.epoch, batch.producer_id)
+        check_epoch(entry, batch.epoch, batch.producer_id)
         if origin is Origin.CLIENT:
             _check_sequence(entry, batch)
         if entry.txn_first_offset != NO_OFFSET and not batch.is_transactional:
@@ -162,7 +162,7 @@ def end_transaction(
     if entry is None:
         entry = ProducerEntry(marker.producer_id, marker.epoch)
     if origin is not Origin.LEADER:
-        _check_epoch(entry, marker.epoch, marker.producer_id)
+        check_epoch(entry, marker.epoch, marker.producer_id)
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -179,7 +179,8 @@ def end_transaction(
     return ended, completed
 
 
-def _check_epoch(entry: ProducerEntry, epoch: int, producer_id: int) -> None:
+def check_epoch(entry: ProducerEntry, epoch: int, producer_id: int) -> None:
+    """Raise ApiError(INVALID_PRODUCER_EPOCH) where the log knows a newer epoch."""
     if epoch < entry.epoch:
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -202,12 +203,17 @@ def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
 
 
 class ProducerStates:
-    """All producers of one log, and the transactions that hold the last stable offset back."""
+    """All producers of one log, and the transactions that hold the last stable offset back.
 
-    __slots__ = ("_finished", "_open", "entries", "first_unstable_offset")
+
+    `guards` says which producers may begin a transaction here.
+    """
+
+    __slots__ = ("_finished", "_open", "entries", "first_unstable_offset", "guards")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.guards = Guards()
         self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
         self._finished: list[CompletedTxn] = []  # ended, marker not below the high watermark yet
         self.first_unstable_offset: int | None = None
@@ -224,6 +230,10 @@ class ProducerStates:
     def open_transactions(self) -> dict[int, int]:
         """Producer id → first offset of its open transaction."""
         return dict(self._open)
+
+    def is_in_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has an open transaction in this log."""
+        return producer_id in self._open
 
     def remember(self, entry: ProducerEntry) -> None:
         """Store a producer's next entry, once its batch is in the log."""
@@ -254,7 +264,11 @@ class ProducerStates:
             self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for `expiration_ms`, except with an open transaction; returns how many."""
+        """Forget producers silent for `expiration_ms`, except with an open transaction; returns how many.
+
+        Guards that are that old go too.
+        """
+        self.guards.expire(now_ms, expiration_ms)
         silent = [
             entry.producer_id
             for entry in self.entries.values()

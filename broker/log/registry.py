@@ -17,6 +17,7 @@ from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageErro
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
+from logyard.broker.log.guards import VerificationSwitch
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.listener import LogHost, LogListener, NoListener
 from logyard.broker.log.partition_log import PartitionLog
@@ -31,6 +32,7 @@ class LogRegistry:
     """The logs by partition: `current` logs and `futures`; `broken` has the paths of directories that could not be
     opened.
 
+    `verification` is the switch of transaction.partition.verification.enable.
     `later(delay_ms, work)` runs `work` in a thread after a delay.
     """
 
@@ -49,7 +51,8 @@ class LogRegistry:
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
         self._half_made: dict[str, None] = {}  # directories whose creation failed; no replica uses them yet
-        self._host = LogHost(NoListener(disk), OpenSegments(), settings.validate_records)
+        self.verification = VerificationSwitch(settings.verify_transactions)
+        self._host = LogHost(NoListener(disk), OpenSegments(), self.verification, settings.validate_records)
         self._forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config

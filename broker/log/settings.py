@@ -24,6 +24,7 @@ class StoreSettings:
     producer_id_expiration_check_interval_ms: int = 600_000
     partitions_max: int = 1 << 31
     validate_records: bool = False
+    verify_transactions: bool = False
 
 
 def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
@@ -40,6 +41,7 @@ def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
         validate_records=config.bool("logyard.validate.records"),
+        verify_transactions=config.bool("transaction.partition.verification.enable"),
         # Each log keeps one file open; the others are for connections, sealed segments and jobs.
         partitions_max=max(16, open_files_max - FILES_SPARED),
     )

@@ -22,6 +22,7 @@ MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_AT: Final = 43
 COUNT_AT: Final = 57
 
 COMPRESSION_BITS: Final = 0x07
@@ -40,6 +41,7 @@ SEQUENCE_MAX: Final = 2**31 - 1
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _LEGACY = struct.Struct(">qiIbb")
+_PRODUCER = struct.Struct(">qhi")
 _INT64 = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
 # What a message of magic 0 has besides key and value, offset and length not counted.
@@ -163,6 +165,12 @@ def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
 def is_transactional(buf: memoryview | bytes | bytearray) -> bool:
     """Whether the first batch in the buffer is a v2 batch of a transaction, as far as magic and flag tell."""
     return len(buf) >= HEADER_SIZE and buf[MAGIC_AT] == 2 and bool(buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
+def producer_of(buf: memoryview | bytes | bytearray) -> tuple[int, int, int]:
+    """Return the producer's id, epoch and base sequence of the v2 batch that begins the buffer."""
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(buf, PRODUCER_AT)
+    return producer_id, epoch, sequence
 
 
 def sent_headers(buf: memoryview) -> Iterator[tuple[int, BatchHeader]]:

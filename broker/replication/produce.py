@@ -9,6 +9,7 @@ from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.event_loop import Client, Pending
+from logyard.broker.log.guards import Guard
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.validation import ValidationWork
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
@@ -146,6 +147,21 @@ class Producing:
             else:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
+
+    def begin_verification(self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int) -> Guard | None:
+        """Return the guard to verify before a batch of this producer may begin a transaction in the partition.
+
+        None: its transaction is open there. Raises ApiError(NOT_LEADER_OR_FOLLOWER), and what `Hosted.find` raises.
+        """
+        hosted = self._hosted
+        partition = hosted.partitions.get(tp) or hosted.find(tp)
+        log = partition.log
+        if log is None or not partition.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log.want_producers()
+        if log.producers.is_in_transaction(producer_id):
+            return None
+        return log.producers.guards.begin(producer_id, epoch, sequence, hosted.clock.now_ms())
 
     def validate_in_thread(
         self, entries: Entries, validated_by: ValidatedBy, *, always: bool = False, client: Client | None = None

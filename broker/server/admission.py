@@ -1,12 +1,12 @@
-"""Who may connect, and how much memory requests may take: the limits of all listeners of a broker together.
+"""Limits the connections of a broker, and the memory that requests take while they are received.
 
-Rule 1: too many connections in all (`max.connections`) or in a second (`max.connection.creation.rate`) are left in the
-        kernel's queue until there is room; brokers among themselves are let in where they have a listener of their own.
-        The same two hold for each listener by itself (`listener.name.<listener>.…`, else the broker's value), as in
-        Kafka, and there for brokers too.
-Rule 2: too many from one address are closed at once (`max.connections.per.ip`, and its overrides); too many in a second
-        from one address are closed when the time they have to wait is over (`connection_creation_rate`, KIP-612).
-Rule 3: memory is granted for a whole request before its bytes are read, so that whoever has begun can end.
+Rule 1: connections beyond `max.connections`, or beyond `max.connection.creation.rate` per second, stay in the kernel's
+        queue until there is room. If other brokers have a listener of their own (a protected one), its connections are
+        accepted all the same. Each listener has both limits again (`listener.name.<listener>.…`, else the broker's
+        value), as in Kafka; these hold for other brokers too.
+Rule 2: connections of one address beyond `max.connections.per.ip`, or its overrides, are closed at once. Those beyond
+        the address's `connection_creation_rate` (KIP-612) are closed when their throttle time is over.
+Rule 3: memory is granted for a whole request before its bytes are read, so that a request that was begun can end.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ ADDRESSES_SWEPT_AT = 1024
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """What one listener may have by itself: connections, and new ones in a second."""
+    """The limits of one listener: connections, and new connections per second."""
 
     connections_max: int = UNLIMITED
     creation_rate: int = UNLIMITED
@@ -36,7 +36,7 @@ class ListenerLimits:
 
 @dataclass(slots=True)
 class Limits:
-    """The settings of this file. `idle_ms` and `memory_bytes` below zero: no bound."""
+    """The settings for this module. Negative `idle_ms` and `memory_bytes` mean no limit."""
 
     connections_max: int = UNLIMITED
     per_ip_max: int = UNLIMITED
@@ -51,7 +51,7 @@ class Limits:
     window_ms: int = 1000
 
     def take_over(self, config: BrokerConfig) -> None:
-        """Take what may change while the broker runs."""
+        """Read the settings that may change while the broker runs."""
         counts = address_counts(config.str("max.connections.per.ip.overrides"))
         self.per_ip_overrides = {host: count for host, count in counts.items() if is_address(host)}
         self.per_name_overrides = {host: count for host, count in counts.items() if not is_address(host)}
@@ -67,7 +67,7 @@ class Limits:
         }
 
     def of(self, listener: str) -> ListenerLimits:
-        """A listener's own limits."""
+        """Return a listener's own limits."""
         return self.listeners.get(listener, _NO_LIMITS)
 
 
@@ -75,7 +75,7 @@ _NO_LIMITS = ListenerLimits()
 
 
 def limits_from(config: BrokerConfig) -> Limits:
-    """Read the limits out of the broker's configuration."""
+    """Read the limits from the broker's configuration."""
     limits = Limits(
         idle_ms=config.int("connections.max.idle.ms"),
         frame_bytes_max=config.int("socket.request.max.bytes"),
@@ -87,14 +87,14 @@ def limits_from(config: BrokerConfig) -> Limits:
     return limits
 
 
-class Guest(Protocol):
-    """A connection, as far as this file knows it."""
+class AnyConnection(Protocol):
+    """What this module needs of a connection."""
 
     def close(self) -> None: ...
 
 
-class Stay(NamedTuple):
-    """Where a connection came from, and where to."""
+class Admitted(NamedTuple):
+    """An admitted connection: the client's address, and the listener."""
 
     host: str
     listener: str
@@ -102,14 +102,14 @@ class Stay(NamedTuple):
 
 
 class Admission:
-    """Counts the connections of every listener. `now_ms` never goes back."""
+    """Counts the connections of all listeners. `now_ms` is monotonic."""
 
     def __init__(self, limits: Limits, now_ms: Callable[[], float]) -> None:
         self.limits = limits
         self.ip_quotas: Callable[[], Mapping[str, Quota]] = dict
         self._now_ms = now_ms
-        self._guests: dict[Guest, Stay] = {}  # the longest silent first, as far as the last sweep knows
-        self._sent_away: set[Guest] = set()  # of these, who were closed for a protected one
+        self._admitted: dict[AnyConnection, Admitted] = {}  # the longest idle first, as of the last sweep
+        self._evicted: set[AnyConnection] = set()  # those of them that were closed to make room for a protected one
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._rate = SampledRate(limits.windows, limits.window_ms)
@@ -122,25 +122,25 @@ class Admission:
             self._names.want(limits.per_name_overrides)
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._admitted)
 
     def take_over(self, config: BrokerConfig) -> None:
-        """Take the limits that changed; who waits for room looks again."""
+        """Read changed settings; connections that wait for room are checked again."""
         self.limits.take_over(config)
         self._room.set()
         self._names.want(self.limits.per_name_overrides)
 
     def _addresses_changed(self, known: Mapping[str, frozenset[str]]) -> None:
-        """A host's name stands for all its addresses; an address that is named itself has its own count."""
+        """Apply a host name's limit to all its addresses. An override for an address takes precedence."""
         counts = self.limits.per_name_overrides
         self._of_names = {address: counts[name] for name, found in known.items() if name in counts for address in found}
 
     def close(self) -> None:
-        """Look no more names up."""
+        """Stop looking up names."""
         self._names.close()
 
     async def wait_for_room(self, listener: str, *, protected: bool) -> None:
-        """Return when one more connection may be taken; a protected listener's never waits for the others'."""
+        """Return when one more connection may be accepted; a protected listener does not wait for the others."""
         while not self._has_room(listener, protected):
             self._room.clear()
             await self._room.wait()
@@ -152,10 +152,10 @@ class Admission:
     def _has_room(self, listener: str, protected: bool) -> bool:
         if self._per_listener[listener] >= self.limits.of(listener).connections_max:
             return False
-        return protected or len(self._guests) < self.limits.connections_max
+        return protected or len(self._admitted) < self.limits.connections_max
 
     def _rates(self, listener: str, protected: bool) -> list[tuple[SampledRate, int]]:
-        """The rates that a connection counts for, each with what it may be at most."""
+        """Return the rates that count this connection, each with its limit per second."""
         counted = []
         own = self.limits.of(listener).creation_rate
         if own < UNLIMITED:
@@ -166,14 +166,14 @@ class Admission:
         return counted
 
     def refusal(self, host: str) -> str | None:
-        """Why a connection that has just come from that address is closed at once; None: it is not."""
+        """Return why a new connection of that address is closed at once; None: it is not."""
         limits = self.limits
         most = limits.per_ip_overrides.get(host, self._of_names.get(host, limits.per_ip_max))
-        return f"{most} connections of one address are taken" if self._per_ip[host] >= most else None
+        return f"this address has {most} connections, the most allowed" if self._per_ip[host] >= most else None
 
     def delay_ms(self, host: str, listener: str, *, protected: bool) -> int:
-        """Count a connection; for how long one that comes too soon after others of its address is kept waiting,
-        to be closed then. 0: it is welcome."""
+        """Count a new connection. Return 0, or after how many milliseconds it is to be closed because its address
+        exceeds its rate."""
         now = self._now_ms()
         counted = [rate for rate, _ in self._rates(listener, protected)]
         for rate in counted:
@@ -195,41 +195,41 @@ class Admission:
             self._ip_rates = {ip: rate for ip, rate in self._ip_rates.items() if not rate.is_idle(now_ms)}
         return self._ip_rates.setdefault(host, SampledRate(self.limits.windows, self.limits.window_ms))
 
-    def enter(self, guest: Guest, host: str, listener: str, *, protected: bool) -> None:
-        """Take a connection in; where a protected listener's is one too many, the longest silent other one goes."""
-        if protected and len(self._guests) - len(self._sent_away) >= self.limits.connections_max:
-            others = (guest for guest, stay in self._guests.items() if not stay.protected)
-            leaving = next((other for other in others if other not in self._sent_away), None)
+    def enter(self, connection: AnyConnection, host: str, listener: str, *, protected: bool) -> None:
+        """Admit a connection. If a protected listener's is one too many, the longest idle other one is closed."""
+        if protected and len(self._admitted) - len(self._evicted) >= self.limits.connections_max:
+            others = (other for other, admitted in self._admitted.items() if not admitted.protected)
+            leaving = next((other for other in others if other not in self._evicted), None)
             if leaving is not None:
-                # It is gone when its peer has read what it is owed, or some seconds later.
-                self._sent_away.add(leaving)
+                # It is gone when its peer has read its answers, or some seconds later.
+                self._evicted.add(leaving)
                 leaving.close()
-        self._guests[guest] = Stay(host, listener, protected)
+        self._admitted[connection] = Admitted(host, listener, protected)
         self._per_ip[host] += 1
         self._per_listener[listener] += 1
 
-    def active(self, guest: Guest) -> None:
-        """It has said something since the last sweep."""
-        if guest in self._guests:
-            self._guests[guest] = self._guests.pop(guest)
+    def active(self, connection: AnyConnection) -> None:
+        """Note that the connection was used since the last sweep."""
+        if connection in self._admitted:
+            self._admitted[connection] = self._admitted.pop(connection)
 
-    def leave(self, guest: Guest) -> None:
-        """A connection is gone."""
-        self._sent_away.discard(guest)
-        found = self._guests.pop(guest, None)
-        if found is None:
+    def leave(self, connection: AnyConnection) -> None:
+        """Note that the connection is gone."""
+        self._evicted.discard(connection)
+        admitted = self._admitted.pop(connection, None)
+        if admitted is None:
             return
-        self._per_listener[found.listener] -= 1
-        self._per_ip[found.host] -= 1
-        if not self._per_ip[found.host]:
-            del self._per_ip[found.host]
+        self._per_listener[admitted.listener] -= 1
+        self._per_ip[admitted.host] -= 1
+        if not self._per_ip[admitted.host]:
+            del self._per_ip[admitted.host]
         self._room.set()
 
 
 class RequestMemory:
-    """`queued.max.request.bytes`: what requests that are being read may take together.
+    """The memory for requests that are being received (`queued.max.request.bytes`).
 
-    Granted while anything is left, so the last one may go over it by its own size, as in Kafka.
+    It is granted while anything is left; so the last request may exceed the limit by its own size, as in Kafka.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -242,26 +242,26 @@ class RequestMemory:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many connections wait for memory."""
         return len(self._waiting)
 
     def take(self, size: int) -> bool:
-        """Grant that many bytes, or not now."""
+        """Take that many bytes if any memory is left; return whether it was."""
         if self._left <= 0:
             return False
         self._left -= size
         return True
 
     def wait(self, retry: Callable[[], None]) -> None:
-        """Call `retry` once when memory has come back."""
+        """Call `retry` once when memory is free again."""
         self._waiting[retry] = None
 
     def forget(self, retry: Callable[[], None]) -> None:
-        """Who waits is gone."""
+        """Do not call `retry`: its connection is gone."""
         self._waiting.pop(retry, None)
 
     def give_back(self, size: int) -> None:
-        """These bytes are free again; who waits asks again, first come first served."""
+        """Free that many bytes, and call those that wait, first come first served."""
         self._left += size
         for _ in range(len(self._waiting)):
             if self._left <= 0 or not self._waiting:

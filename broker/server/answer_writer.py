@@ -1,36 +1,36 @@
-"""The answers of one connection on their way to the peer: small ones together, and what is not read is counted."""
+"""Writes the answers of one connection: small ones in one write, and counts those that the peer has not read."""
 
 import asyncio
 
 from logyard.broker.server.request import Encoded
-from logyard.broker.server.unread_answers import Answers, Reader
+from logyard.broker.server.unread_answers import Reader, UnreadAnswers
 
-# Small answers of one turn go out in one write of up to about this size: each write is a system call.
+# The small answers of one turn of the event loop are written together up to this size: each write is a system call.
 TOGETHER_BYTES = 32 * 1024
 
 
 class AnswerWriter:
-    """Writes answers to a transport, which it has from `open` to `close`; what is written before or after is dropped.
+    """Writes answers to a transport from `open` to `close`; answers before and after are dropped.
 
-    `reader` stands for the peer in `unread`, which may abort it.
+    `unread` counts what the peer has not read under `reader`, and may abort that.
     """
 
-    def __init__(self, reader: Reader, unread: Answers | None) -> None:
+    def __init__(self, reader: Reader, unread: UnreadAnswers | None) -> None:
         self._reader = reader
         self._unread = unread
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None  # closed, with something yet to be sent
-        self._answers: list[bytes] = []  # not written yet
+        self._answers: list[bytes] = []  # to be written at the next flush
         self._answers_size = 0
         self._sent = 0
         self.is_paused = False  # the transport takes no more: the peer does not read
 
     def open(self, transport: asyncio.Transport) -> None:
-        """Write to this transport from now on."""
+        """Begin to write to this transport."""
         self._transport = transport
 
     def write(self, answer: Encoded) -> None:
-        """Send an answer: a small one with the others of this turn, at the next `flush`."""
+        """Send an answer; small ones are sent together by the next `flush`."""
         if answer is None or self._transport is None:
             return
         if isinstance(answer, list):
@@ -44,7 +44,7 @@ class AnswerWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand the transport what is still held back."""
+        """Write the small answers."""
         answers = self._answers
         if answers and self._transport is not None:
             self._count(self._answers_size)
@@ -52,19 +52,19 @@ class AnswerWriter:
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
 
     def pause(self) -> None:
-        """The transport's buffer is full."""
+        """Note that the transport's buffer is full."""
         self.is_paused = True
         if self._unread is not None:
             self._unread.add(self._reader, self._unsent())
 
     def resume(self) -> None:
-        """The peer has read what the transport held."""
+        """Note that the peer has read what was in the transport's buffer."""
         self.is_paused = False
         if self._unread is not None:
             self._unread.done(self._reader)
 
     def close(self) -> None:
-        """Send what was answered and close; what is answered from now on is dropped."""
+        """Send the answers that are there, then close; later answers are dropped."""
         self.flush()
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -72,13 +72,13 @@ class AnswerWriter:
             transport.close()
 
     def abort(self) -> None:
-        """Close at once; what was not sent is dropped."""
+        """Close at once; answers that were not sent are dropped."""
         transport, self._transport = self._transport or self._closing, None
         if transport is not None:
             transport.abort()
 
     def lost(self) -> None:
-        """The transport is gone, with all that it held."""
+        """Note that the transport is gone, with what was in its buffer."""
         self._transport = self._closing = None
         self._answers.clear()
         if self._unread is not None:
@@ -86,12 +86,12 @@ class AnswerWriter:
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed and gone as soon as the peer has read, or never."""
+        """Whether it was closed and waits for the peer to read the rest."""
         return self._closing is not None
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes of answers the peer has taken."""
+        """How many bytes of answers the peer has read."""
         return self._sent - self._unsent()
 
     def _unsent(self) -> int:

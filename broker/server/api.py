@@ -1,4 +1,4 @@
-"""One API: what answers its requests, and the row of the table that registers it."""
+"""The types of an API: its handler, and its row in the table of APIs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,15 +16,15 @@ ErrorFields = Callable[[Any, int, ErrorCode, str | None], Fields]
 
 
 def top_level_error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    """The error answer of the many responses that carry one `error_code` at the top."""
+    """Return the fields of an error answer, for the many responses that have one `error_code` at the top."""
     return {"error_code": int(code), "error_message": text}
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What answers an API: either `raw` (hand-coded hot path) or `message` (decoded, answers with fields).
+    """Answers an API's requests with either `raw` (bytes in and out, for hot paths) or `message` (decoded fields).
 
-    `error` makes the fields of the answer when `message` raises.
+    `error` makes the fields of the answer if `message` raises.
     """
 
     message: MessageHandler | None = None
@@ -38,7 +38,7 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row of the API table: an API key, the versions that are served (lowest, highest), and the handler."""
+    """A row of the API table: API key, versions that are served (lowest, highest), handler."""
 
     key: int
     versions: tuple[int, int]
@@ -46,10 +46,10 @@ class Api:
     pipelined: bool = False
     """The next request of a connection may start before this one is answered (answers keep their order)."""
     small_answer: bool = False
-    """The answer is as small as the request: it is sent even while other clients leave large answers unread. Whoever
-    waits for it (a producer, a group's member, a broker) loses more than time."""
+    """The answer is as small as the request: it is sent even while other clients leave large answers unread, because
+    a delay would harm those who wait for it (producers, members of groups, brokers)."""
     between_brokers: bool = False
-    """Brokers send it to each other: no quota holds it back (Kafka's exempt requests)."""
+    """Brokers send it to each other: no quota throttles it (Kafka's exempt requests)."""
 
     def __post_init__(self) -> None:
         if self.key not in API_NAMES:

@@ -1,7 +1,7 @@
-"""Every API that this broker serves, a row each: a new API is added here and nowhere else.
+"""The table of all APIs that this broker serves; a new API is registered here and nowhere else.
 
-The versions are those of Apache Kafka 3.9 in ZooKeeper mode, never a library's (facts §19). A key is listed once
-its handler exists: librdkafka and sarama derive features from the set that ApiVersions advertises.
+The versions are those of Apache Kafka 3.9 in ZooKeeper mode, not those of a library (facts §19). An API is listed only
+when its handler exists: librdkafka and sarama derive features from the APIs that ApiVersions advertises.
 """
 
 from collections.abc import Mapping
@@ -54,8 +54,10 @@ from logyard.broker.server.handlers import (
     produce,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_features,
     update_metadata,
+    write_txn_markers,
 )
 
 _ROWS: Final = (
@@ -86,6 +88,8 @@ _ROWS: Final = (
     Api(24, (0, 5), add_partitions_to_txn.HANDLER, small_answer=True),
     Api(25, (0, 4), add_offsets_to_txn.HANDLER, small_answer=True),
     Api(26, (0, 4), end_txn.HANDLER, small_answer=True),
+    Api(27, (0, 1), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
+    Api(28, (0, 4), txn_offset_commit.HANDLER, small_answer=True),
     Api(32, (0, 4), describe_configs.HANDLER),
     Api(33, (0, 2), alter_configs.HANDLER),
     Api(34, (0, 2), alter_replica_log_dirs.HANDLER),
@@ -110,7 +114,7 @@ _ROWS: Final = (
 
 
 def by_key(rows: tuple[Api, ...]) -> Mapping[int, Api]:
-    """Return the rows by API key; raises ValueError where two have the same."""
+    """Return the rows by API key. Raises ValueError if two have the same."""
     apis = {api.key: api for api in rows}
     if len(apis) != len(rows):
         raise ValueError("two rows register the same API key")

@@ -1,6 +1,7 @@
-"""Topics made by use: unknown ones named in Metadata, and the internal ones when first needed (facts §14).
+"""Creates topics at their first use: unknown ones that Metadata names, and internal ones when needed (facts §14).
 
-The controller is asked as any admin client would ask it; the answer is the error clients get until the topic is led.
+It sends CreateTopics to the controller, as an admin client does, and returns the error that clients get until the topic
+has leaders.
 """
 
 from typing import Any
@@ -14,28 +15,31 @@ from logyard.broker.replication.ports import LinkError
 
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 5
 
-# The topic is there or on its way: ask again in a moment.
-_UNDER_WAY = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+# The topic exists or is being created: the client should ask again.
+_CREATED = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class AutoCreate:
-    """Creates on behalf of clients, each topic once at a time."""
+    """Creates topics for clients; it has one request for a topic in flight at a time."""
 
     def __init__(self, config: BrokerConfig, metadata: MetadataCache, controller: ToController) -> None:
         self._config = config
         self._metadata = metadata
         self._controller = controller
-        self._under_way: dict[str, None] = {}
+        self._in_flight: dict[str, None] = {}
 
     async def create(self, name: str) -> ErrorCode:
-        """Make an ordinary topic with the controller's defaults; LEADER_NOT_AVAILABLE once it is being made."""
+        """Create an ordinary topic with the controller's defaults.
+
+        Returns LEADER_NOT_AVAILABLE if it is being created or the controller is not there, else the controller's error.
+        """
         return await self._make({"name": name, "num_partitions": -1, "replication_factor": -1})
 
     async def create_internal(self, name: str) -> ErrorCode:
-        """Make an internal topic with its settings.
+        """Create an internal topic with its settings.
 
-        INVALID_REPLICATION_FACTOR while too few brokers live for its replicas, UNKNOWN_TOPIC_OR_PARTITION for a topic
-        that is not internal.
+        Returns as `create` does; also INVALID_REPLICATION_FACTOR (fewer live brokers than replicas) and
+        UNKNOWN_TOPIC_OR_PARTITION (the topic is not internal).
         """
         if name == OFFSETS_TOPIC:
             topic = self._offsets_topic()
@@ -76,16 +80,16 @@ class AutoCreate:
 
     async def _make(self, topic: dict[str, Any]) -> ErrorCode:
         name = topic["name"]
-        if name in self._under_way:
+        if name in self._in_flight:
             return ErrorCode.LEADER_NOT_AVAILABLE
-        self._under_way[name] = None
+        self._in_flight[name] = None
         try:
             fields = {"topics": [{"assignments": [], "configs": [], **topic}], "timeout_ms": 0}
             answer = await self._controller.request(CREATE_TOPICS, CREATE_TOPICS_VERSION, fields, timeout_s=10.0)
         except (LinkError, CorruptData):
             return ErrorCode.LEADER_NOT_AVAILABLE
         finally:
-            del self._under_way[name]
+            del self._in_flight[name]
         code = ErrorCode(answer.topics[0].error_code)
-        retriable = code in _UNDER_WAY or code is ErrorCode.NOT_CONTROLLER
+        retriable = code in _CREATED or code is ErrorCode.NOT_CONTROLLER
         return ErrorCode.LEADER_NOT_AVAILABLE if retriable else code

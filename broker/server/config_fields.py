@@ -1,4 +1,4 @@
-"""Settings as the fields of DescribeConfigs and CreateTopics answers, and overrides written to ZooKeeper."""
+"""Makes the fields of DescribeConfigs and CreateTopics answers from settings, and writes overrides to ZooKeeper."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ WRITE_TRIES = 10
 
 
 def topic_config_fields(config: BrokerConfig, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every setting of a topic with these overrides, as CreateTopics v5+ answers it."""
+    """Return all settings of a topic with these overrides, as fields of a CreateTopics answer (v5 and later)."""
     return [
         {
             "name": entry.name,
@@ -30,7 +30,7 @@ def topic_config_fields(config: BrokerConfig, overrides: Mapping[str, str]) -> l
 def described(
     entries: Iterable[ConfigEntry], wanted: Iterable[str] | None, with_synonyms: bool, with_docs: bool
 ) -> list[dict[str, Any]]:
-    """The entries as DescribeConfigs answers them; `wanted` None means all."""
+    """Return the wanted entries (None: all) as fields of a DescribeConfigs answer."""
     names = None if wanted is None else set(wanted)
     return [
         {
@@ -58,9 +58,10 @@ async def change_overrides(
     change: Callable[[dict[str, str]], dict[str, str]],
     check: Callable[[Mapping[str, str]], None],
 ) -> None:
-    """Read an entity's overrides, change and check them, write them if nobody did meanwhile, and tell every broker.
+    """Read an entity's overrides, change and check them, write them (again if others wrote meanwhile), notify brokers.
 
-    `change` and `check` raise ApiError to refuse. Raises ApiError(UNKNOWN_SERVER_ERROR) if others keep writing.
+    `change` and `check` raise ApiError to refuse. Raises ApiError also: UNKNOWN_SERVER_ERROR (others wrote each time),
+    INVALID_CONFIG (the znode cannot be parsed).
     """
     path = configs.path(kind, name)
     for _ in range(WRITE_TRIES):
@@ -86,7 +87,7 @@ async def change_overrides(
 
 
 async def _create_parents(zk: ZooKeeper, path: str) -> None:
-    """A user's clients hang below a user that may have no settings of its own."""
+    """Create the znodes above `path`: the quotas of a user's client are below a user that may have no znode."""
     parts = path.split("/")[1:-1]
     for depth in range(1, len(parts) + 1):
         await zk.multi([Create("/" + "/".join(parts[:depth]))])

@@ -1,13 +1,12 @@
-"""One client connection: frames out of an own receive buffer, answers back in the order of the requests.
+"""One client connection: cuts requests out of its receive buffer, and sends the answers in the order of the requests.
 
-Rule 1: the records of a Produce are used where they were received; nothing copies them on the way.
-Rule 2: as in Kafka one request of a connection is worked on at a time, except that Produce requests may
-        follow each other while earlier ones wait for their acks (each is appended before the next is begun; where
-        that takes a thread, the next waits for the thread).
-Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
-Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
-Rule 5: whoever does not read its answers gets none: nothing waits for it for longer than `connections.max.idle.ms`
-        (listener.py), and all of them together hold no more than unread_answers.py allows.
+Rule 1: the records of a Produce are appended from the receive buffer, without a copy.
+Rule 2: as in Kafka, a connection has one request in progress. Only Produce requests may be started while earlier ones
+        wait for their acks. Each is appended before the next is started, even if a thread has to validate it first.
+Rule 3: the buffer grows as bytes arrive, not by what a size field announces.
+Rule 4: a connection that is muted by a quota still sends answers; it receives again when the time is over (KIP-219).
+Rule 5: a peer that does not read its answers is disconnected after `connections.max.idle.ms` (listener.py), and
+        unread_answers.py limits what all such peers together may take.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 
 BUFFER_BYTES_MIN = 64 * 1024
-# What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
+# A larger buffer is released when it is empty; up to this size it is kept for the next large request.
 BUFFER_BYTES_KEPT = 4 * 1024 * 1024
 FREE_BYTES_MIN = 16 * 1024
-# A peer that fills the whole buffer gets a larger one up to this: fewer turns and moves for each request.
+# If a peer fills the whole buffer, it grows up to this size: a larger buffer takes fewer reads and copies.
 BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
 _SIZE = struct.Struct(">i")
@@ -38,7 +37,7 @@ log = structlog.get_logger("logyard.connection")
 
 @dataclass(slots=True)
 class _Slot:
-    """The place of one unfinished answer in the order of answers."""
+    """An answer's place in the order of answers."""
 
     api_key: int
     answer: Encoded = None
@@ -46,7 +45,7 @@ class _Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Reads frames, hands them to `dispatch` and writes what comes back."""
+    """Receives frames, passes them to `dispatch`, and writes the answers."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         memory: RequestMemory | None = None,
-        answers: Answers | None = None,
+        answers: UnreadAnswers | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._may_pipeline = dispatch.may_pipeline
@@ -68,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(BUFFER_BYTES_MIN)
         self._start = 0
         self._end = 0
-        self._filled = False  # the last receive left no room: more is waiting
+        self._filled = False  # the last receive filled the buffer: there is probably more
         self._slots: deque[_Slot] = deque()
         self._writer = AnswerWriter(self, answers)
         self._last_pipelined = False
@@ -81,12 +80,12 @@ class Connection(asyncio.BufferedProtocol):
         self.session.go_on = self._process
         self._memory = memory
         self._granted = 0  # bytes of `memory` for the large request that is being received
-        self._starved = False  # waiting for `memory`
+        self._waits_for_memory = False
         self._unread = answers
-        self._held = False  # waiting for others to read their answers
+        self._waits_for_readers = False  # other connections have too many unread answers
         self._frames = 0
 
-    # -- the transport's side
+    # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
@@ -132,29 +131,29 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.resume()
         self._process()
 
-    # -- our side
+    # -- called by the broker
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is still owed, or the peer is being kept waiting."""
+        """Whether a request is in progress, or the peer has to wait."""
         return bool(self._slots) or self.is_kept_waiting
 
     @property
     def owed(self) -> list[int]:
-        """The APIs of the requests that are being worked on, oldest first."""
+        """The API keys of the requests in progress, oldest first."""
         return [slot.api_key for slot in self._slots if not slot.done]
 
     @property
     def signs_of_life(self) -> int:
-        """A figure that grows with every request that is taken and every byte that the peer takes.
+        """A counter that grows with each request received and each byte of answers read.
 
-        Not with the bytes of a request that is never whole: a byte a minute is no life.
+        The bytes of an incomplete request do not count: a peer that sends a byte a minute is idle.
         """
         return self._frames + self.bytes_read
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes of answers the peer has taken."""
+        """How many bytes of answers the peer has read."""
         return self._writer.bytes_read
 
     @property
@@ -163,22 +162,22 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_kept_waiting(self) -> bool:
-        """Whether we take no request of it now: by a quota, for want of memory, for others who do not read."""
-        return self._unmute is not None or self._starved or self._held
+        """Whether its next request has to wait: for a quota, for memory, or until others read their answers."""
+        return self._unmute is not None or self._waits_for_memory or self._waits_for_readers
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed and gone as soon as the peer has read, or never."""
+        """Whether it was closed and waits for the peer to read the rest."""
         return self._writer.is_closing
 
     def drain(self) -> None:
-        """Take no further request; close as soon as nothing is owed."""
+        """Start no further request; close when those in progress are answered."""
         self._draining = self._stopped = True
         if not self._slots:
             self.close()
 
     def mute(self, ms: int) -> None:
-        """Take no further request for that long; a longer time that is running stays."""
+        """Start no further request for `ms` milliseconds; a mute that ends later stays."""
         loop = asyncio.get_running_loop()
         until = loop.time() + ms / 1000
         if self._unmute is not None:
@@ -194,17 +193,17 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def close(self) -> None:
-        """Send what was answered and close; what is answered from now on is dropped."""
+        """Send the answers that are there, then close; later answers are dropped."""
         self._transport = None
         self._writer.close()
 
     def abort(self) -> None:
-        """Close at once; what was not sent is dropped."""
+        """Close at once; answers that were not sent are dropped."""
         self._transport = None
         self._writer.abort()
 
     def _make_room(self) -> None:
-        """Move what is unread to the front of a buffer that has room for what is still to come."""
+        """Move the unread bytes to the front of the buffer, or of a larger one."""
         unread = self._end - self._start
         size = len(self._buffer)
         if unread > size // 2 or (self._filled and size < BUFFER_BYTES_BUSY and self._memory is None):
@@ -217,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start, self._end = 0, unread
 
     def _process(self) -> None:
-        """Work through every complete frame that may be started now, and send what was answered at once."""
+        """Start all complete requests that may be started now, and send the answers that are ready."""
         if self._transport is None:
             return
         self._take_frames()
@@ -249,9 +248,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _has_memory(self, memory: RequestMemory) -> bool:
-        """Whether the frame at the front of the buffer may be read on; a small one needs nothing of its own.
+        """Take memory for the incomplete frame at the front of the buffer; return whether to receive on.
 
-        Called when no complete frame is left, so what was granted belongs to this frame, or to one that is done with.
+        Small frames need none. The memory taken before belongs to this frame, or to one that is done: no complete
+        frame is left.
         """
         unread = self._end - self._start
         size = _SIZE.unpack_from(self._buffer, self._start)[0] if unread >= 4 else 0
@@ -266,30 +266,30 @@ class Connection(asyncio.BufferedProtocol):
         if memory.take(size):
             self._granted = size
             return True
-        if not self._starved and self._transport is not None:
-            self._starved = self._read_paused = True
+        if not self._waits_for_memory and self._transport is not None:
+            self._waits_for_memory = self._read_paused = True
             self._transport.pause_reading()
             memory.wait(self._fed)
         return False
 
-    def _must_wait(self, unread: Answers) -> bool:
+    def _must_wait(self, unread: UnreadAnswers) -> bool:
         """Whether the next request has to wait until others have read their answers."""
         if self.session.is_broker or self._dispatch.has_small_answer(self._frame_key()):
             return False
-        if not self._held:
-            self._held = True
+        if not self._waits_for_readers:
+            self._waits_for_readers = True
             unread.wait(self._let_in)
         return True
 
     def _let_in(self) -> None:
-        self._held = False
+        self._waits_for_readers = False
         self._process()
 
     def _frame_key(self) -> int:
         return int.from_bytes(self._buffer[self._start + 4 : self._start + 6], "big")
 
     def _fed(self) -> None:
-        self._starved = False
+        self._waits_for_memory = False
         self._process()
 
     def _release_memory(self) -> None:
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.give_back(granted)
 
     def _complete_frame(self) -> int:
-        """Size of the frame at the front of the buffer if it is all there, else -1."""
+        """Return the size of the frame at the front of the buffer, -1 if it is incomplete."""
         unread = self._end - self._start
         if unread < 4:
             return -1
@@ -310,13 +310,13 @@ class Connection(asyncio.BufferedProtocol):
         return int(size) if unread >= 4 + size else -1
 
     def _may_start(self) -> bool:
-        """Whether the next frame may be started although answers are owed."""
+        """Whether the next request may be started although others are in progress."""
         if not self._last_pipelined or self.session.is_appending or len(self._slots) >= PIPELINE_MAX:
             return False
         return self._may_pipeline(self._frame_key())
 
     def _hold_reading(self) -> None:
-        """Stop the peer only when the buffer is nearly full: a pause costs two system calls."""
+        """Stop receiving if the buffer is nearly full: stopping sooner would cost two system calls more often."""
         if len(self._buffer) - (self._end - self._start) < 2 * FREE_BYTES_MIN and self._transport is not None:
             self._read_paused = True
             self._transport.pause_reading()
@@ -325,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = self._dispatch(self.session, frame)
         except Exception as error:
-            # Whoever gave the turn, another connection that has read or a disk, must not suffer for it.
+            # The caller may serve another connection, or a disk: it must not fail.
             self._fail(error)
             return
         api_key = frame[0] << 8 | frame[1]
@@ -358,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
             self._writer.flush()
 
     def _fail(self, problem: BaseException) -> None:
-        """A request that could not be worked on ends its connection."""
+        """Close the connection: its request failed."""
         if isinstance(problem, CorruptData):
             log.warning("request refused, connection closed", peer=self.peer, error=str(problem))
         else:

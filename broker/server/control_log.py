@@ -1,7 +1,7 @@
-"""What controllers ask this broker to do, a line each: the half of a change's story that the controller cannot tell.
+"""Logs a line for each request of the controller.
 
-`event_id` is the request's correlation id. Our controller puts the id of the event there that caused the request, so
-that with the controller's own lines one change can be followed from znode to disk: `logyard story`.
+`event_id` is the request's correlation id. Our controller uses the id of the event that caused the request; so
+`logyard story` can follow one change from the znode to each broker's disk, in the logs of all brokers.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition, folded
 from logyard.broker.server.request import Request
 
-# So many ranges of partitions are named at most: a line stays some kilobytes.
+# The most ranges of partitions in a line: it stays some kilobytes long.
 NAMED_MAX = 100
 
 log = structlog.get_logger("logyard.control")
 
 
 class FromController(Protocol):
-    """What LeaderAndIsr, StopReplica and UpdateMetadata have in common."""
+    """The fields that LeaderAndIsr, StopReplica and UpdateMetadata share."""
 
     @property
     def controller_id(self) -> int: ...
@@ -37,7 +37,7 @@ def say(
     partitions: Sequence[TopicPartition],
     **more: Sequence[TopicPartition],
 ) -> None:
-    """Note a request unless it was refused as a whole; `more` names partitions for what was done to them."""
+    """Log a request unless it was refused as a whole; `more` has the partitions by what was done to them."""
     if error is not ErrorCode.NONE:
         return
     log.info(

@@ -1,4 +1,4 @@
-"""From a frame to its handler and back: header, version check, decoding, errors, counters."""
+"""Takes a frame to its handler and encodes the answer: header, version check, decoding, errors, counters."""
 
 import asyncio
 import time
@@ -20,14 +20,14 @@ from logyard.broker.server.turns import in_thread
 from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
-# What the event loop reads itself: 3 µs for each part of a message, which may have three bytes.
+# Larger bodies are decoded in a thread: it takes 3 µs for each part of a message, and a part may have three bytes.
 LARGE_BODY_BYTES = 16 * 1024
 
 log = structlog.get_logger("logyard.dispatch")
 
 
 class ApiCounter:
-    """How often an API was asked, how often it failed, and seconds spent on the loop for it."""
+    """Counts an API's requests, errors, and seconds on the event loop."""
 
     __slots__ = ("errors", "name", "requests", "seconds")
 
@@ -39,7 +39,7 @@ class ApiCounter:
 
 
 class Dispatcher:
-    """Answers every request of the APIs it is given; one instance serves every connection of the broker."""
+    """Answers the requests of the given APIs; all connections of a broker share one instance."""
 
     def __init__(self, services: Services, apis: Iterable[Api]) -> None:
         self._services = services
@@ -58,11 +58,11 @@ class Dispatcher:
         return api_key in self._small_answers
 
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
-        """Answer one frame, at once or by a future; raises CorruptData where the connection must be closed."""
+        """Answer one frame, at once or by a future. Raises CorruptData if the connection has to be closed."""
         api_key, version, correlation_id, client_id, body = parse_request_header(frame)
         served = self._served.get(api_key)
         if served is None:
-            raise CorruptData(f"api key {api_key} is not served here")
+            raise CorruptData(f"api key {api_key} is not served")
         api, low, high, counter = served
         if not low <= version <= high:
             if api_key == API_VERSIONS:
@@ -100,7 +100,7 @@ class Dispatcher:
         return self._encode(request, self._charged(request, outcome))
 
     async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
-        """Read the request, and write its answer, in a thread: a megabyte of small parts takes 0.3 s each way."""
+        """Decode the request and encode its answer in a thread: each takes 0.3 s for a megabyte of small parts."""
         request.body = memoryview(body)
         message = await in_thread(
             self._services.replicas, partial(codec.decode_request, request.api_key, request.api_version, request.body)
@@ -125,7 +125,7 @@ class Dispatcher:
             return self._refusal(api, request, message, error)
 
     def _charged(self, request: Request, fields: Fields) -> Fields:
-        """The answer with the time that the client has to keep away, which begins now."""
+        """Return the fields with the throttle time, and mute the connection for that time."""
         throttle_ms: int = fields.get("throttle_time_ms", 0)
         if request.begun_s and self._quotas.request is not None:
             throttle_ms = max(throttle_ms, charge_time(self._quotas.request, request))
@@ -142,7 +142,7 @@ class Dispatcher:
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         elif isinstance(error, SessionExpired):
-            # ZooKeeper's session ended meanwhile: nothing is known to be wrong with the request, it may be tried again.
+            # The request may be good: the client may try again.
             code, text = ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
         else:
             log.error("handler failed", api=api.name, version=request.api_version, exc_info=error)
@@ -153,7 +153,7 @@ class Dispatcher:
 
 
 def _only_api_versions(low: int, high: int) -> Fields:
-    """The v0 answer to an ApiVersions version from the future (KIP-511): error 35 and the range to come back with."""
+    """Return the v0 answer to an ApiVersions version that is too new (KIP-511): UNSUPPORTED_VERSION and the range."""
     return {
         "error_code": int(ErrorCode.UNSUPPORTED_VERSION),
         "api_keys": [{"api_key": API_VERSIONS, "min_version": low, "max_version": high}],

@@ -1,7 +1,6 @@
-"""Names of hosts in settings, looked up apart from the event loop: in one thread, again every five minutes.
+"""Looks up the host names of settings, in a thread, every five minutes.
 
-A name that cannot be looked up just now has no address, until it can be: what a setting says of it is not in force
-meanwhile, and the log says so.
+While a name cannot be resolved, it has no addresses: its setting has no effect, and the log says so.
 """
 
 import asyncio
@@ -24,12 +23,12 @@ log = structlog.get_logger("logyard.addresses")
 
 
 def look_up(name: str) -> frozenset[str]:
-    """The addresses of a host, waiting for the resolver; raises OSError or UnicodeError."""
+    """Return the addresses of a host; waits for the resolver. Raises OSError or UnicodeError."""
     return frozenset(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
 
 
 class HostNames:
-    """Tells `changed` the addresses of the names it is to know, whenever they may have changed."""
+    """Calls `changed` with the addresses of the wanted names whenever they may have changed."""
 
     def __init__(self, changed: Changed, look_up: LookUp = look_up) -> None:
         self._changed = changed
@@ -40,7 +39,7 @@ class HostNames:
         self._task: asyncio.Task[None] | None = None
 
     def want(self, names: Iterable[str]) -> None:
-        """Know these names from now on, and no others. Call it on the event loop."""
+        """Resolve these names from now on, and no others. Call it on the event loop."""
         self._names = dict.fromkeys(names)
         self._known = {name: found for name, found in self._known.items() if name in self._names}
         self._wanted.set()
@@ -53,7 +52,7 @@ class HostNames:
             self._task = None
 
     async def _run(self) -> None:
-        # A thread of its own: a resolver may take half a minute to say that nobody answers.
+        # A separate thread: a resolver may take half a minute to fail.
         pool = ThreadPoolExecutor(1, thread_name_prefix="names")
         loop = asyncio.get_running_loop()
         try:
@@ -65,7 +64,7 @@ class HostNames:
                         found = await loop.run_in_executor(pool, self._look_up, name)
                     except (OSError, UnicodeError) as error:
                         log.warning(
-                            "a host's name is not known", name=name, error=str(error), again_in_s=FAILED_AGAIN_S
+                            "a host name cannot be resolved", name=name, error=str(error), again_in_s=FAILED_AGAIN_S
                         )
                         rest_s = FAILED_AGAIN_S
                         continue

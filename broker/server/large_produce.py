@@ -5,7 +5,7 @@ each other: a request has one part for each partition, whose leadership is check
 request of the connection waits until all is appended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import produce
 from logyard.broker.protocol.produce import PARTS_MAX, ManyParts, Part, PartitionOutcome, ProduceRequest
 from logyard.broker.records.pauses import PausingList
-from logyard.broker.server import producing
+from logyard.broker.server import producing, transactional_produce
 from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.producing import Results, ResultsOrPending
 from logyard.broker.server.request import Encoded, Request
@@ -55,12 +55,22 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
             entries, refused = await in_thread(services.replicas, partial(producing.fit_parts, version, portion))
             results += refused
             await services.turns.next()
-            session = request.session
-            validation, much = producing.validate_in_thread(services.replicas, session, asked, entries)
-            if validation is None:
-                appended.append(producing.append(services.replicas, asked, entries))
+            replicas, session = services.replicas, request.session
+            verifying = transactional_produce.verify(services, version, asked, entries)
+            if not isinstance(verifying, Mapping):
+                each, refused = await transactional_produce.append_verified(
+                    replicas, session, asked, entries, verifying
+                )
+                appended.append(each)
+                results += refused
                 continue
-            each, refused = await producing.append_validated(services.replicas, session, asked, validation, much)
+            entries, refused = transactional_produce.verified(entries, verifying)
+            results += refused
+            validation, much = producing.validate_in_thread(replicas, session, asked, entries)
+            if validation is None:
+                appended.append(producing.append(replicas, asked, entries))
+                continue
+            each, refused = await producing.append_validated(replicas, session, asked, validation, much)
             appended.append(each)
             results += refused
     finally:

@@ -1,4 +1,4 @@
-"""Where a client that asked the wrong broker finds the leader, told with the refusal itself (KIP-951)."""
+"""The leaders' addresses, which go into the answer to a client that asked another broker (KIP-951)."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from logyard.broker.protocol.produce import NodeEndpoint
 
 
 def endpoints_of(metadata: MetadataCache, listener: str, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """The addresses of these brokers on the client's listener, each once, without those that are dead or not on it."""
+    """Return the addresses of these brokers on the client's listener, without those that are dead or not on it."""
     found = []
     for leader in sorted(set(leaders)):
         broker = metadata.brokers.get(leader)

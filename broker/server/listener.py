@@ -1,4 +1,4 @@
-"""The broker's server sockets: bound early so that the address can be registered, served once the broker is ready."""
+"""The broker's server sockets: bound before the broker registers its address, served when the broker is ready."""
 
 import asyncio
 import itertools
@@ -15,24 +15,24 @@ from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, RequestMemory
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 
 BACKLOG = 1024
-# How often silent connections are looked for, as a part of the time they may be silent.
+# How often idle connections are looked for, within the time that they may be idle.
 SWEEPS_PER_IDLE_TIME = 4
 ACCEPT_RETRY_S = 0.1
-# How long a connection that is closed may take to read what it is still to get.
+# How long the peer of a closed connection may take to read the rest.
 CLOSING_S = 30.0
 
 log = structlog.get_logger("logyard.listener")
 
 
 class BindFailed(LogyardError):
-    """A listener's address cannot be had."""
+    """A listener's address cannot be bound."""
 
 
 class Listener:
-    """One named listener: its socket and its connections; a `protected` one takes the places of others' connections."""
+    """One named listener: its socket and its connections. See admission.py for `protected`."""
 
     _ids = itertools.count(1)
 
@@ -41,7 +41,7 @@ class Listener:
         endpoint: Endpoint,
         admission: Admission,
         memory: RequestMemory | None = None,
-        answers: Answers | None = None,
+        answers: UnreadAnswers | None = None,
         *,
         protected: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class Listener:
         self.port: int = self._socket.getsockname()[1]
 
     async def serve(self, dispatcher: Dispatcher) -> None:
-        """Begin to accept; connections made since the bind wait in the backlog."""
+        """Begin to accept connections; those made since the bind wait in the backlog."""
         self._tasks.append(tasks.keep(f"accept {self.name}", partial(self._accept, dispatcher), ACCEPT_RETRY_S))
         self._tasks.append(tasks.keep(f"idle {self.name}", self._sweep))
 
@@ -69,7 +69,7 @@ class Listener:
             try:
                 sock, address = await loop.sock_accept(self._socket)
             except OSError as error:
-                # Out of descriptors, mostly: those who are connected will leave some day.
+                # Mostly no descriptors are left: try again, as other connections may be closed.
                 log.warning("cannot accept", listener=self.name, error=error.strerror)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
@@ -77,7 +77,12 @@ class Listener:
             refusal = self.admission.refusal(host)
             delay_ms = 0 if refusal else self.admission.delay_ms(host, self.name, protected=self._protected)
             if refusal or delay_ms:
-                log.warning("connection refused", listener=self.name, peer=host, why=refusal or "too many in a second")
+                log.warning(
+                    "connection refused",
+                    listener=self.name,
+                    peer=host,
+                    why=refusal or "its address exceeds its connection rate",
+                )
                 self._turn_away(sock, delay_ms)
                 continue
             try:
@@ -87,8 +92,8 @@ class Listener:
             except OSError:
                 sock.close()  # the peer has gone already
             except Exception:
-                # Whatever is wrong with one connection must not end the listener.
-                log.exception("a connection could not be taken", listener=self.name, peer=host)
+                # One connection must not end the listener.
+                log.exception("a connection could not be accepted", listener=self.name, peer=host)
                 sock.close()
 
     def _connection(self, dispatcher: Dispatcher) -> Connection:
@@ -114,11 +119,11 @@ class Listener:
             close()
 
     async def _sweep(self) -> None:
-        """Close who did nothing for `connections.max.idle.ms`: nothing asked, nothing read.
+        """Close connections that were idle for `connections.max.idle.ms`: no request, and no byte of an answer read.
 
-        As in Kafka who waits that long for an answer is closed as well: a peer that is gone without a word looks alike.
+        As in Kafka this holds for peers that wait for an answer too: a peer that has vanished looks the same.
 
-        One that is closed already, but does not read what it is still to get, is cut off sooner.
+        A connection that was closed, but whose peer does not read the rest, is aborted sooner (CLOSING_S).
         """
         idle_s = self.admission.limits.idle_ms / 1000
         closing_s = min(idle_s, CLOSING_S) if idle_s > 0 else CLOSING_S
@@ -146,7 +151,7 @@ class Listener:
             watched = still
 
     async def drain(self) -> None:
-        """Accept nothing more and take no further request; connections that are owed nothing are closed."""
+        """Accept no connection and start no request any more; connections without a request in progress are closed."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -158,7 +163,7 @@ class Listener:
             connection.drain()
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """Drain, answer what is being worked on for at most `grace_s` seconds, close the rest."""
+        """Drain, wait at most `grace_s` seconds for the answers of requests in progress, then close the rest."""
         await self.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
@@ -183,13 +188,13 @@ class Listener:
         self.admission.leave(connection)
 
 
-async def _whole(taking: Coroutine[Any, Any, object]) -> None:
-    """Take a connection, to the end even where the one who waits for it is cancelled meanwhile.
+async def _whole(accepting: Coroutine[Any, Any, object]) -> None:
+    """Finish accepting a connection even if the caller is cancelled meanwhile.
 
-    uvloop frees the transport of a connection whose taking is cancelled and never calls its `connection_lost`: the
-    connection would be counted, and waited for, though it is gone.
+    If it were cancelled, uvloop would free the connection's transport and never call its `connection_lost`; the
+    connection would be counted, and waited for, although it is gone.
     """
-    task = tasks.answering(taking)
+    task = tasks.answering(accepting)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -12,7 +12,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.protocol.produce import Part, ProduceRequest
 from logyard.broker.records import batch
-from logyard.broker.records.header import is_one_batch, is_transactional
+from logyard.broker.records.header import is_one_batch, is_transactional, producer_of
 from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import NOT_VALIDATED, Entries, Validated, ValidatedBy
@@ -51,14 +51,15 @@ def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:
 
 
 def fault_of(asked: ProduceRequest, parts: Iterable[Part]) -> ApiError | None:
-    """Return why the whole request is refused, None if it is not: INVALID_TXN_STATE (it has a transactional id), or
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (one of `parts` is transactional, and the request has no such id)."""
-    if asked.transactional_id is not None:
-        return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
-    for *_, records in parts:
-        if is_transactional(records):
-            text = "transactional records without a transactional id"
-            return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    """Return why the whole request is refused, None if it is not: TRANSACTIONAL_ID_AUTHORIZATION_FAILED (one of `parts`
+    is transactional, and the request has no such id), or INVALID_PRODUCER_ID_MAPPING (they have several producers)."""
+    producers = {producer_of(records)[:2] for *_, records in parts if is_transactional(records)}
+    if producers and asked.transactional_id is None:
+        text = "transactional records without a transactional id"
+        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    if len(producers) > 1:
+        text = "transactional records of more than one producer id or epoch"
+        return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a handler sees of a request: the request itself and the connection it came on."""
+"""The types that handlers get: a request, and the session of its connection."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,43 +6,43 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
-# A complete response frame in pieces, or None where the client wants no answer (acks=0).
+# A complete response frame, whole or in pieces; None if the client wants no answer (acks=0).
 Encoded = bytes | list[Buffer] | None
 Fields = Mapping[str, Any]
 
 
 def never_muted(ms: int) -> None:
-    """Sessions without a connection (tests) have nothing to mute."""
+    """Do nothing: a session without a connection (in tests) cannot be muted."""
 
 
 def nobody_waits() -> None:
-    """Sessions without a connection have no later request."""
+    """Do nothing: a session without a connection has no next request."""
 
 
 @dataclass(slots=True)
 class Session:
-    """What is known of the peer of one connection."""
+    """What the broker knows of the peer of one connection."""
 
     connection_id: int
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
     client_software: str = "unknown"
-    # Read nothing more of this connection for so many milliseconds: set by the connection (KIP-219).
+    # Starts no further request of this connection for so many milliseconds (KIP-219); set by the connection.
     mute: Callable[[int], None] = never_muted
-    # A follower's, as far as what it asks tells: replication goes on where clients have to wait.
+    # The peer has fetched as a follower: it does not have to wait when clients have to.
     is_broker: bool = False
-    # A Produce that is not appended yet, though its handler has returned: nothing may overtake it. `go_on` is to be
-    # called once it is: what came behind it need not wait for its answer.
+    # The handler of a Produce has returned, but its records are not appended yet: no request may be started. Once they
+    # are, the handler clears this and calls `go_on`: the next request does not have to wait for the answer.
     is_appending: bool = False
     go_on: Callable[[], None] = nobody_waits
-    # The connection is lost: nobody takes an answer any more.
+    # The connection is lost: nobody will read an answer.
     is_gone: bool = False
 
 
 @dataclass(slots=True)
 class Request:
-    """One request as it came: `body` is a writable view of the receive buffer, valid until the handler returns."""
+    """One request; `body` is a writable view of the receive buffer, valid until the handler returns."""
 
     api_key: int
     api_version: int
@@ -50,13 +50,13 @@ class Request:
     client_id: str | None
     body: memoryview
     session: Session
-    # For quotas of the loop's time only, see throttling.py: when it was begun, what it took until it had to wait.
+    # For quotas of request time only (throttling.py): when it was begun, and its seconds on the event loop.
     begun_s: float = 0.0
     spent_s: float = 0.0
 
 
 class Dispatch(Protocol):
-    """Where a connection takes its frames, and what it has to know of an API before it hands a frame over."""
+    """Answers a connection's frames, and tells what the connection has to know of an API before that."""
 
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]": ...
     def may_pipeline(self, api_key: int) -> bool: ...

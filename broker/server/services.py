@@ -1,4 +1,4 @@
-"""What handlers may use: one object, made by components.py, handed to every handler."""
+"""The broker's parts that handlers use, in one object that components.py makes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,14 @@ from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import Quotas
-from logyard.broker.server.answer_cache import KeptAnswers
+from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.rights import EverythingAllowed, Rights
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.runner import TransactionCoordinator
+from logyard.broker.transactions.verification import Verification
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
@@ -38,7 +39,7 @@ log = structlog.get_logger("logyard.services")
 
 @dataclass(slots=True)
 class Services:
-    """The broker's parts as the handlers see them."""
+    """The broker's parts that handlers use."""
 
     config: BrokerConfig
     clock: Clock
@@ -55,17 +56,18 @@ class Services:
     producer_ids: ProducerIds
     transactions: TransactionCoordinator
     transaction_partitions: Partitioning
+    verification: Verification
     auto_create: AutoCreate
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves
     quotas: Quotas
     api_versions: Mapping[int, tuple[int, int]]
-    """The lowest and highest version that is served, by API key."""
+    """Lowest and highest version by API key."""
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
     rights: Rights = field(default_factory=EverythingAllowed)
     fetch_bytes_max: int = 57_671_680
     http_address: str | None = None
-    kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
+    metadata_answers: AnswerCache = field(default_factory=AnswerCache)
     turns: Turns = field(default_factory=Turns)
 
     @property
@@ -73,14 +75,14 @@ class Services:
         return self.config.broker_id
 
     async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
-        """Take over these topics' overrides as ZooKeeper has them now."""
+        """Read these topics' overrides from ZooKeeper and apply them."""
         for topic, overrides in (await self.read_topic_overrides(topics)).items():
             self.configs.set_topic(topic, overrides)
 
     async def read_topic_overrides(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """These topics' overrides as ZooKeeper has them now; as they were heard of last where it does not say.
+        """Return these topics' overrides, read from ZooKeeper; those known to this broker where they cannot be read.
 
-        Nothing is taken over: who listens for changes (unclean elections) hears them from the watch.
+        They are not applied: that is done when the watch fires, so that all listeners are called.
         """
         named = list(topics)
         found = {topic: self.configs.topic_overrides(topic) for topic in named}
@@ -93,11 +95,11 @@ class Services:
             try:
                 found[topic] = {} if znode is None else configs.decode(znode.data, path)
             except CorruptData as error:
-                log.warning("topic settings unreadable, kept as they were", topic=topic, error=str(error))
+                log.warning("cannot read a topic's settings, keeping the known ones", topic=topic, error=str(error))
         return found
 
     def describe_broker(self, *, cluster_wide: bool) -> list[ConfigEntry]:
-        """This broker's settings as they are now; `cluster_wide` only the overrides that hold for every broker."""
+        """Return this broker's current settings; with `cluster_wide` only the overrides that hold for all brokers."""
         everyones = self.configs.entity_overrides(DEFAULT_ENTITY)
         if cluster_wide:
             entries = self.config.with_dynamic({}, everyones).describe()
@@ -110,7 +112,7 @@ class Services:
         return [replace(e, value=self.http_address) if e.name == "http.advertised.listener" else e for e in entries]
 
     def log_dirs(self) -> list[LogDirInfo]:
-        """Every log directory with the replicas in it."""
+        """Return the log directories with their replicas."""
         return [self._log_dir(path) for path in self.config.log_dirs]
 
     def _log_dir(self, path: str) -> LogDirInfo:
@@ -125,7 +127,10 @@ class Services:
         return LogDirInfo(path, ErrorCode.NONE, replicas, total, usable)
 
     def _offset_lag(self, log: PartitionLog) -> int:
-        """How far behind a log is: a future log behind the log, that behind its high watermark. -1 not known."""
+        """Return how many offsets a log is behind: a future log behind its log, another behind its high watermark.
+
+        -1 if that is not known.
+        """
         if not log.is_future:
             return max(0, log.high_watermark - log.log_end_offset)
         current = self.store.logs.get(log.tp)

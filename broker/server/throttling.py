@@ -1,7 +1,7 @@
-"""What quotas mean for an answer: how long its client is held back (KIP-219), and that the connection is muted for it.
+"""Applies quotas to an answer: computes the client's throttle time, and mutes its connection for it (KIP-219).
 
-The answer goes out at once and says how long (`throttle_time_ms`); meanwhile nothing more is read of that connection.
-Handlers of hot paths first look whether there is any quota of their kind, so that without one nothing here is called.
+The answer is sent at once and has the throttle time (`throttle_time_ms`); meanwhile the connection's requests wait.
+Handlers of hot paths call this module only if there is a quota of their kind.
 """
 
 import time
@@ -11,25 +11,25 @@ from typing import Any
 from logyard.broker.security.quotas import Quotas, RateQuota
 from logyard.broker.server.request import Request
 
-# Size, key, version, correlation id and the length of the client id: what is in front of a request's body.
+# The bytes before a request's body: size, key, version, correlation id, length of the client id.
 _HEADER_BYTES = 14
 
 
 def user_of(request: Request) -> str:
-    """The name that quotas know the client by: its principal without the type."""
+    """Return the user's name in quotas: the principal without its type."""
     return request.session.principal.partition(":")[2]
 
 
 def charge_time(quota: RateQuota, request: Request) -> int:
-    """Count the loop's time this request has taken, in percent of a second; returns the wait in milliseconds."""
+    """Charge the request's time on the event loop, in percent of a second. Returns the throttle time in ms."""
     spent = request.spent_s or time.perf_counter() - request.begun_s
     return quota.record(user_of(request), request.client_id or "", spent * 100)
 
 
 def produce_throttle_ms(quotas: Quotas, request: Request, acks: int) -> int:
-    """Charge a produce request that is about to be answered, mute its connection if need be, return for how long.
+    """Charge a Produce before its answer, and mute its connection if needed. Returns the throttle time in ms.
 
-    With acks=0 there is no answer that could tell of it: such a client is held back for its bytes only.
+    With acks=0 there is no answer to tell the client; it is charged for its bytes, but not for its time.
     """
     held = 0
     if quotas.produce is not None:
@@ -43,7 +43,8 @@ def produce_throttle_ms(quotas: Quotas, request: Request, acks: int) -> int:
 
 
 def fetch_throttle_ms(quotas: Quotas, request: Request, size: int) -> int:
-    """Charge a fetch that is about to be answered with `size` bytes; where it has to wait, it gets none of them."""
+    """Charge a Fetch before its answer of `size` bytes. Returns the throttle time in ms; if it is not 0, the answer
+    must be empty (its bytes are not charged)."""
     user, client_id = user_of(request), request.client_id or ""
     held = charge_time(quotas.request, request) if quotas.request is not None else 0
     if quotas.fetch is not None:
@@ -56,10 +57,10 @@ def fetch_throttle_ms(quotas: Quotas, request: Request, size: int) -> int:
 
 
 class MutationCharge:
-    """What one request that creates or deletes partitions takes out of its client's quota (KIP-599).
+    """Charges a request that creates or deletes partitions to its client's quota (KIP-599).
 
-    `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED (89) and try again by themselves;
-    older ones are served and muted.
+    `strict_since` is the first version whose clients know THROTTLING_QUOTA_EXCEEDED and try again; older clients are
+    served and muted.
     """
 
     def __init__(self, quotas: Quotas, request: Request, strict_since: int) -> None:
@@ -69,7 +70,7 @@ class MutationCharge:
         self.throttle_ms = 0
 
     def refuses(self, partitions: int) -> bool:
-        """Take that many partitions out, or say that the quota is used up and nothing may be done now."""
+        """Charge that many partitions; True, with nothing charged, if the quota is used up."""
         if self._quota is None:
             return False
         if self._strict:
@@ -83,7 +84,7 @@ class MutationCharge:
         return False
 
     def give_back(self, partitions: int) -> None:
-        """These were not touched after all."""
+        """Return the charge for partitions that were not changed after all."""
         if self._quota is not None:
             self._quota.take(*self._client, -partitions)
 
@@ -92,7 +93,7 @@ EXCEEDED = "the quota of partitions created and deleted is used up: try again af
 
 
 class Timed:
-    """An awaitable that adds the loop's time it takes to `request.spent_s`, waits left out."""
+    """An awaitable that adds its time on the event loop, without waits, to `request.spent_s`."""
 
     __slots__ = ("_request", "_work")
 
@@ -114,5 +115,5 @@ class Timed:
             thrown = None
             try:
                 yield waited
-            except BaseException as error:  # handed on to where it belongs: into what is awaited
+            except BaseException as error:  # raised inside `work` at the next step
                 thrown = error

@@ -1,4 +1,4 @@
-"""Waiting until topics appear in (or leave) this broker's metadata: CreateTopics, DeleteTopics, ElectLeaders."""
+"""Waits until topics appear in, or leave, this broker's metadata: for CreateTopics, DeleteTopics, ElectLeaders."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from logyard.broker.metadata.cache import MetadataCache
 
 
 def led_partitions(metadata: MetadataCache, topic: str) -> int:
-    """How many partitions of the topic have a leader that lives, as far as this broker knows."""
+    """Return how many partitions of the topic have a live leader, as far as this broker knows."""
     return sum(metadata.is_alive(partition.leader) for partition in metadata.partitions(topic).values())
 
 
 class TopicWaits:
-    """Futures that are looked at again whenever the metadata changed."""
+    """Conditions that are checked again whenever the metadata has changed."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._waiting: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         metadata.subscribe(lambda *_: self._look())
 
     async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Return True as soon as the condition holds, False after `timeout_ms` (at once where it is ≤ 0)."""
+        """Return True as soon as the condition holds, False after `timeout_ms` (at once if that is not positive)."""
         if condition():
             return True
         if timeout_ms <= 0:

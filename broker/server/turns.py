@@ -1,4 +1,4 @@
-"""Work whose size a client chooses: done in a thread, or in pieces between which the event loop serves others."""
+"""Runs work whose size a client chooses: in a thread, or in pieces between which the event loop serves others."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,19 +10,19 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Of all the pieces that wait, one is done in a turn of the event loop: the one whose turn was asked for first."""
+    """Runs one waiting piece of work in each turn of the event loop, first come first served."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def next(self) -> None:
-        """Wait for a turn; the piece is what the caller does until it waits again."""
+        """Wait for a turn. The caller then does one piece of work, until its next await."""
         async with self._lock:
             await asyncio.sleep(0)
 
 
 async def in_thread(replicas: Replicas, work: Callable[[], T]) -> T:
-    """What `work` returns or raises, done in a thread that never waits for others to look into records."""
+    """Run `work` in a thread of the disk's pool, which never waits for work on records; return or raise its result."""
     found: list[T] = []
     await replicas.in_disk_thread(lambda: found.append(work()))
     return found[0]

@@ -1,9 +1,9 @@
-"""Answers that peers have not read yet: how many bytes of them a broker keeps, over all its connections.
+"""Limits the bytes of answers that peers have not read, over all connections of a broker.
 
-Rule 1: what a transport takes without pause is not counted (64 KiB a connection); what lies beyond it is.
-Rule 2: beyond `bytes_max` no connection begins a request whose answer may be large; produces, groups and replication
-        go on. Connections that wait go on, in the order in which they came, when others have read.
-Rule 3: meanwhile a connection that reads less than 64 KiB in ten seconds is cut off: a few must not hold up all.
+Rule 1: what fits into a transport's buffer (64 KiB a connection) is not counted; the rest is.
+Rule 2: beyond `bytes_max` no connection starts a request whose answer may be large; produces, groups and replication
+        go on. When others have read, the waiting connections go on in the order in which they came.
+Rule 3: meanwhile a connection that reads less than 64 KiB in ten seconds is aborted, so that a few do not block all.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger("logyard.answers")
 
 
 class Reader(Protocol):
-    """A connection whose peer has not read all it asked for."""
+    """A connection whose peer has not read all its answers."""
 
     @property
     def bytes_read(self) -> int: ...
@@ -41,8 +41,8 @@ class _Unread:
     since: float
 
 
-class Answers:
-    """See the head of this file; `bytes_max` below 0 is no bound. `monotonic` gives seconds."""
+class UnreadAnswers:
+    """See the head of this file. A negative `bytes_max` means no limit; `monotonic` returns seconds."""
 
     def __init__(self, bytes_max: int, monotonic: Callable[[], float]) -> None:
         self._bytes_max = bytes_max
@@ -52,7 +52,7 @@ class Answers:
         self._watch: asyncio.Task[None] | None = None
         self.size = 0
         self.cut_off = 0
-        self.is_full = False  # nothing large is to be begun
+        self.is_full = False  # no request with a large answer may be started
 
     @property
     def waiting(self) -> int:
@@ -60,7 +60,7 @@ class Answers:
         return len(self._waiting)
 
     def add(self, reader: Reader, size: int) -> None:
-        """A peer has so many bytes more to read than its transport takes."""
+        """Count so many bytes that do not fit into the transport's buffer."""
         unread = self._unread.get(reader)
         if unread is None:
             self._unread[reader] = _Unread(size, reader.bytes_read, self._monotonic())
@@ -69,11 +69,11 @@ class Answers:
         self._change(size)
 
     def loading(self, size: int) -> None:
-        """So many bytes more (or less, below 0) of answers are being read from disks."""
+        """Count so many bytes more (or fewer, if negative) of answers that are being read from disks."""
         self._change(size)
 
     def done(self, reader: Reader) -> None:
-        """The peer has read, or is gone."""
+        """Count the reader's bytes no more: the peer has read them, or is gone."""
         unread = self._unread.pop(reader, None)
         if unread is not None:
             self._change(-unread.size)
@@ -83,11 +83,11 @@ class Answers:
         self._waiting[retry] = None
 
     def forget(self, retry: Callable[[], None]) -> None:
-        """A connection that waits is gone."""
+        """Do not call `retry`: its connection is gone."""
         self._waiting.pop(retry, None)
 
     def gauges(self) -> dict[str, int]:
-        """Figures for /metrics."""
+        """Return the figures for /metrics."""
         return {
             "unread_answer_bytes": self.size,
             "connections_waiting_for_room": self.waiting,
@@ -100,7 +100,7 @@ class Answers:
         if not self.is_full:
             self._let_in()
         elif self._watch is None:
-            self._watch = tasks.keep("unread answers", self._cut_off_who_stands_still)
+            self._watch = tasks.keep("unread answers", self._abort_stalled)
 
     def _let_in(self) -> None:
         for _ in range(len(self._waiting)):
@@ -110,7 +110,7 @@ class Answers:
             del self._waiting[retry]
             retry()
 
-    async def _cut_off_who_stands_still(self) -> None:
+    async def _abort_stalled(self) -> None:
         while self.is_full:
             await asyncio.sleep(LOOK_S)
             if self.is_full:

@@ -101,6 +101,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "stored, for a process after this one": (
         "broker.groups.commits:Commits.commit",
+        "broker.groups.commits:Commits.commit_in_transaction",
         "broker.groups.runner:GroupCoordinator._load",
         "broker.groups.runner:GroupCoordinator._now",
         "broker.transactions.runner:TransactionCoordinator._now",
@@ -110,6 +111,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.restart:_finish_commit",
         "broker.leases.restart:_restore_log",
         "broker.server.handlers.offset_commit:handle",
+        "broker.server.handlers.txn_offset_commit:handle",
     ),
     "handed to a task or a triggerer that goes on elsewhere; who takes it over asks the wall once": (
         "operators.base:ClusterOperator.waiting",
@@ -130,7 +132,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.log.expiry:Expiry.expire_producers",
         "broker.log.expiry:Expiry.delete_old_segments",
         "broker.replication.produce:Producing.append",
+        "broker.replication.produce:Producing.begin_verification",
         "broker.replication.produce:Producing.validate_in_thread",
+        "broker.server.handlers.write_txn_markers:_append",
         "cli.groups:_time",
         "cli.transactions:_now_ms",
         "operators.reports:RetentionReportOperator.execute",

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), between brokers: the controller hands out a block of producer ids (KIP-730)."""
+"""AllocateProducerIds (67), between brokers: the controller gives out a block of producer ids (KIP-730, facts §17)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas (49): sets and removes quotas of users, clients and addresses (KIP-546); any broker may do it."""
+"""AlterClientQuotas (49): sets and removes quotas of users, clients and addresses (KIP-546). Any broker serves it."""
 
 import ipaddress
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
-# How near a whole number a value has to be where only whole ones are allowed: the wire has nothing but doubles.
+# How far a value may be from a whole number where one is needed: the request has doubles only.
 EPSILON = 1e-6
 
 
@@ -39,16 +39,16 @@ def _answer(entry: Any, code: ErrorCode, text: str | None) -> dict[str, Any]:
 
 
 def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
-    """(kind, name, allowed keys) of the znode that an entity's quotas are in; a null name is everyone's default."""
+    """Return kind, name and allowed keys of the znode that has an entity's quotas; a null name means the default."""
     parts: dict[str, str] = {}
     for part in entry.entity:
         kind, name = part.entity_type, part.entity_name
         if kind not in (USER, CLIENT_ID, IP):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"entity type {kind!r}: user, client-id and ip have quotas here")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"entity type {kind!r}: only user, client-id and ip have quotas")
         if kind in parts:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} is named more than once")
         if name == "":
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"an empty {kind} has no quotas")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the name of {kind} is empty")
         parts[kind] = DEFAULT_ENTITY if name is None else name
     if not parts or (IP in parts and len(parts) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a user, a client-id, both, or an ip is expected")
@@ -64,16 +64,18 @@ def _check_ip(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is no IP address") from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is not an IP address") from None
 
 
 def _change(ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[str, str]]:
     """Check the operations and return what they do to an entity's settings."""
     for op in ops:
         if op.remove:
-            continue  # what is not there is removed too
+            continue  # an unknown key may be removed
         if op.key not in keys:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: {', '.join(sorted(keys))} are quotas of this entity")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"{op.key}: the quotas of this entity are {', '.join(sorted(keys))}"
+            )
         _text(op)
 
     def change(settings: dict[str, str]) -> dict[str, str]:
@@ -88,7 +90,7 @@ def _change(ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[s
 
 
 def _text(op: Any) -> str:
-    """A quota as the znode holds it; raises ApiError where a whole number is needed, or one that is not negative."""
+    """Return a quota as text for the znode. Raises ApiError: INVALID_REQUEST (it is negative, or not whole)."""
     value = float(op.value)
     if not 0 <= value < float("inf"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a number of 0 or more is expected, not {value}")

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replaces all overrides of a topic or broker by those given; any broker may do it (facts §1)."""
+"""AlterConfigs (33): replaces all overrides of a topic or broker by those given. Any broker serves it (facts §1)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def _replace(given: dict[str, str | None]) -> Change:
 
 
 async def alter(services: Services, resource: Any, change: Change, validate_only: bool) -> Fields:
-    """Change one resource's overrides; answers with the error of that resource alone."""
+    """Change one resource's overrides and return its part of the answer."""
     head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         await _alter(services, resource, change, validate_only)
@@ -47,7 +47,7 @@ async def _alter(services: Services, resource: Any, change: Change, validate_onl
     kind, name = resource.resource_type, resource.resource_name
 
     def ask_policy() -> None:
-        """alter.config.policy.class.name is shown what the request names, as in Kafka (KIP-133)."""
+        """Pass the settings in the request, not all overrides, to alter.config.policy.class.name (KIP-133)."""
         if services.alter_config_policy is not None:
             named = {c.name: c.value for c in resource.configs}
             services.alter_config_policy(ConfigRequest("topic" if kind == TOPIC else "broker", name, named))
@@ -66,7 +66,9 @@ async def _alter(services: Services, resource: Any, change: Change, validate_onl
         await change_overrides(services.zk, configs.TOPICS, name, change, check_topic)
     elif kind == BROKER:
         if name not in ("", str(services.broker_id)):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
+            )
         entity = name or configs.DEFAULT
 
         def check(overrides: Any) -> None:
@@ -79,7 +81,7 @@ async def _alter(services: Services, resource: Any, change: Change, validate_onl
         await change_overrides(services.zk, configs.BROKERS, entity, change, check)
     else:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"resource type {kind}: topics (2) and brokers (4) have settings here"
+            ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings"
         )
 
 

@@ -1,4 +1,4 @@
-"""AlterPartition (56), between brokers: a leader asks the controller for another ISR (KIP-497); v2+ by topic id."""
+"""AlterPartition (56), between brokers: a leader asks the controller to change the ISR (KIP-497); v2 has topic ids."""
 
 from typing import Any
 

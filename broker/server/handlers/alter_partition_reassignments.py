@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): move partitions to other replicas, null cancels (KIP-455)."""
+"""AlterPartitionReassignments (45): moves partitions to other replicas; null cancels a move (KIP-455)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34): move this broker's replicas to other log directories (KIP-113); v2 flexible."""
+"""AlterReplicaLogDirs (34): moves this broker's replicas to other log directories (KIP-113); v2 is flexible."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""ApiVersions (18): what this broker serves. v3 tells the client's software; the response header is always v0."""
+"""ApiVersions (18): the APIs and versions that this broker serves. v3 adds the name and version of the client's
+software; the response header is always v0."""
 
 import re
 from typing import Any
@@ -9,7 +10,7 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-# What Kafka takes for the name or version of a client's software (KIP-511): they end up in logs and metrics.
+# The names and versions of a client's software that Kafka accepts (KIP-511): they get into logs and metrics.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (37): more partitions for a topic, never fewer; done when the new ones are led."""
+"""CreatePartitions (37): adds partitions to a topic; the answer waits until the new ones have leaders."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ async def _wait(
     await services.topic_waits.until(lambda: all(is_led(name) for name in counts), timeout_ms)
     for name in counts:
         if not is_led(name):
-            late = "the partitions are being created, but are not all led yet"
+            late = "the partitions are being created, but some have no leader yet"
             outcomes[name] = Outcome(ErrorCode.REQUEST_TIMED_OUT, late)
 
 

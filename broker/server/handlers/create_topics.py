@@ -1,7 +1,7 @@
-"""CreateTopics (19): v4 -1 takes the defaults, v5 answers with counts and configs (KIP-525), v7 with the topic id.
+"""CreateTopics (19): from v4 on -1 means the default, v5 adds counts and configs to the answer (KIP-525), v7 topic ids.
 
-Only the active controller answers; it is done when every partition has a leader in this broker's metadata,
-else REQUEST_TIMED_OUT (7) while the creation goes on (facts §14).
+Only the active controller serves it. The answer waits until all partitions have leaders in this broker's metadata; if
+that takes longer than the request's timeout, it is REQUEST_TIMED_OUT and the creation goes on (facts §14).
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _size(services: Services, topic: NewTopic) -> int:
-    """How many partitions are asked for."""
+    """Return how many partitions the topic is to have."""
     if topic.assignments:
         return len(topic.assignments)
     return topic.num_partitions if topic.num_partitions >= 0 else services.config.int("num.partitions")
@@ -59,14 +59,14 @@ def _new_topic(topic: Any) -> NewTopic:
 
 
 async def _led(services: Services, created: Sequence[CreatedTopic], timeout_ms: int) -> list[CreatedTopic]:
-    """Wait until what was created is led everywhere; what is not in time is answered with 7."""
+    """Wait until the created topics have leaders; those that do not in time get REQUEST_TIMED_OUT."""
     counts = {t.name: t.num_partitions for t in created if t.error is ErrorCode.NONE}
 
     def is_led(name: str) -> bool:
         return led_partitions(services.metadata, name) >= counts[name]
 
     await services.topic_waits.until(lambda: all(is_led(name) for name in counts), timeout_ms)
-    late = "the topic is being created, but its partitions are not all led yet"
+    late = "the topic is being created, but some partitions have no leader yet"
     return [
         topic
         if topic.error is not ErrorCode.NONE or is_led(topic.name)

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): empty groups go with their offsets; others answer NON_EMPTY_GROUP (68)."""
+"""DeleteGroups (42): deletes empty groups with their offsets; a group that has members gets NON_EMPTY_GROUP."""
 
 from typing import Any
 

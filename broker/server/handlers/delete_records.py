@@ -1,4 +1,5 @@
-"""DeleteRecords (21): moves the log start of led partitions; -1 means all that is committed (KIP-107)."""
+"""DeleteRecords (21): moves the log start of partitions that this broker leads; offset -1 means the high watermark
+(KIP-107)."""
 
 from typing import Any
 

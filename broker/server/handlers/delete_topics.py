@@ -1,4 +1,5 @@
-"""DeleteTopics (20): v5 error messages, v6 by topic id. Done when the topics are gone from this broker's metadata."""
+"""DeleteTopics (20): v5 adds error messages, v6 topic ids. The answer waits until the topics are gone from this
+broker's metadata."""
 
 from typing import Any
 
@@ -43,7 +44,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _asked(services: Services, version: int, message: Any) -> list[tuple[str | None, Any, Outcome]]:
-    """(name, topic id, what to answer where the name is not known) of everything the request names."""
+    """Return (name, topic id, answer if the name is None) for all topics of the request."""
     if version < 6:
         return [(name, ZERO_TOPIC_ID, Outcome()) for name in message.topic_names]
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")

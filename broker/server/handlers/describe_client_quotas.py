@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (48): which users, clients and addresses have which quotas (KIP-546); v1 flexible.
+"""DescribeClientQuotas (48): the quotas of users, clients and addresses (KIP-546); v1 is flexible.
 
-Read from ZooKeeper, so that an alteration that has just been answered is seen whoever is asked.
+They are read from ZooKeeper, so that any broker shows a change as soon as it was answered.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from logyard.broker.znodes import configs
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = range(3)
 
-Entity = dict[str, str]  # by type; <default> for everyone's
+Entity = dict[str, str]  # names by type; <default> is the default
 Matches = Callable[[Entity], bool]
 
 
@@ -38,7 +38,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _matcher(components: Any, strict: bool) -> Matches:
-    """Turn the filter into a test. Without `strict` entities may have types that the filter does not name."""
+    """Return the filter as a function. Without `strict` entities may have more types than the filter names."""
     wanted: dict[str, Any] = {}
     for component in components:
         kind = component.entity_type
@@ -47,7 +47,7 @@ def _matcher(components: Any, strict: bool) -> Matches:
             raise ApiError(ErrorCode.INVALID_REQUEST, problem)
         if kind not in (USER, CLIENT_ID, IP):
             raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION, f"entity type {kind}: user, client-id and ip have quotas here"
+                ErrorCode.UNSUPPORTED_VERSION, f"entity type {kind}: only user, client-id and ip have quotas"
             )
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is not 0 to 2")
@@ -70,7 +70,7 @@ def _is_meant(component: Any, name: str) -> bool:
 
 
 async def _all(services: Services) -> Any:
-    """Every entity that has a znode, with its quotas."""
+    """Yield each entity that has a znode, with its quotas."""
     kinds = (configs.USERS, configs.CLIENTS, configs.IPS)
     children = await services.zk.children([configs.type_path(kind) for kind in kinds])
     named = [(kind, name) for kind, names in zip(kinds, children, strict=True) for name in names or ()]
@@ -88,7 +88,7 @@ async def _all(services: Services) -> Any:
         try:
             settings = configs.decode(znode.data, path)
         except CorruptData:
-            continue  # the watcher says so in the log
+            continue  # the config watcher has logged it
         yield entity(kind, name), dict(_quotas(kind, settings))
 
 
@@ -98,7 +98,7 @@ def _quotas(kind: str, settings: Mapping[str, str]) -> Iterator[tuple[str, float
 
 
 def entity(kind: str, name: str) -> Entity:
-    """The entity of a znode, by type."""
+    """Return the names in a znode's path by type."""
     if kind == configs.IPS:
         return {IP: name if name == DEFAULT_ENTITY else configs.desanitize(name)}
     user, client_id = quota_settings.entity_of(kind, name)

@@ -1,4 +1,4 @@
-"""DescribeCluster (60): brokers on the listener asked through, controller, cluster id (KIP-700)."""
+"""DescribeCluster (60): brokers with their addresses on the request's listener, controller, cluster id (KIP-700)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ BROKERS = 1
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version >= 1 and message.endpoint_type != BROKERS:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "endpoint type: only brokers (1) are known in ZooKeeper mode")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "endpoint type: in ZooKeeper mode there are only brokers (1)")
     brokers = []
     for broker in sorted(services.metadata.brokers.values(), key=lambda b: b.id):
         endpoint = broker.endpoint(request.session.listener)

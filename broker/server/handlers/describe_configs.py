@@ -1,7 +1,7 @@
-"""DescribeConfigs (32): settings of topics and brokers, and where each comes from; v1 synonyms, v3 types, docs.
+"""DescribeConfigs (32): settings of topics and brokers, and their sources; v1 adds synonyms, v3 types and docs.
 
-Those of topics are read from ZooKeeper at each request, all at once, as Kafka 3.9 reads them (ZkConfigRepository): who
-has just altered them finds what was written, whichever broker is asked. A broker's own are what it goes by now.
+Topics' settings are read from ZooKeeper at each request, in one batch, as Kafka 3.9 does (ZkConfigRepository): any
+broker shows a change as soon as it was answered. A broker's settings are those that it uses now.
 """
 
 from collections.abc import Mapping
@@ -42,9 +42,11 @@ def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kin
         return services.config.describe_topic(overrides[name])
     if kind == BROKER:
         if name not in ("", str(services.broker_id)):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
+            )
         return services.describe_broker(cluster_wide=not name)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {kind}: topics (2) and brokers (4) have settings here")
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings")
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -1,4 +1,4 @@
-"""DescribeGroups (15): v3 authorised operations, v4 instance ids."""
+"""DescribeGroups (15): v3 adds authorised operations, v4 instance ids."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-# Read, Delete, Describe: the operations that exist on a group, as a bit field (KIP-430).
+# Read, Delete, Describe: the operations on a group, as a bit field (KIP-430).
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 NOT_ASKED = -(2**31)
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): size and lag of every replica by log directory (KIP-113); v4 total and usable bytes."""
+"""DescribeLogDirs (35): size and lag of this broker's replicas by log directory (KIP-113); v4 adds the disk's bytes."""
 
 from typing import Any
 

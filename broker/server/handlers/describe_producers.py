@@ -1,4 +1,4 @@
-"""DescribeProducers (61): who writes idempotently to a partition, as its leader knows (KIP-664)."""
+"""DescribeProducers (61): the idempotent producers of partitions that this broker leads (KIP-664, facts §17)."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""ElectLeaders (43): preferred, and since v1 unclean (KIP-460). "All partitions" leaves out those already well led."""
+"""ElectLeaders (43): preferred elections, from v1 on unclean ones too (KIP-460).
+
+If all partitions are asked for, the answer leaves out those that get ELECTION_NOT_NEEDED.
+"""
 
 from typing import Any
 
@@ -28,7 +31,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     await services.topic_waits.until(lambda: all(is_led(tp) for tp in elected), message.timeout_ms)
     for tp in elected:
         if not is_led(tp):
-            outcomes[tp] = Outcome(ErrorCode.REQUEST_TIMED_OUT, "elected, but not seen in the metadata yet")
+            outcomes[tp] = Outcome(ErrorCode.REQUEST_TIMED_OUT, "elected, but not in this broker's metadata yet")
     return {"error_code": 0, "replica_election_results": _by_topic(outcomes)}
 
 

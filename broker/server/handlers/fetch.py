@@ -1,4 +1,4 @@
-"""Fetch (1), v0 to v17, for consumers and followers: hand-coded, sessions (KIP-227), records never copied here."""
+"""Fetch (1), v0 to v17, for consumers and followers, with sessions (KIP-227). Hand-coded: no copy of records."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -32,7 +32,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if not params.from_follower:
         params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
         if services.quotas.fetch is not None:
-            # More than the quota's windows hold could never be sent.
+            # A larger answer would exceed the quota at any time.
             largest = services.quotas.fetch.largest(user_of(request), request.client_id or "")
             params.max_bytes = int(min(params.max_bytes, largest))
         params.min_bytes = min(params.min_bytes, params.max_bytes)
@@ -45,7 +45,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         forgotten,
         uses_topic_ids=version >= wire.TOPIC_IDS_SINCE,
     )
-    # Followers are not clients: no quota holds them back (but see replication/throttle.py).
+    # Quotas do not apply to followers (but see replication/throttle.py).
     quotas = None if params.from_follower else services.quotas
     if context.error is not ErrorCode.NONE:
         return _answer(services, quotas, request, context, [])
@@ -74,7 +74,7 @@ async def _answer_old(
     context: FetchContext,
     outcome: list[FetchedPartition] | Awaitable[list[FetchedPartition]],
 ) -> Encoded:
-    """Answer who reads only the formats 0 and 1: the records are turned into them in a thread."""
+    """Answer a client that reads formats v0 and v1 only: a thread converts the records."""
     answers = outcome if isinstance(outcome, list) else await outcome
     postponed = _postponed(quotas, request, context, answers)
     if postponed is not None:
@@ -105,7 +105,7 @@ def _answer(
 def _postponed(
     quotas: Quotas | None, request: Request, context: FetchContext, answers: list[FetchedPartition]
 ) -> Encoded:
-    """The empty answer of a client that has to wait for its quota; None where it has not."""
+    """Return the empty answer for a client that has exceeded its quota, None if it has not."""
     if quotas is None or (quotas.fetch is None and quotas.request is None):
         return None
     throttle_ms = fetch_throttle_ms(quotas, request, sum(len(each.records) for each in answers))
@@ -140,7 +140,10 @@ def _encoded(services: Services, request: Request, context: FetchContext, answer
 
 
 def refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[FetchedPartition]) -> None:
-    """Refuse a client what its topic's settings say it cannot read, whatever the records are, as Kafka does."""
+    """Refuse partitions whose topic's settings exclude the client's version, whatever the records are, as in Kafka.
+
+    UNSUPPORTED_COMPRESSION_TYPE (zstd), UNSUPPORTED_VERSION (no down-conversion).
+    """
     for answer in answers:
         if answer.error is not ErrorCode.NONE:
             continue
@@ -152,7 +155,7 @@ def refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[Fetch
 
 
 def _make_old(answers: list[FetchedPartition], magic: int) -> None:
-    """Turn records into the format that a consumer of Fetch v0 to v3 reads (magic 0 or 1)."""
+    """Convert the records to the format of Fetch v0 to v3: magic 0 or 1."""
     for answer in answers:
         if len(answer.records) == 0:
             continue

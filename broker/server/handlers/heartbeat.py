@@ -1,4 +1,4 @@
-"""Heartbeat (12): v3 static members."""
+"""Heartbeat (12): v3 adds static members."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): set, delete, append to and subtract from single overrides (KIP-339)."""
+"""IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single overrides (KIP-339)."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def _list(text: str) -> list[str]:
 
 
 def _default(services: Services, name: str) -> str:
-    """What a list that is not overridden holds now; only lists can be appended to."""
+    """Return the current value of a list that has no override. Raises ApiError: INVALID_REQUEST (it is not a list)."""
     entries = services.config.describe_topic({}) if name in TOPIC_KEYS else services.config.describe()
     entry = next((e for e in entries if e.name == name), None)
     if entry is None or entry.type.name != "LIST":

@@ -1,4 +1,7 @@
-"""JoinGroup (11): v1 rebalance timeout, v4 known ids (KIP-394), v5 static members, v9 skip_assignment (KIP-814)."""
+"""JoinGroup (11): v1 adds the rebalance timeout, v5 static members, v9 `skip_assignment` (KIP-814).
+
+From v4 on a member joins with an id that the coordinator has given it (KIP-394).
+"""
 
 from typing import Any
 
@@ -29,7 +32,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         "error_code": int(joined.error),
         "generation_id": joined.generation,
         "protocol_type": joined.protocol_type,
-        # Nullable since v7; before that nothing chosen is the empty name.
+        # Nullable from v7 on; before that it is empty if none was chosen.
         "protocol_name": joined.protocol if version >= 7 else joined.protocol or "",
         "leader": joined.leader_id,
         "skip_assignment": joined.skip_assignment,

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4), from the controller: lead or follow these partitions; v5+ answers by topic id (facts §9, §22)."""
+"""LeaderAndIsr (4), from the controller: lead or follow these partitions; v5 answers with topic ids (facts §9, §22)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (13): one member up to v2, several with instance ids since v3 (KIP-345)."""
+"""LeaveGroup (13): one member up to v2; several, with instance ids, from v3 on (KIP-345)."""
 
 from typing import Any
 

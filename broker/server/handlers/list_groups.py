@@ -1,4 +1,4 @@
-"""ListGroups (16): v4 filter by state (KIP-518), v5 by type; every group here is a classic one."""
+"""ListGroups (16): v4 adds a filter by state (KIP-518), v5 one by type; all groups here are classic ones."""
 
 from typing import Any
 

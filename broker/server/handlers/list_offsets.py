@@ -1,4 +1,5 @@
-"""ListOffsets (2): v0 several offsets per partition, v1 one, v2 isolation, v4 leader epochs, v7 max timestamp."""
+"""ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
+the largest timestamp."""
 
 from typing import Any
 
@@ -24,7 +25,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         for topic in message.topics
         for p in topic.partitions
     ]
-    # The debugging consumer may ask a follower; everyone else asks the leader.
+    # Only the debugging consumer may ask a follower.
     only_leader = message.replica_id != DEBUG_CONSUMER_ID
     found = services.replicas.lookups.list_offsets(queries, isolation, only_leader=only_leader)
     answers = found if isinstance(found, list) else await found

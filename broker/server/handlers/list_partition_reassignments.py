@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): what moves now. It passes through the controller's queue, so it also probes it."""
+"""ListPartitionReassignments (46): the running moves. It goes through the controller's queue, so it also tests that."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Metadata (3): v4 says whether unknown topics may be created, v8 authorised operations, v10 topic ids, v12 by id.
+"""Metadata (3): v4 adds whether unknown topics may be created, v8 authorised operations, v10 topic ids, v12 queries by
+id.
 
-The encoded answer is kept until the metadata changes: encoding a thousand partitions takes milliseconds,
-and every client asks the same.
+Encoded answers are cached until the metadata changes: all clients ask the same (server/answer_cache.py).
 """
 
 import asyncio
@@ -26,9 +26,9 @@ TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
-    kept = services.kept_metadata.get(request, services.metadata.version)
-    if kept is not None:
-        return _charged(services, request, kept)
+    cached = services.metadata_answers.get(request, services.metadata.version)
+    if cached is not None:
+        return _charged(services, request, cached)
     message = codec.decode_request(API_KEY, request.api_version, request.body)
     wanted = queries(message.topics, request.api_version)
     unknown = [q.name for q in wanted or () if q.name is not None and q.name not in services.metadata]
@@ -37,7 +37,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         return tasks.answering(_create_and_answer(services, request, message, wanted, unknown))
     answer = _answer(services, request, message, wanted, {})
     if not unknown:
-        services.kept_metadata.put(request, services.metadata.version, answer)
+        services.metadata_answers.put(request, services.metadata.version, answer)
     return _charged(services, request, answer)
 
 
@@ -54,7 +54,7 @@ async def _create_and_answer(
 
 
 def _charged(services: Services, request: Request, answer: bytes) -> bytes:
-    """The answer, with the time for which a quota holds the client back: its first field from v3 on."""
+    """Return the answer with the throttle time, which is its first field from v3 on."""
     quota = services.quotas.request
     if quota is None:
         return answer
@@ -64,7 +64,7 @@ def _charged(services: Services, request: Request, answer: bytes) -> bytes:
     request.session.mute(throttle_ms)
     if request.api_version < THROTTLE_TIME_SINCE:
         return answer
-    at = 9 if request.api_version >= FLEXIBLE_SINCE else 8  # behind size, correlation id and the header's tags
+    at = 9 if request.api_version >= FLEXIBLE_SINCE else 8  # after size, correlation id and the header's tags
     return answer[:at] + throttle_ms.to_bytes(4, "big") + answer[at + 4 :]
 
 

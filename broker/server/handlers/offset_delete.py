@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forgets committed offsets of topics no member of the group is subscribed to (KIP-496)."""
+"""OffsetDelete (47): deletes committed offsets of topics to which no member of the group is subscribed (KIP-496)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where an epoch ends in the leader's log (KIP-101, KIP-320); v3 replica id."""
+"""OffsetForLeaderEpoch (23): the end of an epoch in the leader's log (KIP-101, KIP-320); v3 adds a replica id."""
 
 from typing import Any
 

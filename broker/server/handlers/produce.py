@@ -5,15 +5,15 @@ v10 the current leader. acks=0 gets no answer; if something goes wrong then, the
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.log.producers import Origin
 from logyard.broker.protocol import produce
-from logyard.broker.replication.produce import Validated
-from logyard.broker.server import large_produce, producing
+from logyard.broker.server import large_produce, producing, transactional_produce
 from logyard.broker.server.api import Handler
-from logyard.broker.server.producing import Results
+from logyard.broker.server.producing import Results, ResultsOrPending
 from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed
@@ -35,13 +35,21 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     entries, refused = producing.fit(version, asked)
     if not entries:
         return producing.answer(services, request, asked.acks, refused)
-    validation, much = producing.validate_in_thread(services.replicas, request.session, asked, entries)
+    replicas, session = services.replicas, request.session
+    if asked.transactional_id is not None:
+        verifying = transactional_produce.verify(services, version, asked, entries)
+        if not isinstance(verifying, Mapping):
+            # A copy, because the connection receives on into its buffer.
+            entries = [(tp, memoryview(bytearray(records))) for tp, records in entries]
+            work = transactional_produce.append_verified(replicas, session, asked, entries, verifying)
+            return _append_later(services, request, asked, work, refused)
+        entries, unverified = transactional_produce.verified(entries, verifying)
+        refused += unverified
+    validation, much = producing.validate_in_thread(replicas, session, asked, entries)
     if validation is not None:
-        request.session.is_appending = True
-        return tasks.answering(_append_validated(services, request, asked, validation, refused, much))
-    outcome = services.replicas.producing.append(
-        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT
-    )
+        work = producing.append_validated(replicas, session, asked, validation, much)
+        return _append_later(services, request, asked, work, refused)
+    outcome = replicas.producing.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return producing.answer(services, request, asked.acks, outcome + refused)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -69,19 +77,27 @@ async def _large(services: Services, request: Request) -> Encoded:
     return await (Timed(request, work) if request.begun_s else work)
 
 
-async def _append_validated(
+def _append_later(
     services: Services,
     request: Request,
     asked: produce.ProduceRequest,
-    validation: Awaitable[Validated],
+    work: Coroutine[Any, Any, tuple[ResultsOrPending, Results]],
     refused: Results,
-    much: bool,
+) -> "asyncio.Future[Encoded]":
+    request.session.is_appending = True
+    return tasks.answering(_answer_later(services, request, asked, work, refused))
+
+
+async def _answer_later(
+    services: Services,
+    request: Request,
+    asked: produce.ProduceRequest,
+    work: Coroutine[Any, Any, tuple[ResultsOrPending, Results]],
+    refused: Results,
 ) -> Encoded:
-    """Wait for the validation, append, and answer like `handle`. The connection's next request waits for the append."""
+    """Wait until `work` has appended, and answer like `handle`. The connection's next request waits for the append."""
     try:
-        outcome, rejected = await producing.append_validated(
-            services.replicas, request.session, asked, validation, much
-        )
+        outcome, rejected = await work
     finally:
         request.session.is_appending = False
     if not isinstance(outcome, list):

@@ -1,4 +1,4 @@
-"""StopReplica (5), from the controller: stop replicas, and delete those it says to; v3+ says so per partition."""
+"""StopReplica (5), from the controller: stop these replicas, and delete some; v3 has `delete` for each partition."""
 
 from typing import Any
 

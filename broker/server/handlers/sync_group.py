@@ -1,4 +1,4 @@
-"""SyncGroup (14): v3 static members, v5 protocol type and name are checked (KIP-559)."""
+"""SyncGroup (14): v3 adds static members, v5 protocol type and name, which are checked (KIP-559)."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 kinds of them and validate-only (KIP-778).
+"""UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 has upgrade types and validate-only
+(KIP-778).
 
 The answers are Kafka's (facts §22); `transaction.version` is the feature that can be finalized, among brokers of ours.
 """

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6), from the controller: who lives, and how these partitions stand."""
+"""UpdateMetadata (6), from the controller: the live brokers, and the state of these partitions."""
 
 from typing import Any
 

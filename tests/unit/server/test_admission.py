@@ -144,7 +144,7 @@ def test_too_many_of_one_address_are_refused_unless_it_is_excepted() -> None:
     doors = admission(per_ip_max=1, per_ip_overrides={"b": 2, "c": 0})
     first = Guest()
     doors.enter(first, "a", "L", protected=False)
-    assert doors.refusal("a") == "1 connections of one address are taken"
+    assert doors.refusal("a") == "this address has 1 connections, the most allowed"
     doors.enter(Guest(), "b", "L", protected=False)
     assert doors.refusal("b") is None
     assert doors.refusal("c") is not None

@@ -19,7 +19,7 @@ from logyard.broker.server.connection import (
     Connection,
 )
 from logyard.broker.server.request import Encoded, Session
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 
 PRODUCE, OTHER = 0, 3
 
@@ -57,7 +57,7 @@ class Server:
     """Answers every frame with itself, at once or when told to."""
 
     def __init__(
-        self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None, answers: Answers | None = None
+        self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None, answers: UnreadAnswers | None = None
     ) -> None:
         self.frames: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Encoded]] = {}
@@ -388,7 +388,7 @@ def test_who_waits_for_memory_and_goes_is_forgotten() -> None:
 
 
 async def test_who_waits_for_others_to_read_and_goes_is_forgotten() -> None:
-    answers = Answers(1000, lambda: 0.0)
+    answers = UnreadAnswers(1000, lambda: 0.0)
     answers.loading(1000)
     for _ in range(10):
         server = Server(answers=answers)
@@ -400,7 +400,7 @@ async def test_who_waits_for_others_to_read_and_goes_is_forgotten() -> None:
 
 
 async def test_a_mistake_over_one_connections_request_is_not_anothers_trouble() -> None:
-    answers = Answers(1000, lambda: 0.0)
+    answers = UnreadAnswers(1000, lambda: 0.0)
     answers.loading(1000)
     bad, good = Server(answers=answers), Server(answers=answers)
     bad.feed(sized(frame(OTHER, b"mistake")))

@@ -14,7 +14,7 @@ from logyard.broker.protocol import codec
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.security.quotas import Quotas, Windows
-from logyard.broker.server.answer_cache import KeptAnswers
+from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.request import Fields, Request, Session
@@ -44,7 +44,7 @@ class Broker:
             quotas=Quotas(self.configs, Windows(), Windows(), lambda: clock.monotonic() * 1000),
             fetch_sessions=FetchSessions(self.world.replicas.hosted, lambda: 77),
             fetch_bytes_max=1 << 26,
-            kept_metadata=KeptAnswers(),
+            metadata_answers=AnswerCache(),
             cluster_id="c",
             config=SimpleNamespace(bool=lambda key: False),
         )

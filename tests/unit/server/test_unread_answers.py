@@ -16,7 +16,7 @@ from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
-from logyard.broker.server.unread_answers import Answers
+from logyard.broker.server.unread_answers import UnreadAnswers
 
 LARGE = 8 << 20
 FETCH, HEARTBEAT, METADATA = 1, 12, 3
@@ -45,7 +45,9 @@ class Large:
 
 
 @asynccontextmanager
-async def listening(large: Large, answers: Answers | None = None, idle_ms: int = 600_000) -> AsyncIterator[Listener]:
+async def listening(
+    large: Large, answers: UnreadAnswers | None = None, idle_ms: int = 600_000
+) -> AsyncIterator[Listener]:
     endpoint = Endpoint("L", "PLAINTEXT", "127.0.0.1", 0)
     listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), None, answers)
     await listener.serve(cast(Dispatcher, large))
@@ -153,7 +155,7 @@ async def test_unread_answers_have_a_bound_over_all_connections(monkeypatch: pyt
     monkeypatch.setattr(answers_module, "LOOK_S", 0.02)
     monkeypatch.setattr(answers_module, "STALLED_S", 0.4)
     large = Large()
-    answers = Answers(LARGE, asyncio.get_running_loop().time)
+    answers = UnreadAnswers(LARGE, asyncio.get_running_loop().time)
     async with listening(large, answers) as listener:
         silent = [Silent(listener) for _ in range(6)]
         for each in silent:
@@ -179,7 +181,7 @@ async def test_unread_answers_have_a_bound_over_all_connections(monkeypatch: pyt
 
 async def test_replication_goes_on_where_clients_have_to_wait() -> None:
     large = Large()
-    answers = Answers(LARGE // 8, asyncio.get_running_loop().time)
+    answers = UnreadAnswers(LARGE // 8, asyncio.get_running_loop().time)
     async with listening(large, answers) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         assert await ask(reader, writer, HEARTBEAT) == 4
@@ -195,7 +197,7 @@ async def test_replication_goes_on_where_clients_have_to_wait() -> None:
 
 
 async def test_cold_reads_count_before_they_are_answers() -> None:
-    answers = Answers(100, asyncio.get_running_loop().time)
+    answers = UnreadAnswers(100, asyncio.get_running_loop().time)
     answers.loading(150)
     assert answers.is_full
     let_in = []
@@ -206,6 +208,6 @@ async def test_cold_reads_count_before_they_are_answers() -> None:
 
 
 def test_no_bound() -> None:
-    answers = Answers(-1, lambda: 0.0)
+    answers = UnreadAnswers(-1, lambda: 0.0)
     answers.size = 1 << 40
     assert not answers.is_full

@@ -1,0 +1,98 @@
+"""TxnOffsetCommit (28): offsets as part of a transaction, pending until it ends; v2 leader epoch, v3 who commits
+(KIP-447), v4 TRANSACTION_ABORTABLE."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.append_errors import answer_in_transaction
+from logyard.broker.groups.events import Committer, OffsetCommit
+from logyard.broker.groups.ports import Producer
+from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
+from logyard.broker.records.header import NO_SEQUENCE
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.services import Services
+from logyard.broker.transactions.verification import FirstBatch
+
+ABORTABLE_SINCE = 4
+LOADING_SINCE = 2
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    now_ms = services.clock.now_ms()
+    commits = [
+        OffsetCommit(
+            topic.name,
+            p.partition_index,
+            p.committed_offset,
+            p.committed_leader_epoch,
+            p.committed_metadata or "",
+            now_ms,
+        )
+        for topic in message.topics
+        for p in topic.partitions
+    ]
+    known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
+    codes = await _commit(services, request, message, known) if known else []
+    answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
+    return _answer(message, request.api_version, answered, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def _commit(
+    services: Services, request: Request, message: Any, commits: Sequence[OffsetCommit]
+) -> Sequence[ErrorCode]:
+    groups, group_id = services.groups, message.group_id
+    code = groups.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+    if code is ErrorCode.NONE:
+        code = await _verified(services, request, message)
+    if code is not ErrorCode.NONE:
+        return [code] * len(commits)
+    committer = Committer(message.member_id, message.group_instance_id, message.generation_id)
+    producer = Producer(message.producer_id, message.producer_epoch)
+    return await groups.commits.commit_in_transaction(group_id, committer, producer, commits)
+
+
+async def _verified(services: Services, request: Request, message: Any) -> ErrorCode:
+    """NONE where the group's partition of the offsets log may be appended to within the transaction."""
+    tp = TopicPartition(OFFSETS_TOPIC, services.groups.partition_for(message.group_id))
+    verifying = services.verification.begin(
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        [FirstBatch(tp, NO_SEQUENCE)],
+        knows_abortable=request.api_version >= ABORTABLE_SINCE,
+    )
+    errors = verifying if isinstance(verifying, Mapping) else await verifying
+    if request.session.is_gone:
+        # It may have ended the transaction by another connection, and begun the next one (KAFKA-17754).
+        return ErrorCode.NETWORK_EXCEPTION
+    return answer_in_transaction(errors.get(tp, ErrorCode.NONE))
+
+
+def _answer(message: Any, version: int, answered: Mapping[tuple[str, int], ErrorCode], default: ErrorCode) -> Fields:
+    def told(topic: str, partition: int) -> int:
+        code = answered.get((topic, partition), default)
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers cannot take the other (KAFKA-7296)
+        return int(code)
+
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": p.partition_index, "error_code": told(topic.name, p.partition_index)}
+                    for p in topic.partitions
+                ],
+            }
+            for topic in message.topics
+        ]
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return _answer(message, version, {}, code)
+
+
+HANDLER = Handler(message=handle, error=error)

@@ -1,0 +1,84 @@
+"""Transactional Produce: what would begin a transaction in a partition is verified before it is appended (facts §17.3).
+
+Where the coordinator has to be asked, the connection's next request waits for the append; nobody else waits.
+"""
+
+from collections.abc import Awaitable
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.protocol.produce import ProduceRequest
+from logyard.broker.records.header import is_transactional, producer_of
+from logyard.broker.replication.events import ProduceResult
+from logyard.broker.replication.produce import Entries
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.server import producing
+from logyard.broker.server.producing import Results, ResultsOrPending
+from logyard.broker.server.request import Session
+from logyard.broker.server.services import Services
+from logyard.broker.transactions.verification import Errors, FirstBatch
+
+ABORTABLE_SINCE = 11
+
+_ASK_AGAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+
+
+def verify(services: Services, version: int, asked: ProduceRequest, entries: Entries) -> Errors | Awaitable[Errors]:
+    """Verify the batches that would begin a transaction in their partition. Awaitable: the coordinator is asked.
+
+    The transactional batches among `entries` are those of one producer (`producing.fault_of`).
+    """
+    producer_id = epoch = -1
+    batches = []
+    for tp, records in entries:
+        if is_transactional(records):
+            producer_id, epoch, sequence = producer_of(records)
+            batches.append(FirstBatch(tp, sequence))
+    if producer_id < 0 or asked.transactional_id is None:
+        return {}  # the log refuses transactional batches without a producer id
+    return services.verification.begin(
+        asked.transactional_id, producer_id, epoch, batches, knows_abortable=version >= ABORTABLE_SINCE
+    )
+
+
+def verified(entries: Entries, errors: Errors) -> tuple[Entries, Results]:
+    """Return the entries that may be appended, and the results of the others."""
+    if not errors:
+        return entries, []
+    refused = [_unverified(tp, errors[tp]) for tp, _ in entries if tp in errors]
+    return [entry for entry in entries if entry[0] not in errors], refused
+
+
+def _unverified(tp: TopicPartition, code: ErrorCode) -> ProduceResult:
+    if code in _ASK_AGAIN:
+        # Clients retry after this error, without a metadata refresh. Old clients do not expect the others here.
+        text = f"not known to be part of the transaction: {code.name}"
+        return ProduceResult(tp, ErrorCode.NOT_ENOUGH_REPLICAS, message=text)
+    why = "the partition was not added to the transaction" if code is ErrorCode.INVALID_TXN_STATE else None
+    return ProduceResult(tp, code, message=why)
+
+
+async def append_verified(
+    replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries, verifying: Awaitable[Errors]
+) -> tuple[ResultsOrPending, Results]:
+    """Wait for the coordinator's answer, then append. Returns the results, and those of the refused entries.
+
+    Raises ApiError(NETWORK_EXCEPTION), and appends nothing, if the client has closed the connection meanwhile: it may
+    have ended the transaction over another connection, and begun the next one (KAFKA-17754).
+    """
+    entries, unverified = verified(entries, await verifying)
+    if session.is_gone and asked.acks != 0:
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client has gone")
+    validation, much = producing.validate_in_thread(replicas, session, asked, entries)
+    if validation is None:
+        return producing.append(replicas, asked, entries), unverified
+    results, rejected = await producing.append_validated(replicas, session, asked, validation, much)
+    return results, unverified + rejected

@@ -1,0 +1,216 @@
+"""Whether a partition is in a producer's transaction, asked of its coordinator before a leader appends (facts §17.3).
+
+Rule 1: each broker is asked one request at a time (AddPartitionsToTxn with verify_only); what is asked meanwhile goes
+        with the next one, all transactions together.
+Rule 2: a request asks once about a transactional id. Of two questions the earlier one ends: NETWORK_EXCEPTION, as its
+        client has tried again; of two epochs the lower one ends, with INVALID_PRODUCER_EPOCH.
+Rule 3: every question is answered: what the coordinator leaves out counts as NETWORK_EXCEPTION.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import structlog
+
+from logyard.broker import tasks
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, LogyardError
+from logyard.broker.event_loop import NewPending, Pending
+from logyard.broker.log.guards import Guard, VerificationSwitch
+from logyard.broker.model import BrokerInfo, TopicPartition
+from logyard.broker.replication.ports import LinkError
+from logyard.broker.replication.produce import Producing
+
+log = structlog.get_logger("logyard.transactions")
+
+Errors = Mapping[TopicPartition, ErrorCode]
+"""The partitions that may not be appended to, and why; the others may."""
+
+NOT_TOLD = ErrorCode.NETWORK_EXCEPTION
+
+
+class FirstBatch(NamedTuple):
+    """What is to be appended to one partition: -1 as sequence is a commit of offsets."""
+
+    tp: TopicPartition
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether these partitions are in the transaction of that id, producer and epoch."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: Sequence[TopicPartition]
+
+
+Answers = Mapping[str, Errors]
+"""By transactional id, of those that the coordinator has answered for, what it refuses."""
+
+
+class VerificationNotOffered(LogyardError):
+    """The coordinator is too old to be asked: as in Kafka what it coordinates is appended unverified."""
+
+
+class Ask(Protocol):
+    """Asks a broker one request with these questions.
+
+    Raises LinkError, CorruptData, VerificationNotOffered, and ApiError where the whole request is refused.
+    """
+
+    def __call__(self, broker: BrokerInfo, questions: Sequence[Question], /) -> Awaitable[Answers]: ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    question: Question
+    pending: Pending[Errors]
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.answer(dict.fromkeys(self.question.partitions, code))
+
+    def answer(self, errors: Errors) -> None:
+        if not self.pending.done():
+            self.pending.set_result(errors)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What is to be asked of one broker; `is_asking` while a request is in flight."""
+
+    broker: BrokerInfo
+    waiting: dict[str, _Asked] = field(default_factory=dict)
+    is_asking: bool = False
+
+
+class Questions:
+    """The questions to all coordinators. See the rules at the head of this file."""
+
+    def __init__(self, coordinator_of: Callable[[str], BrokerInfo | None], ask: Ask, new_pending: NewPending) -> None:
+        self._coordinator_of, self._ask, self._new_pending = coordinator_of, ask, new_pending
+        self._queues: dict[int, _Queue] = {}
+
+    def put(self, question: Question) -> Pending[Errors]:
+        """Ask; the answer has COORDINATOR_NOT_AVAILABLE while nobody coordinates the id."""
+        asked = _Asked(question, self._new_pending())
+        broker = self._coordinator_of(question.transactional_id)
+        if broker is None:
+            asked.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return asked.pending
+        queue = self._queues.setdefault(broker.id, _Queue(broker))
+        queue.broker = broker
+        if self._outdoes(queue.waiting.get(question.transactional_id), asked):
+            queue.waiting[question.transactional_id] = asked
+            if not queue.is_asking:
+                queue.is_asking = True
+                tasks.spawn(f"verify transactions at {broker.id}", self._work(queue))
+        return asked.pending
+
+    @staticmethod
+    def _outdoes(earlier: _Asked | None, asked: _Asked) -> bool:
+        if earlier is None:
+            return True
+        if asked.question.epoch < earlier.question.epoch:
+            asked.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return False
+        is_same = asked.question.epoch == earlier.question.epoch
+        earlier.refuse(NOT_TOLD if is_same else ErrorCode.INVALID_PRODUCER_EPOCH)
+        return True
+
+    async def _work(self, queue: _Queue) -> None:
+        try:
+            while queue.waiting:
+                asked, queue.waiting = queue.waiting, {}
+                try:
+                    await self._ask_all(queue.broker, asked)
+                finally:
+                    for each in asked.values():
+                        each.refuse(NOT_TOLD)  # whatever has gone wrong, nobody waits for ever
+        finally:
+            queue.is_asking = False
+
+    async def _ask_all(self, broker: BrokerInfo, asked: Mapping[str, _Asked]) -> None:
+        try:
+            answers = await self._ask(broker, [each.question for each in asked.values()])
+        except VerificationNotOffered as error:
+            log.warning("transactions are appended unverified", coordinator=broker.id, why=str(error))
+            answers = {transactional_id: {} for transactional_id in asked}
+        except (LinkError, CorruptData) as error:
+            log.info("transactions not verified", coordinator=broker.id, error=str(error), transactions=len(asked))
+            return
+        except ApiError as refused:
+            log.warning("transactions not verified", coordinator=broker.id, error=refused.code.name)
+            for each in asked.values():
+                each.refuse(refused.code)
+            return
+        for transactional_id, errors in answers.items():
+            if transactional_id in asked:
+                asked[transactional_id].answer(errors)
+
+
+class Verification:
+    """What a leader does before it appends to a transaction that is not open in the partition's log."""
+
+    def __init__(self, producing: Producing, questions: Questions, switch: VerificationSwitch) -> None:
+        self._producing, self._questions, self._switch = producing, questions, switch
+
+    def begin(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        batches: Iterable[FirstBatch],
+        *,
+        knows_abortable: bool,
+    ) -> Errors | Awaitable[Errors]:
+        """Verify partitions; what the log then takes is decided by their guards.
+
+        Something to await where the coordinator has to be asked. `knows_abortable`: the client knows
+        TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE instead. Errors besides those of
+        `Producing.begin_verification`: those of the coordinator, PRODUCER_FENCED as INVALID_PRODUCER_EPOCH.
+        """
+        if not self._switch.is_on:
+            return {}
+        guards: dict[TopicPartition, Guard] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for tp, sequence in batches:
+            try:
+                guard = self._producing.begin_verification(tp, producer_id, epoch, sequence)
+            except LogyardError as error:
+                errors[tp] = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            if guard is not None:
+                guards[tp] = guard
+        if not guards:
+            return errors
+        return self._verified(
+            Question(transactional_id, producer_id, epoch, list(guards)), guards, errors, knows_abortable
+        )
+
+    async def _verified(
+        self,
+        question: Question,
+        guards: Mapping[TopicPartition, Guard],
+        errors: dict[TopicPartition, ErrorCode],
+        knows_abortable: bool,
+    ) -> Errors:
+        refused = await self._questions.put(question)
+        for tp, guard in guards.items():
+            code = refused.get(tp, ErrorCode.NONE)
+            if code is ErrorCode.NONE:
+                guard.is_verified = True
+            else:
+                errors[tp] = _for_clients(code, knows_abortable)
+        return errors
+
+
+def _for_clients(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
