@@ -16,13 +16,9 @@ from logyard.broker.replication.events import (
     OffsetQuery,
 )
 from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
-from tests.support.memory_log import HEADER, MemoryLog
+from tests.support.disk_logs import ReplicaLog
 from tests.support.replica_world import T0, World
 from tests.support.virtual_loop import VirtualLoop
-
-
-def stored(base: int, epoch: int, payload: bytes = b"v", count: int = 1) -> Any:
-    return HEADER.pack(base, epoch, count, 0, len(payload)) + payload
 
 
 class Leader:
@@ -85,7 +81,7 @@ class Followed:
         )
         self.world.replicas.use_fetchers(self.fetchers)
 
-    def log(self, tp: TopicPartition = T0) -> MemoryLog:
+    def log(self, tp: TopicPartition = T0) -> ReplicaLog:
         return self.world.log(tp)
 
     def follow(self, tp: TopicPartition = T0, leader_epoch: int = 0, **fields: Any) -> None:

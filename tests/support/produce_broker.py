@@ -18,7 +18,7 @@ from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Dispatch, Encoded, Request, Session
 from logyard.broker.server.services import Services
 from logyard.broker.server.turns import Turns
-from tests.support.disk_logs import NOW_MS, DiskLogs
+from tests.support.disk_logs import NOW_MS
 from tests.support.replica_world import T0, World
 
 PRODUCE, VERSION = 0, 9
@@ -85,11 +85,11 @@ class Broker:
 
     def __init__(self, partitions: int = 1, **config: Any) -> None:
         loop = asyncio.get_running_loop()
-        self.logs = DiskLogs()
         self.world = World()
+        self.logs = self.world.logs
         self.world.config = TopicConfig(**{"compression_type": "gzip"} | config)
         hosted = self.world.replicas.hosted
-        hosted.logs, hosted.new_pending = self.logs, loop.create_future
+        hosted.new_pending = loop.create_future
         self.threaded = 0
 
         def run_blocking(work: Callable[[], Any]) -> Any:

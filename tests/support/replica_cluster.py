@@ -6,7 +6,7 @@ checkpoint as it last was.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logyard.broker.config.topic import TopicConfig
@@ -31,14 +31,16 @@ from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from tests.support.memory_log import MemoryLogs, Stored
+from tests.support.disk_logs import DiskLogs, Stored
 from tests.support.virtual_loop import VirtualLoop
 
 
 class Broker:
     """One broker process: `logs` outlive it."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, logs: Any, config: TopicConfig, **settings: Any) -> None:
+    def __init__(
+        self, cluster: "Cluster", broker_id: int, logs: DiskLogs, config: TopicConfig, **settings: Any
+    ) -> None:
         loop = cluster.loop
         self.id = broker_id
         self.alive = True
@@ -171,7 +173,6 @@ class Cluster:
         seed: int,
         partitions: Sequence[TopicPartition],
         config: TopicConfig,
-        make_logs: Callable[[], Any] = MemoryLogs,
         **settings: Any,
     ) -> None:
         self.loop = loop
@@ -186,7 +187,7 @@ class Cluster:
         self.isr: dict[TopicPartition, tuple[int, ...]] = dict.fromkeys(partitions, self.ids)
         self.partition_epoch = dict.fromkeys(partitions, 0)
         self.dying: list[asyncio.Task[None]] = []
-        self.brokers = {b: Broker(self, b, make_logs(), config, **settings) for b in self.ids}
+        self.brokers = {b: Broker(self, b, DiskLogs(), config, **settings) for b in self.ids}
         self.announce(self.ids, partitions)
 
     def delay(self) -> float:
@@ -275,13 +276,12 @@ class Cluster:
     # Checks
 
     def log(self, broker_id: int, tp: TopicPartition) -> list[Stored]:
-        contents: list[Stored] = self.brokers[broker_id].logs.contents(tp)
-        return contents
+        return self.brokers[broker_id].logs.contents(tp)
 
     def check_prefixes(self) -> None:
         """Below min(own end, own watermark) replicas are equal (facts §23)."""
         for tp in self.replicas:
-            held = [(b.logs.get(tp).high_watermark, b.logs.contents(tp)) for b in self.brokers.values()]
+            held = [(b.logs.logs[tp].high_watermark, b.logs.contents(tp)) for b in self.brokers.values()]
             for high_watermark, one in held:
                 for other_watermark, other in held:
                     bound = min(high_watermark, other_watermark)

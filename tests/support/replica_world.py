@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
@@ -17,7 +17,7 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from tests.support.memory_log import MemoryLog, MemoryLogs, batch
+from tests.support.disk_logs import DiskLogs, ReplicaLog, batch
 
 T0 = TopicPartition("flights", 0)
 T1 = TopicPartition("flights", 1)
@@ -104,7 +104,7 @@ class World:
     def __init__(self, broker_id: int = 1, alive: Iterable[int] = (1, 2, 3), **settings: Any) -> None:
         self.clock = ManualClock()
         self.timers: list[Timer] = []
-        self.logs = MemoryLogs()
+        self.logs = DiskLogs()
         self.metadata = MetadataCache()
         self.submitted: list[Submitted] = []
         self.blocked: list[tuple[Callable[[], Any], Pending]] = []
@@ -112,7 +112,7 @@ class World:
         self.epoch = 7
         self.replicas = Replicas(
             ReplicaSettings(broker_id=broker_id, **settings),
-            logs=cast(Any, self.logs),  # a list that stands for files
+            logs=self.logs,
             metadata=self.metadata,
             topic_config=lambda topic: self.config,
             isr_changes=self,
@@ -141,7 +141,7 @@ class World:
 
     # Looking
 
-    def log(self, tp: TopicPartition = T0) -> MemoryLog:
+    def log(self, tp: TopicPartition = T0) -> ReplicaLog:
         """The log of a replica that is here."""
         log = self.logs.get(tp)
         assert log is not None, f"no log of {tp}"

@@ -9,8 +9,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
-from tests.support import disk_logs
-from tests.support.memory_log import MemoryLogs, batch, payload_of
+from tests.support.disk_logs import batch, payload_of
 from tests.support.replica_cluster import Cluster
 from tests.support.virtual_loop import VirtualLoop
 
@@ -20,9 +19,8 @@ PARTITIONS = [TopicPartition("flights", n) for n in range(3)]
 class Producer:
     """Writes numbered records with acks=all to whoever leads, and keeps what was acknowledged."""
 
-    def __init__(self, cluster: Any, make_batch: Any = batch) -> None:
+    def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
-        self.make_batch = make_batch
         self.number = 0
         self.acknowledged: dict[tuple[TopicPartition, int], bytes] = {}
         self.refused: dict[ErrorCode, int] = {}
@@ -35,7 +33,7 @@ class Producer:
             return None
         broker = self.cluster.brokers[leader]
         found = broker.replicas.producing.append(
-            [(tp, self.make_batch(1 + self.number % 3, payload))], acks=-1, timeout_ms=timeout_ms, origin=Origin.CLIENT
+            [(tp, batch(1 + self.number % 3, payload))], acks=-1, timeout_ms=timeout_ms, origin=Origin.CLIENT
         )
         result = (found if isinstance(found, list) else await found)[0]
         self.refused[result.error] = self.refused.get(result.error, 0) + 1
@@ -60,7 +58,7 @@ async def settle(cluster: Any, producer: Any) -> None:
     await asyncio.sleep(1)
 
 
-def check(cluster: Any, producer: Any, payload_of: Any) -> None:
+def check(cluster: Any, producer: Any) -> None:
     cluster.check_prefixes()
     for tp in PARTITIONS:
         logs = [cluster.log(b, tp) for b in cluster.ids]
@@ -75,13 +73,10 @@ async def history(
     loop: VirtualLoop,
     seed: int,
     steps: int,
-    make_logs: Any = MemoryLogs,
-    make_batch: Any = batch,
-    payload_of: Any = payload_of,
     **settings: Any,
 ) -> Any:
-    cluster = Cluster(loop, seed, PARTITIONS, TopicConfig(min_insync_replicas=2), make_logs, **settings)
-    producer = Producer(cluster, make_batch)
+    cluster = Cluster(loop, seed, PARTITIONS, TopicConfig(min_insync_replicas=2), **settings)
+    producer = Producer(cluster)
     sends = []
     for _ in range(steps):
         action = cluster.random.random()
@@ -106,7 +101,7 @@ async def history(
         cluster.check_prefixes()
     await asyncio.gather(*sends)
     await settle(cluster, producer)
-    check(cluster, producer, payload_of)
+    check(cluster, producer)
     for broker in cluster.brokers.values():
         broker.replicas.close()
         await broker.fetchers.close()
@@ -131,21 +126,6 @@ def test_the_same_with_offset_for_leader_epoch(seed: int) -> None:
         loop.run_until_complete(history(loop, seed, 150, truncates_on_fetch=False))
     finally:
         loop.close()
-
-
-@pytest.mark.parametrize("seed", range(200, 203))
-def test_the_same_over_real_logs(seed: int) -> None:
-    loop = VirtualLoop()
-    kind = {
-        "make_logs": disk_logs.DiskLogs,
-        "make_batch": disk_logs.real_batch,
-        "payload_of": disk_logs.payload_of,
-    }
-    try:
-        producer = loop.run_until_complete(history(loop, seed, 60, **kind))
-    finally:
-        loop.close()
-    assert len(producer.acknowledged) > 5, producer.refused
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -176,7 +156,7 @@ def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy: Any
         assert await producer.send(tp, 5000) is ErrorCode.NONE
         replicas.requests.follow_again(tp)
         await settle(cluster, producer)
-        check(cluster, producer, payload_of)
+        check(cluster, producer)
         for broker in cluster.brokers.values():
             broker.replicas.close()
             await broker.fetchers.close()

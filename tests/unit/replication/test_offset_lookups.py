@@ -9,7 +9,8 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochQuery, Isolation, OffsetQuery
-from tests.support.memory_log import batch
+from tests.support.disk_logs import NOW_MS, batch
+from tests.support.logs import transactional
 from tests.support.replica_world import T0, T1, World, follower_fetch, produce
 
 
@@ -48,8 +49,10 @@ def ask(
 def test_latest_and_earliest(world: World) -> None:
     assert ask(world, -1) == (-1, 2, 3)
     assert ask(world, -1, Isolation.LOG_END) == (-1, 3, 3)
-    world.log(T0).open_transaction = 1
-    assert ask(world, -1, Isolation.READ_COMMITTED) == (-1, 1, 3)
+    world.log(T0).append_as_leader(transactional(9, 0), 3, now_ms=NOW_MS)
+    follower_fetch(world, 2, 4)
+    assert ask(world, -1) == (-1, 4, 3)
+    assert ask(world, -1, Isolation.READ_COMMITTED) == (-1, 3, 3)
     assert ask(world, -2) == ask(world, -4) == (-1, 0, 3)
     assert ask(world, -5) == (-1, -1, -1)
 

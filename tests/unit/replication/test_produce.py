@@ -8,7 +8,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
-from tests.support.memory_log import batch
+from tests.support.disk_logs import batch
 from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, produce
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.replication.throttle import ByteRate, is_listed
-from tests.support.followed import Followed, answer, run, stored
-from tests.support.memory_log import batch
+from tests.support.disk_logs import batch, stored
+from tests.support.followed import Followed, answer, run
 from tests.support.replica_world import World, follower_fetch, produce
 from tests.support.virtual_loop import VirtualLoop
 

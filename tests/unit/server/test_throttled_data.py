@@ -20,7 +20,7 @@ from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
 from tests.support import batches
-from tests.support.memory_log import batch
+from tests.support.disk_logs import batch
 from tests.support.replica_world import T0, World
 
 PRODUCE, FETCH, METADATA = 0, 1, 3

@@ -34,7 +34,8 @@ from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs, partition_state, paths
 from logyard.broker.znodes.ops import Create
 from tests.support.cleaning_world import Worker, cleaner_of
-from tests.support.followed import Followed, answer, run, stored
+from tests.support.disk_logs import stored
+from tests.support.followed import Followed, answer, run
 from tests.support.lease_world import LeaseWorld, fill
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.virtual_loop import VirtualLoop

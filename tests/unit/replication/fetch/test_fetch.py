@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import TopicPartition
+from logyard.broker.records.batch import ABORT
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
-from tests.support.memory_log import Aborted, batch, parse
+from tests.support.disk_logs import batch, parse
+from tests.support.logs import NOW, marker, transactional
 from tests.support.replica_world import T0, T1, Pending, World, fetch_once, follower_fetch, produce
 
 MB = 10**6
@@ -52,12 +55,16 @@ def test_a_follower_and_the_debugging_consumer_see_everything(world: World) -> N
 
 
 def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transactions(world: World) -> None:
-    for _ in range(3):
-        produce(world)
-    log = world.log(T0)
-    log.open_transaction, log.aborted = 2, [Aborted(9, 1), Aborted(8, 2)]
+    for data, origin in (
+        (batch(timestamp=NOW), Origin.CLIENT),
+        (transactional(9, 0), Origin.CLIENT),
+        (marker(ABORT, producer_id=9), Origin.COORDINATOR),
+        (transactional(8, 0), Origin.CLIENT),
+    ):
+        world.log(T0).append_as_leader(data, 0, now_ms=NOW, origin=origin)
+    produce(world)
     result = fetch(world, ask(), isolation=Isolation.READ_COMMITTED)[0]
-    assert (offsets(result), result.last_stable_offset, result.aborted) == ([0, 1], 2, [(9, 1)])
+    assert (offsets(result), result.last_stable_offset, result.aborted) == ([0, 1, 2], 3, [(9, 1)])
     assert fetch(world, ask())[0].aborted is None
 
 
@@ -174,7 +181,7 @@ def test_an_error_anywhere_ends_the_waiting_at_once(world: World) -> None:
 
 def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
     produce(world)
-    world.log(T0).cold = True
+    world.logs.disk.cold = True
     pending = fetch(world, ask())
     assert not pending.done()
     work, reading = world.blocked.pop()
@@ -184,7 +191,7 @@ def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
 
 def test_cold_data_of_a_past_epoch_is_thrown_away(world: World) -> None:
     produce(world)
-    world.log(T0).cold = True
+    world.logs.disk.cold = True
     pending = fetch(world, ask())
     world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
     work, reading = world.blocked.pop()
@@ -249,7 +256,7 @@ def test_whatever_one_log_raises_is_its_own_answer(world: World, trouble: Any, c
 def test_whatever_a_thread_raises_answers_the_fetch(world: World) -> None:
     produce(world)
     produce(world, tp=T1)
-    world.log(T0).cold = world.log(T1).cold = True
+    world.logs.disk.cold = True
     pending = fetch(world, ask(), ask(tp=T1))
     (_, first), (work, second) = world.blocked
     first.fail(KeyError(1))

@@ -11,7 +11,7 @@ from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import LEADER_DURING_DELETE, TopicPartition
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from logyard.broker.replication.fetch.sessions import FetchSessions
-from tests.support.memory_log import batch, parse
+from tests.support.disk_logs import batch, parse
 from tests.support.replica_world import T0, T1, World, follower_fetch, produce
 
 MB = 10**6

@@ -14,7 +14,8 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer
 from logyard.broker.replication.follower.session import EPOCH_MAX, FollowerSession, next_epoch
 from logyard.broker.replication.ports import LinkError
-from tests.support.followed import Followed, Leader, answer, run, stored
+from tests.support.disk_logs import stored
+from tests.support.followed import Followed, Leader, answer, run
 from tests.support.replica_world import T0, T1
 from tests.support.virtual_loop import VirtualLoop
 

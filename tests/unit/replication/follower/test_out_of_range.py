@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from tests.support.followed import Followed, answer, run, stored
+from tests.support.disk_logs import stored
+from tests.support.followed import Followed, answer, run
 from tests.support.replica_world import T0
 from tests.support.virtual_loop import VirtualLoop
 

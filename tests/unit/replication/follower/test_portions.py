@@ -10,8 +10,8 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.replication.follower import fetcher
 from logyard.broker.replication.follower.portions import portions
-from tests.support.followed import Followed, answer, run, stored
-from tests.support.memory_log import parse
+from tests.support.disk_logs import parse, stored
+from tests.support.followed import Followed, answer, run
 from tests.support.replica_world import T0
 from tests.support.virtual_loop import VirtualLoop
 
