@@ -1,9 +1,9 @@
-"""How a leader changes its ISR: AlterPartition to the controller (KIP-497), the port `replication.ports.IsrChanges`.
+"""Changes the ISR of led partitions by AlterPartition to the controller (KIP-497): `replication.ports.IsrChanges`.
 
-Rule 1: one request in flight per broker; what is submitted meanwhile goes with the next, all partitions together.
-Rule 2: a partition is asked about until the controller answers for it: time-outs, a lost link, a stale broker epoch
-        and NOT_CONTROLLER are not answers (facts §22), they are asked again, of whoever is controller then.
-Rule 3: version 3 names topics by id; where a topic has none, version 1 names all by name.
+Rule 1: one request is in flight per broker; the next one has all changes that were submitted meanwhile.
+Rule 2: a change is sent until the controller answers it. After a time-out, a lost link, STALE_BROKER_EPOCH or
+        NOT_CONTROLLER it is sent again, to the controller of that time (facts §22).
+Rule 3: requests have version 3, with topic ids; version 1, with names, if a topic has no id.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.client.controller_link import ToController, known
+from logyard.broker.client.controller_link import ToController, to_error_code
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
@@ -38,7 +38,7 @@ class _Change:
 
 
 class AlterPartitionSender:
-    """See the head of this file. `broker_epoch` is asked anew for every request."""
+    """See the head of this file. `broker_epoch` is called for each request."""
 
     def __init__(self, controller: ToController, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._controller = controller
@@ -57,10 +57,9 @@ class AlterPartitionSender:
         callback: Callback,
         broker_epochs: Mapping[int, int] | None = None,
     ) -> None:
-        """Ask for a new ISR; `callback` hears the controller's answer once, later.
+        """Request a new ISR; `callback` is called once, later, with the controller's answer.
 
-        A change submitted for a partition that waits already takes its place; the older one's callback hears of it
-        only where it has been sent.
+        It replaces a change of the same partition that waits; that one's callback is called only if it was sent.
         """
         self._changes[tp] = _Change(topic_id, leader_epoch, new_isr, partition_epoch, callback, broker_epochs or {})
         if self._task is None or self._task.done():
@@ -72,7 +71,7 @@ class AlterPartitionSender:
         self._changes.clear()
 
     async def _run(self) -> None:
-        # Whatever else is submitted in this turn of the loop goes along.
+        # Take all changes that are submitted in this turn of the loop into one request.
         await asyncio.sleep(0)
         while self._changes:
             asked = dict(self._changes)
@@ -80,17 +79,17 @@ class AlterPartitionSender:
                 await asyncio.sleep(RETRY_S)
 
     async def _ask(self, asked: dict[TopicPartition, _Change]) -> bool:
-        """One request; False where it has to be asked again after a pause."""
+        """Send one request; False if changes have to be sent again after a pause."""
         by_id = all(change.topic_id not in (None, ZERO_TOPIC_ID) for change in asked.values())
         try:
             response = await self._controller.request(API_KEY, 3 if by_id else 1, self._fields(asked, by_id))
         except (LinkError, CorruptData, ValueError) as error:
-            log.info("the controller was not reached, asking again", error=str(error), partitions=len(asked))
+            log.info("cannot reach the controller, trying again", error=str(error), partitions=len(asked))
             self._controller.close()
             return False
-        error_code = known(response.error_code)
+        error_code = to_error_code(response.error_code)
         if error_code is not ErrorCode.NONE:
-            log.info("the controller refused, asking again", error=error_code.name, partitions=len(asked))
+            log.info("the controller refused ISR changes, trying again", error=error_code.name, partitions=len(asked))
             if error_code is ErrorCode.NOT_CONTROLLER:
                 self._controller.close()
             return False
@@ -107,7 +106,7 @@ class AlterPartitionSender:
                     "partition_index": tp.partition,
                     "leader_epoch": change.leader_epoch,
                     "new_isr": list(change.new_isr),
-                    # -1: not known. A Kafka controller in ZooKeeper mode does not look at them (facts §10).
+                    # -1: unknown. A Kafka controller in ZooKeeper mode ignores these epochs (facts §10).
                     "new_isr_with_epochs": [
                         {"broker_id": b, "broker_epoch": change.broker_epochs.get(b, -1)} for b in change.new_isr
                     ],
@@ -131,7 +130,7 @@ class AlterPartitionSender:
                 change = asked.get(tp)
                 if change is None:
                     continue
-                code = known(p.error_code)
+                code = to_error_code(p.error_code)
                 if code is ErrorCode.NOT_CONTROLLER:
                     continue
                 silent.pop(tp, None)
@@ -140,10 +139,10 @@ class AlterPartitionSender:
                 try:
                     change.callback(_result(code, p))
                 except Exception:
-                    # One partition's trouble must not keep the others from their answers.
-                    log.exception("answer not handled", partition=str(tp))
+                    # The other partitions still get their answers.
+                    log.exception("cannot handle the controller's answer", partition=str(tp))
         if silent:
-            log.info("partitions without an answer, asking again", partitions=len(silent))
+            log.info("the controller left partitions out, trying again", partitions=len(silent))
             self._controller.close()
         return not silent
 

@@ -1,4 +1,4 @@
-"""The way to whoever is controller now: one link, made anew when the controller changes."""
+"""The link to the current controller; it is replaced when the controller changes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,8 +11,8 @@ from logyard.broker.replication.ports import LinkError
 FindController = Callable[[], BrokerInfo | None]
 
 
-def known(code: int) -> ErrorCode:
-    """The error code of an answer; one from a later Kafka that has no name here counts as unknown."""
+def to_error_code(code: int) -> ErrorCode:
+    """Return an answer's error code; UNKNOWN_SERVER_ERROR for one of a later Kafka that we do not know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -20,7 +20,7 @@ def known(code: int) -> ErrorCode:
 
 
 class ToController:
-    """Asks the broker that this broker's metadata names as controller."""
+    """Sends requests to the controller that this broker's metadata names."""
 
     def __init__(self, find: FindController, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
         self._find = find
@@ -32,11 +32,11 @@ class ToController:
     async def request(
         self, api_key: int, version: int, fields: Mapping[str, Any], *, timeout_s: float | None = None
     ) -> Any:
-        """Return the decoded answer; raises LinkError, also while no controller is known."""
+        """Return the decoded answer. Raises LinkError, also if no controller is known."""
         controller = self._find()
         endpoint = controller.endpoint(self._listener) if controller is not None else None
         if endpoint is None:
-            raise LinkError("no controller is known now")
+            raise LinkError("no controller is known")
         if self._link is None or (self._link.host, self._link.port) != (endpoint.host, endpoint.port):
             self.close()
             self._link = Link(

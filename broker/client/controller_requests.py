@@ -1,11 +1,11 @@
-"""What else a broker asks of the controller: blocks of producer ids, and leave to shut down."""
+"""The requests AllocateProducerIds and ControlledShutdown to the controller."""
 
 import asyncio
 from collections.abc import Callable
 
 import structlog
 
-from logyard.broker.client.controller_link import ToController, known
+from logyard.broker.client.controller_link import ToController, to_error_code
 from logyard.broker.config.inter_broker_protocol import LATEST_IBP, InterBrokerProtocol
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.replication.ports import LinkError
@@ -16,7 +16,7 @@ log = structlog.get_logger("logyard.controller-channel")
 
 
 def controlled_shutdown_version(ibp: InterBrokerProtocol) -> int:
-    """The version that Kafka 3.9 sends at a level (KafkaServer.controlledShutdown)."""
+    """Return the version that Kafka 3.9 uses at this protocol level (KafkaServer.controlledShutdown)."""
     if ibp < InterBrokerProtocol.IBP_0_9_0:
         return 0
     if ibp < InterBrokerProtocol.IBP_2_2_IV0:
@@ -25,7 +25,7 @@ def controlled_shutdown_version(ibp: InterBrokerProtocol) -> int:
 
 
 class ControllerChannel:
-    """Blocks of producer ids, and controlled shutdown, from whoever is controller now."""
+    """Asks the current controller for blocks of producer ids and for a controlled shutdown."""
 
     def __init__(
         self,
@@ -40,35 +40,40 @@ class ControllerChannel:
         self._shutdown_version = controlled_shutdown_version(ibp)
 
     async def allocate_producer_ids(self) -> range | None:
-        """Ask for a block that nobody else has; None where there is none now, which is said in the log."""
+        """Ask for a new block of ids; None if there is none now, for a reason that is logged."""
         fields = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
         try:
             answer = await self._controller.request(ALLOCATE_PRODUCER_IDS, 0, fields)
         except (LinkError, CorruptData) as error:
-            log.info("no producer ids yet, asking again", error=str(error))
+            log.info("no producer ids yet, trying again", error=str(error))
             return None
-        code = known(answer.error_code)
+        code = to_error_code(answer.error_code)
         if code is ErrorCode.NONE and answer.producer_id_len > 0:
             start = answer.producer_id_start
             return range(start, start + answer.producer_id_len)
-        log.info("no producer ids yet, asking again", error=code.name)
+        log.info("no producer ids yet, trying again", error=code.name)
         if code is ErrorCode.NOT_CONTROLLER:
             self._controller.close()
         return None
 
     async def controlled_shutdown(self, tries: int, backoff_ms: int) -> bool:
-        """Ask the controller to move leadership off this broker; False where it could not be done (facts §8)."""
+        """Ask the controller to move leadership off this broker; False if it has not after all tries (facts §8)."""
         for left in reversed(range(tries)):
             fields = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
             try:
                 answer = await self._controller.request(CONTROLLED_SHUTDOWN, self._shutdown_version, fields)
-                code, remaining = known(answer.error_code), len(answer.remaining_partitions)
+                code, remaining = to_error_code(answer.error_code), len(answer.remaining_partitions)
             except (LinkError, CorruptData) as error:
                 code, remaining = ErrorCode.NETWORK_EXCEPTION, -1
-                log.info("controlled shutdown: the controller was not reached", error=str(error))
+                log.info("controlled shutdown: cannot reach the controller", error=str(error))
             if code is ErrorCode.NONE and remaining == 0:
                 return True
-            log.info("controlled shutdown: not yet", error=code.name, still_led=remaining, tries_left=left)
+            log.info(
+                "controlled shutdown: leadership has not moved yet",
+                error=code.name,
+                still_led=remaining,
+                tries_left=left,
+            )
             self._controller.close()
             if left:
                 await asyncio.sleep(backoff_ms / 1000)

@@ -1,6 +1,6 @@
-"""A follower's way to its leader: Fetch, ListOffsets, OffsetForLeaderEpoch over one link (`ports.FetchLink`).
+"""A follower's link to a leader: Fetch, ListOffsets, OffsetForLeaderEpoch (implements `replication.ports.FetchLink`).
 
-An answer's records stay in the buffer they were received in.
+Records are not copied out of the buffer into which they were received.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ FindBroker = Callable[[int], BrokerInfo | None]
 
 
 class ReplicaFetchLink:
-    """One follower's link to one leader broker; its address is looked up again after trouble."""
+    """A follower's link to one leader; each request looks up the leader's address."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""One connection to another broker: requests pipelined by correlation id, each with a time-out.
+"""One connection to another broker: requests are pipelined by correlation id, and each has a time-out.
 
-A link connects when it is first used and again after it broke; who uses it decides how long to wait in between.
-Large answers are received straight into a buffer of their own, so that records can be kept without copying.
+A link connects at its first request, and again at the next one after it broke; callers pause between tries. A large
+answer is received into a separate buffer, so that its records can be kept without a copy.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class _OutOfTime(Exception):
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Splits what arrives into answers and settles the futures that wait for them."""
+    """Splits received bytes into answers, and sets the futures that wait for them."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, asyncio.Future[memoryview]] = {}
@@ -65,7 +65,7 @@ class _Frames(asyncio.BufferedProtocol):
         while self._filled - start >= 4:
             (size,) = _SIZE.unpack_from(self._scratch, start)
             if not 4 <= size <= FRAME_BYTES_MAX:
-                self._break(f"an answer of {size} bytes; 4 to {FRAME_BYTES_MAX} are taken")
+                self._break(f"an answer has {size} bytes; 4 to {FRAME_BYTES_MAX} are accepted")
                 return
             here = self._filled - start - 4
             if here >= size:
@@ -123,9 +123,10 @@ class Link:
         timeout_s: float | None = None,
         correlation_id: int | None = None,
     ) -> Any:
-        """Send and return the decoded answer; raises LinkError, CorruptData or ValueError (fields that do not fit).
+        """Send a request and return the decoded answer.
 
-        Who chooses a `correlation_id` has one request under way at a time.
+        Raises LinkError, CorruptData, or ValueError if the fields do not fit the schema. A caller that passes a
+        `correlation_id` has one request in flight at a time.
         """
         if correlation_id is None:
             correlation_id = self.next_correlation_id()
@@ -143,7 +144,7 @@ class Link:
     async def request_frame(
         self, correlation_id: int, frame: bytes | bytearray, *, timeout_s: float | None = None
     ) -> memoryview:
-        """Send a complete request frame and return the answer's frame without its size; raises LinkError."""
+        """Send a complete request frame; return the answer's frame without its size field. Raises LinkError."""
         frames = self._frames
         if frames is None or frames.transport is None:
             frames = await self._connect()
@@ -152,12 +153,12 @@ class Link:
         frames.waiting[correlation_id] = future
         assert frames.transport is not None
         frames.transport.write(frame)
-        # A timer of its own: asyncio.timeout would cost a tenth of a small request.
+        # Not asyncio.timeout, which would take a tenth of the time of a small request.
         late = loop.call_later(timeout_s or self._request_timeout_s, self._out_of_time, future)
         try:
             return await future
         except _OutOfTime:
-            # An answer that comes later would be for nobody; a fresh connection is the clean way on.
+            # A new connection, so that a late answer cannot arrive.
             trouble = f"{self.host}:{self.port} did not answer in time"
             if self._frames is frames:
                 self.disconnect(trouble)
@@ -195,13 +196,13 @@ class Link:
             raise LinkError("the link is closed")
 
     def disconnect(self, why: str) -> None:
-        """Break the connection; who waits gets LinkError. The next request connects again."""
+        """Close the connection; waiting requests get LinkError. The next request connects again."""
         frames, self._frames = self._frames, None
         if frames is not None and frames.transport is not None:
             frames.trouble = why
             frames.transport.abort()
 
     def close(self) -> None:
-        """Break the connection for good."""
+        """Close the link; later requests get LinkError."""
         self._closed = True
         self.disconnect("the link was closed")

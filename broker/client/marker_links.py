@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from logyard.broker.client.controller_link import known
+from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
@@ -12,7 +12,7 @@ WRITE_TXN_MARKERS = 27
 
 
 class BrokerMarkerLinks:
-    """The MarkerLinks of a real broker. A broker's link is made anew when its address changes."""
+    """The MarkerLinks of a real broker; a link is replaced when the broker's address changes."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class BrokerMarkerLinks:
         answer = await self._link(broker_id).request(WRITE_TXN_MARKERS, self._version, fields)
         return {
             marker.producer_id: {
-                TopicPartition(topic.name, p.partition_index): known(p.error_code)
+                TopicPartition(topic.name, p.partition_index): to_error_code(p.error_code)
                 for topic in marker.topics
                 for p in topic.partitions
             }
@@ -46,7 +46,7 @@ class BrokerMarkerLinks:
         broker = self._find(broker_id)
         endpoint = broker.endpoint(self._listener) if broker is not None else None
         if endpoint is None:
-            raise LinkError(f"broker {broker_id} is not known now")
+            raise LinkError(f"broker {broker_id} has no known address")
         link = self._links.get(broker_id)
         if link is None or (link.host, link.port) != (endpoint.host, endpoint.port):
             if link is not None:

@@ -1,11 +1,11 @@
-"""The controller's senders: one FIFO per broker, one request in flight, sent again until answered or removed.
+"""The controller's requests to brokers: a queue for each broker, and one request in flight (`controller.ports.Peers`).
 
-Implements `controller.ports.Peers`. What an answer means is the callback's business.
+A request is sent again until it is answered, or the broker is removed.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.client.link import Link
+from logyard.broker.controller.ports import Answered
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import BrokerInfo
 from logyard.broker.replication.ports import LinkError
@@ -20,8 +21,6 @@ from logyard.broker.replication.ports import LinkError
 RETRY_S = 0.1
 
 log = structlog.get_logger("logyard.peers")
-
-Answered = Callable[[Any], None]
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class _Queued:
 
 
 class _Sender:
-    """One broker's queue and the task that empties it."""
+    """One broker's queue, and the task that sends its requests."""
 
     def __init__(self, broker_id: int, link: Link) -> None:
         self._broker_id = broker_id
@@ -48,7 +47,7 @@ class _Sender:
         self._wake.set()
 
     def drop(self) -> None:
-        """Stop; everything still queued is answered with None."""
+        """Stop; the callbacks of all queued requests get None."""
         self._task.cancel()
         self._link.close()
         dropped, self._queue = self._queue, deque()
@@ -67,24 +66,26 @@ class _Sender:
                     first.api_key, first.version, first.fields, correlation_id=first.correlation_id
                 )
             except (LinkError, CorruptData) as error:
-                log.info("broker not reached, trying again", peer=self._broker_id, api=first.api_key, error=str(error))
-                self._link.disconnect("starting over")
+                log.info(
+                    "cannot reach the broker, trying again", peer=self._broker_id, api=first.api_key, error=str(error)
+                )
+                self._link.disconnect("the request is sent again")
                 await asyncio.sleep(RETRY_S)
                 continue
             except ValueError as error:
-                # Fields that do not fit the schema: our own bug, which sending again would not mend.
-                log.error("request cannot be written", peer=self._broker_id, api=first.api_key, error=str(error))
+                # The fields do not fit the schema: a bug, so do not send again.
+                log.error("cannot encode the request", peer=self._broker_id, api=first.api_key, error=str(error))
                 answer = None
             self._queue.popleft()
             try:
                 first.callback(answer)
             except Exception:
-                # One answer badly handled must not silence the broker's sender.
-                log.exception("answer not handled", peer=self._broker_id, api=first.api_key)
+                # The sender goes on with the next request.
+                log.exception("cannot handle the broker's answer", peer=self._broker_id, api=first.api_key)
 
 
 class ControllerPeers:
-    """Senders by broker id. `listener` is the one the brokers speak to each other on."""
+    """Senders by broker id. `listener` is the name of the inter-broker listener."""
 
     def __init__(self, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
         self._listener = listener

@@ -1,7 +1,7 @@
-"""Producer ids out of blocks, the next block asked for ahead.
+"""Gives out producer ids from blocks, and fetches the next block in advance (facts §17).
 
-Who hands out the blocks: the controller (`controller_requests.py`), below inter.broker.protocol.version 3.0 the broker
-itself, in ZooKeeper (`zk/producer_id_blocks.py`).
+The controller allocates the blocks (`controller_requests.py`); below inter.broker.protocol.version 3.0 each broker
+does, in ZooKeeper (`zk/producer_id_blocks.py`).
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from logyard.broker import tasks
 from logyard.broker.errors import ApiError, ErrorCode
 
-# The next block is asked for when the last tenth of the present one is begun (facts §17).
+# The next block is fetched when the last tenth of the current one begins (facts §17).
 PREFETCH_AT_LAST = 10
 RETRY_S = 0.2
 
 AllocateBlock = Callable[[], Awaitable[range | None]]
-"""Return a block that nobody else has; None where there is none now. It says why itself."""
+"""Returns a new block; None if there is none now, for a reason that it has logged."""
 
 
 class ProducerIds:
@@ -29,7 +29,7 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     async def next(self, timeout_s: float = 5.0) -> int:
-        """Return an id nobody else has; raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) while none can be had."""
+        """Return a new id. Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS (no block within `timeout_s`)."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while not self._ids:
             if self._next_ids is not None:
@@ -40,7 +40,7 @@ class ProducerIds:
             left = deadline - asyncio.get_running_loop().time()
             await asyncio.wait([fetching], timeout=max(left, 0))
             if not fetching.done():
-                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids can be had yet")
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "there are no producer ids yet: try again")
         producer_id = self._ids[0]
         self._ids = self._ids[1:]
         if producer_id >= self._fetch_at and self._next_ids is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from logyard.broker.client.controller_link import known
+from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
@@ -36,10 +36,10 @@ class VerificationRequests:
         fields = {"transactions": [_fields(question) for question in questions]}
         answer = await link.request(ADD_PARTITIONS, min(version, HIGHEST), fields)
         if answer.error_code:
-            raise ApiError(known(answer.error_code))
+            raise ApiError(to_error_code(answer.error_code))
         return {
             result.transactional_id: {
-                TopicPartition(topic.name, part.partition_index): known(part.partition_error_code)
+                TopicPartition(topic.name, part.partition_index): to_error_code(part.partition_error_code)
                 for topic in result.topic_results
                 for part in topic.results_by_partition
                 if part.partition_error_code
@@ -70,7 +70,7 @@ async def _version(link: Link) -> int:
     """The highest version of AddPartitionsToTxn that the broker offers, -1: none."""
     answer = await link.request(API_VERSIONS, 0, {})
     if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-        raise LinkError(f"{link.host}:{link.port} does not say what it offers: {known(answer.error_code).name}")
+        raise LinkError(f"{link.host}:{link.port} does not say what it offers: {to_error_code(answer.error_code).name}")
     return next((api.max_version for api in answer.api_keys if api.api_key == ADD_PARTITIONS), -1)
 
 

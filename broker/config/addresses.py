@@ -1,4 +1,4 @@
-"""`address:count,…` of max.connections.per.ip.overrides: IP addresses or host names, which are not resolved here."""
+"""Reads max.connections.per.ip.overrides, `address:count,…` by IP addresses or host names (not resolved here)."""
 
 import ipaddress
 import re
@@ -25,7 +25,7 @@ def address_counts(text: str) -> dict[str, int]:
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an IP address, not a name."""
+    """Whether `host` is an IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

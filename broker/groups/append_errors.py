@@ -1,4 +1,4 @@
-"""How a failed append to the offsets log looks to a member (Kafka's GroupMetadataManager mapping)."""
+"""Maps the error of an append to the offsets log to the error that a member gets, as Kafka's GroupMetadataManager."""
 
 from logyard.broker.errors import ErrorCode
 
@@ -27,7 +27,7 @@ def answer_in_transaction(refused: ErrorCode) -> ErrorCode:
 
 
 def answer_for_group(stored: ErrorCode) -> ErrorCode:
-    """The same for the record of a group, whose members then join again or give up."""
+    """The same for the append of a group's record. REBALANCE_IN_PROGRESS makes the members join again."""
     if stored is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.UNKNOWN_SERVER_ERROR if stored is ErrorCode.MESSAGE_TOO_LARGE else answer_for(stored)

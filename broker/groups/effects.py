@@ -1,11 +1,11 @@
-"""What the group machine wants done; the runner does it."""
+"""The effects that membership.py and rebalance.py return; the runner carries them out."""
 
 from dataclasses import dataclass
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups.events import Joined, Synced, Ticket
 
-# ("session", member id), ("pending", member id), ("join",), ("sync",): one timer each per group.
+# The timers of a group: ("session", member id), ("pending", member id), ("join",), ("sync",).
 TimerName = tuple[str, ...]
 
 
@@ -23,7 +23,7 @@ class AnswerSync:
 
 @dataclass(frozen=True, slots=True)
 class AnswerError:
-    """End a wait, whatever it was for, with an error."""
+    """Answer a waiting request of any kind with an error."""
 
     ticket: Ticket
     code: ErrorCode
@@ -31,7 +31,7 @@ class AnswerError:
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """(Re)start the named timer of this group; it comes back as `groups.timer_fired`."""
+    """Start (again) the named timer of this group; when it fires, `membership.timer_fired` is called."""
 
     name: TimerName
     delay_ms: int
@@ -44,7 +44,10 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class StaticReturn:
-    """A static member that came back to a settled group, waits until its new id is stored, and what it was before."""
+    """A static member that has joined a stable group again: its JoinGroup waits until its new id is stored.
+
+    The rest is what the member was before, should the id not be stored.
+    """
 
     ticket: Ticket
     old_id: str
@@ -58,7 +61,7 @@ class StaticReturn:
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the group's record, with these assignments, and report back by `rebalance.stored`."""
+    """Write the group's record with these assignments, then call `rebalance.stored`."""
 
     generation: int
     assignments: tuple[tuple[str, bytes], ...]

@@ -1,10 +1,10 @@
-"""What a group coordinator is asked and what it answers, free of any wire version (facts §16)."""
+"""The requests and answers of a group coordinator, independent of API versions (facts §16)."""
 
 from dataclasses import dataclass, field
 
 from logyard.broker.errors import ErrorCode
 
-# The place of one caller that waits for its answer; the runner knows whose it is.
+# Identifies a waiting request; the runner knows which.
 Ticket = int
 
 
@@ -20,9 +20,9 @@ class Join:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    # v4+ of a dynamic member: the first join is answered with an id to come back with (KIP-394).
+    # From v4 on, for dynamic members: the first join gets an id, with which the member joins again (KIP-394).
     needs_known_id: bool = False
-    # v9+: a static leader that only came back is told not to assign anew (KIP-814).
+    # From v9 on: a static leader that has rejoined is told not to assign again (KIP-814).
     can_skip_assignment: bool = False
 
 
@@ -35,7 +35,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a Join; `members` is filled for the leader only."""
+    """The answer to a Join; only the leader gets `members`."""
 
     error: ErrorCode
     member_id: str
@@ -49,7 +49,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A SyncGroup request; `assignments` comes from the leader only."""
+    """A SyncGroup request; only the leader sends `assignments`, (member id, assignment)."""
 
     member_id: str
     instance_id: str | None
@@ -90,7 +90,10 @@ class Committer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """One partition of an OffsetCommit. `expire_ms` is the explicit expiry of old clients, -1 for none."""
+    """One partition of an OffsetCommit. `expire_ms` is the expiry that old clients ask for, -1 for none.
+
+    Times are wall-clock milliseconds.
+    """
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""The group coordinator of a broker, put together: its rules out of the configuration, its log, and who leads that."""
+"""Makes a broker's group coordinator, and connects it to the leadership of `__consumer_offsets`."""
 
 import uuid
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def coordinator_for(
     call_later: CallLater,
     new_uuid: Callable[[], uuid.UUID],
 ) -> GroupCoordinator:
-    """Make the coordinator that keeps its groups in `__consumer_offsets`, and have it told of that topic's leaders."""
+    """Make the coordinator, which stores groups in `__consumer_offsets`, and connect it to that topic's leadership."""
     offsets = ReplicatedOffsets(
         replicas,
         metadata,
@@ -49,7 +49,7 @@ def coordinator_for(
         config.int("offset.metadata.max.bytes"),
     )
     replicas.requests.add_listener(OffsetsLeadership(coordinator))
-    # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
+    # Committed offsets are deleted with their topic, but not when a replica moves away.
     metadata.subscribe(lambda topics, deleted: coordinator.commits.on_partitions_deleted(deleted))
     return coordinator
 

@@ -1,4 +1,4 @@
-"""A consumer group and its members as data: what they are, not what moves them (that is membership.py)."""
+"""The data of a consumer group and its members; membership.py and rebalance.py change it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -37,9 +37,9 @@ _FROM = {
 
 @dataclass(slots=True)
 class Member:
-    """One member. `join_ticket` and `sync_ticket` are its waiting requests, None where it waits for nothing.
+    """One member. `join_ticket` and `sync_ticket` are its waiting requests, None if there is none.
 
-    `deadline_ms` is on the clock that never goes back.
+    The session ends at `deadline_ms`, on the monotonic clock.
     """
 
     member_id: str
@@ -65,7 +65,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """One group: membership, generation and committed offsets. Members keep the order they joined in."""
+    """One group: members (in the order in which they joined), generation and committed offsets."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -75,23 +75,23 @@ class Group:
     leader_id: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    # Ids handed out by MEMBER_ID_REQUIRED whose owner has not come back yet.
+    # Ids that were given with MEMBER_ID_REQUIRED, and that have not been joined with yet; session timeout in ms.
     pending: dict[str, int] = field(default_factory=dict)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
-    # Wall-clock time: it is stored with the group.
+    # Wall-clock time, as it is stored with the group.
     state_since_ms: int = 0
-    # While the first join of an empty group is held open (group.initial.rebalance.delay.ms).
+    # For the first rebalance of an empty group, which waits for more members (group.initial.rebalance.delay.ms).
     initial_join: bool = False
     initial_left_ms: int = 0
     joined_meanwhile: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it, nobody is about to come, and it has no offsets."""
+        """Whether it has no members, no pending ids and no offsets."""
         return self.state is GroupState.EMPTY and not self.pending and self.offsets.is_hollow
 
     def move(self, state: GroupState, now: Now) -> None:
-        """Change state; raises IllegalTransition for a move that facts §16 does not list."""
+        """Change the state. Raises IllegalTransition for a change that facts §16 does not list."""
         if self.state not in _FROM[state]:
             raise IllegalTransition(f"group {self.group_id}: {self.state.value} to {state.value}")
         self.state, self.state_since_ms = state, now.wall_ms
@@ -106,7 +106,7 @@ class Group:
             self.static_members[member.instance_id] = member.member_id
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give the member another id; it keeps its place."""
+        """Give the member another id; the order of members stays."""
         member = self.members[old_id]
         member.member_id = new_id
         self.members = {m.member_id: m for m in self.members.values()}
@@ -126,19 +126,19 @@ class Group:
         return member
 
     def common_protocols(self) -> list[str]:
-        """Names every member supports, in the order of the first member."""
+        """Return the protocols that all members support, in the order of the first member."""
         everyone = [{name for name, _ in member.protocols} for member in self.members.values()]
         first = next(iter(self.members.values()), None)
         return [name for name, _ in first.protocols if all(name in names for names in everyone)] if first else []
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols fits in: one common name, same type."""
+        """Whether a member with these protocols may join: the type is the same, and one name is common to all."""
         if not self.members:
             return bool(protocol_type) and any(True for _ in names)
         return self.protocol_type == protocol_type and bool(set(names) & set(self.common_protocols()))
 
     def select_protocol(self) -> str:
-        """The common protocol that most members put first; the earlier candidate wins a draw."""
+        """Return the common protocol that most members prefer; of equals the first in the first member's order."""
         candidates = self.common_protocols()
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
@@ -147,7 +147,7 @@ class Group:
         return max(candidates, key=lambda name: votes[name])
 
     def _roll(self) -> tuple[JoinedMember, ...]:
-        """Who is in the group, for the leader alone: made for each member it would cost the square of their number."""
+        """Return all members, for the leader only: doing this for each member would take quadratic time."""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> Joined:

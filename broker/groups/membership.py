@@ -1,9 +1,9 @@
 """Consumer groups: joining, syncing, heartbeats, leaving, expiring (facts §16).
 
-Rule 1: every entry point takes the group and one event, changes the group in place and returns effects.
-Rule 2: no I/O, clock or randomness: now and fresh ids are handed in.
-Rule 3: a waiting request is answered exactly once; whoever takes its ticket clears it. One that is sent again takes
-        the place of the one that waits, which is told to join again.
+Rule 1: each function takes the group and one event, changes the group in place, and returns effects.
+Rule 2: no I/O, clock or randomness: the time and new ids are arguments.
+Rule 3: a waiting request is answered exactly once; the code that answers it clears its ticket. If a member sends its
+        request again, the waiting one is answered with REBALANCE_IN_PROGRESS, and the new one waits.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,11 @@ class Rules:
 
 
 def join(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules) -> fx.Effects:
-    """A member wants in. `new_member_id` is used where the request brings no id."""
+    """A member joins. It gets `new_member_id` if the request has no id.
+
+    Errors: COORDINATOR_NOT_AVAILABLE, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED,
+    MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     error = _join_refusal(group, request, rules)
     if error is not ErrorCode.NONE:
         return [fx.AnswerJoin(ticket, Joined(error, request.member_id))]
@@ -69,7 +73,7 @@ def _join_new(group: Group, request: Join, ticket: Ticket, new_member_id: str, n
 
 
 def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now: Now, rules: Rules) -> fx.Effects:
-    """Take a new member in and open (or prolong) the round."""
+    """Add a new member, and begin a rebalance if none is running."""
     member = Member(
         member_id,
         request.instance_id,
@@ -97,7 +101,7 @@ def _reopen(group: Group, now: Now, rules: Rules) -> fx.Effects:
 def _replace_static(
     group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules
 ) -> fx.Effects:
-    """A static member came back under its instance id: its old id is fenced, its place kept (KIP-345)."""
+    """A static member has joined again with its instance id: its old id is fenced, its assignment stays (KIP-345)."""
     assert request.instance_id is not None
     old_id = group.static_members[request.instance_id]
     member = group.members[old_id]
@@ -123,7 +127,7 @@ def _replace_static(
     effects.append(fx.StartTimer(session_timer(new_member_id), member.session_timeout_ms))
     if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
         return effects + _reopen(group, now, rules)
-    # The new id is answered when it is in the log: the next coordinator would fence it otherwise.
+    # The join is answered once the new id is in the log: otherwise the next coordinator would fence it.
     kept = tuple((m.member_id, m.assignment) for m in group.members.values())
     return [*effects, fx.StoreGroup(group.generation, kept, before)]
 
@@ -149,7 +153,7 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Ru
 
 
 def _identity_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Who speaks: a static instance under an old id is fenced, an unknown member sent away."""
+    """Return FENCED_INSTANCE_ID (a static member with an old id), UNKNOWN_MEMBER_ID or NONE."""
     if instance_id is not None and instance_id in group.static_members:
         if group.static_members[instance_id] != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
@@ -159,7 +163,11 @@ def _identity_error(group: Group, member_id: str, instance_id: str | None) -> Er
 
 
 def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> fx.Effects:
-    """A member asks for its assignment; the leader brings everyone's."""
+    """A member asks for its assignment; the leader sends those of all members.
+
+    Errors: COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+    """
     code = _sync_refusal(group, request)
     if code is not ErrorCode.NONE:
         return [fx.AnswerSync(ticket, Synced(code))]
@@ -195,7 +203,10 @@ def _sync_refusal(group: Group, request: Sync) -> ErrorCode:
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-    """A sign of life; the answer tells a member to rejoin while a round is open."""
+    """Prolong a member's session. REBALANCE_IN_PROGRESS tells it to join again.
+
+    Other errors: COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     code = _identity_error(group, member_id, instance_id)
@@ -210,7 +221,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
 
 
 def leave(group: Group, leaver: Leaver, now: Now, rules: Rules) -> tuple[ErrorCode, fx.Effects]:
-    """One member goes, on purpose."""
+    """A member leaves. Errors: COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
     member_id = leaver.member_id
@@ -243,7 +254,7 @@ def _remove(group: Group, member_id: str, now: Now, rules: Rules, why: str) -> f
 
 
 def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.Effects:
-    """One of the group's timers ran out."""
+    """One of the group's timers has fired."""
     if name == JOIN_TIMER:
         return rebalance.join_deadline(group, now, rules.initial_delay_ms)
     if name == SYNC_TIMER:
@@ -256,7 +267,7 @@ def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.
     if member is None:
         return []
     if member.waits:
-        # Whoever waits for us is alive as far as we can tell.
+        # A member cannot send heartbeats while its request waits: its session goes on.
         touch(member, now.ms)
     if member.deadline_ms > now.ms:
         return [fx.StartTimer(name, member.deadline_ms - now.ms)]
@@ -264,7 +275,7 @@ def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.
 
 
 def resign(group: Group, now: Now) -> fx.Effects:
-    """Another broker coordinates this group now: everyone who waits is told to look for it."""
+    """Another broker coordinates this group now: answer all waiting requests with NOT_COORDINATOR."""
     effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER), fx.CancelTimer(SYNC_TIMER)]
     effects += [fx.CancelTimer(("pending", member_id)) for member_id in group.pending]
     for member in group.members.values():
@@ -278,7 +289,10 @@ def resign(group: Group, now: Now) -> fx.Effects:
 
 
 def commit_refusal(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-    """Whether a commit from this member and generation may be written (facts §16)."""
+    """Return why a commit of this member and generation may not be written (facts §16); NONE: it may.
+
+    COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and group.state is GroupState.EMPTY:

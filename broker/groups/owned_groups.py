@@ -1,4 +1,4 @@
-"""Which groups are ours, and may be served now."""
+"""The groups that this broker coordinates, and whether they may be served now."""
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups.members import Group
@@ -9,21 +9,21 @@ from logyard.broker.metadata.coordinators import partition_for
 class Roster:
     """The groups of the offsets partitions that this broker leads.
 
-    Groups come and go under one name: whoever has awaited something looks again whether the group it holds is still
-    the one here (`has`).
+    A group may be dropped and another of its name added: after each await, code checks that its group is still the
+    one in here (`has`).
     """
 
     def __init__(self, offsets_log: OffsetsLog) -> None:
         self._log = offsets_log
         self._groups: dict[str, Group] = {}
-        # Partitions we lead, and for those whose groups are being read the token of that reading.
+        # The partitions that this broker leads; a token while a partition's groups are being loaded, else None.
         self._led: dict[int, object | None] = {}
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self._log.partition_count)
 
     def availability(self, group_id: str) -> ErrorCode:
-        """NONE where this broker may answer for the group now."""
+        """Return NONE if this broker may serve the group now, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         partition = self.partition_for(group_id)
         if partition not in self._led:
             return ErrorCode.NOT_COORDINATOR
@@ -42,7 +42,7 @@ class Roster:
         return self._groups.get(group_id)
 
     def has(self, group: Group) -> bool:
-        """Whether this very group is the one of its name."""
+        """Whether this object is still the group of its name."""
         return self._groups.get(group.group_id) is group
 
     def add(self, group: Group) -> None:
@@ -53,19 +53,20 @@ class Roster:
             del self._groups[group.group_id]
 
     def drop_if_nothing(self, group: Group) -> None:
-        """Forget a group of which nothing was ever stored and in which nobody is, such as one that refused all."""
+        """Drop a group that is empty and of which nothing was ever stored (say, all its members were refused)."""
         if group.generation == 0 and group.is_empty:
             self.drop(group)
 
     # Partitions
 
     def begin(self, partition: int) -> tuple[object, list[Group]]:
-        """We lead the partition: its groups are to be read. Returns the reading's token, and the groups let go."""
+        """Note that this broker leads the partition and has to load it. Returns a token for the load, and the groups
+        that were dropped."""
         token = self._led[partition] = object()
         return token, self._let_go(partition)
 
     def is_current(self, partition: int, token: object) -> bool:
-        """Whether that reading is the one that is waited for."""
+        """Whether the load with that token is the current one."""
         return self._led.get(partition) is token
 
     def loaded(self, partition: int, groups: dict[str, Group]) -> None:
@@ -73,7 +74,7 @@ class Roster:
         self._groups.update(groups)
 
     def end(self, partition: int) -> list[Group]:
-        """We lead the partition no more. Returns the groups let go."""
+        """Note that this broker no longer leads the partition. Returns the groups that were dropped."""
         self._led.pop(partition, None)
         return self._let_go(partition)
 

@@ -1,4 +1,4 @@
-"""What the coordinator needs from the world."""
+"""The ports of the group coordinator: the offsets log, and timers."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ KeyValue = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch of the offsets log. `producer_id` is set for what belongs to a transaction, `commits` for its marker.
+    """One batch of the offsets log. `producer_id` is set if the batch is part of a transaction.
 
-    `commits` is True for a commit, False for an abort; such a batch has no records.
+    A marker has no records, and sets `commits`: True for a commit, False for an abort.
     """
 
     base_offset: int
@@ -43,24 +43,25 @@ class Appended(Protocol):
 
 
 class OffsetsLog(Protocol):
-    """`__consumer_offsets` as the coordinator sees it."""
+    """The topic `__consumer_offsets`."""
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has (or will have, before it exists)."""
+        """How many partitions the topic has, or will have if it does not exist yet."""
         ...
 
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
         """Write the records as one batch, of `producer`'s transaction if one is given.
 
-        They lie in the log, behind all that was appended before, when this returns, unless it was refused at once.
+        They are in the log when this returns, unless the append was refused. Await the result until the whole ISR has
+        them: NONE, or the error of the append.
         """
         ...
 
     async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
-        """Hand over everything in the partition from its start, batch by batch, from a thread of its own or not.
+        """Pass all batches of the partition to `take`, from its start on; `take` may be called in another thread.
 
-        A batch whose records do not parse is noted and left out. Raises StorageError where the log cannot be read.
+        A batch that cannot be parsed is skipped, and `note` is called. Raises StorageError if the log cannot be read.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""The round of a rebalance: open it, close it when everyone is there, store what the leader decided.
+"""A rebalance: members join, the leader assigns, the assignments are stored and sent (facts §16).
 
-Rule 1: a round is opened by `prepare`, closed by `complete_join`, and ends in Stable or in the next round.
-Rule 2: dynamic members that did not come back by the deadline are dropped; static ones stay until their session ends.
-Rule 3: assignments are answered only after they were stored.
+Rule 1: `prepare` begins a rebalance, `complete_join` ends the joining; then the group becomes Stable, or begins again.
+Rule 2: dynamic members that have not joined by the deadline are dropped; static ones stay until their session ends.
+Rule 3: assignments are sent only after they were stored.
 """
 
 from dataclasses import replace
@@ -22,12 +22,12 @@ def session_timer(member_id: str) -> fx.TimerName:
 
 
 def touch(member: Member, now_ms: int) -> None:
-    """Count a sign of life; the session timer looks at the deadline when it fires."""
+    """Prolong the member's session; when its timer fires, the deadline decides."""
     member.deadline_ms = now_ms + member.session_timeout_ms
 
 
 def prepare(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
-    """Open a round. From Empty the first join is held open for a while so that a starting fleet joins at once."""
+    """Begin a rebalance. If the group was empty, wait `initial_delay_ms` at least, so that many members can join."""
     effects: fx.Effects = []
     if group.state is GroupState.COMPLETING:
         effects += drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -46,7 +46,7 @@ def prepare(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
 
 
 def maybe_complete(group: Group, now: Now) -> fx.Effects:
-    """Close the round if nobody is missing."""
+    """End the joining if all members have joined."""
     if group.state is not GroupState.PREPARING or group.initial_join or group.pending:
         return []
     if any(m.join_ticket is None for m in group.members.values()):
@@ -55,7 +55,7 @@ def maybe_complete(group: Group, now: Now) -> fx.Effects:
 
 
 def join_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
-    """The join timer fired: prolong the first join while members still arrive, else close the round."""
+    """The join timer has fired: end the joining; but prolong the first one of a group if more members have come."""
     if group.state is not GroupState.PREPARING:
         return []
     if group.initial_join and group.joined_meanwhile and group.initial_left_ms > 0:
@@ -67,7 +67,7 @@ def join_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
 
 
 def complete_join(group: Group, now: Now) -> fx.Effects:
-    """Close the round: next generation, protocol chosen, everyone who came back is answered."""
+    """End the joining: begin the next generation, choose the protocol, answer the members that have joined."""
     effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER)]
     group.initial_join = False
     for member in [m for m in group.members.values() if m.join_ticket is None and m.instance_id is None]:
@@ -75,7 +75,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
         effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} did not rejoin")]
     present = [m for m in group.members.values() if m.join_ticket is not None]
     if group.members and not present:
-        # Only static members, all away: wait for them or for the end of their sessions.
+        # There are only static members, and none has joined: wait for them, or for the end of their sessions.
         longest = max(m.rebalance_timeout_ms for m in group.members.values())
         return [*effects, fx.StartTimer(JOIN_TIMER, longest)]
     group.generation += 1
@@ -100,7 +100,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
 
 
 def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
-    """Members that sent no SyncGroup in time are dropped, and another round starts (facts §16)."""
+    """The sync timer has fired: drop the members that have sent no SyncGroup, and begin again (facts §16)."""
     if group.state is not GroupState.COMPLETING:
         return []
     late = [m for m in group.members.values() if m.sync_ticket is None]
@@ -112,7 +112,7 @@ def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
 
 
 def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
-    """Forget what was assigned and send everyone who waits for an assignment away with `code`."""
+    """Forget the assignments, and answer all waiting SyncGroups with `code`."""
     effects: fx.Effects = []
     for member in group.members.values():
         member.assignment = b""
@@ -123,7 +123,7 @@ def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
 
 
 def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now: Now, initial_delay_ms: int) -> fx.Effects:
-    """The group's record was written (or not): hand out the assignments, or go round again."""
+    """The append of the group's record has ended: send the assignments, or begin another rebalance if it failed."""
     if effect.back is not None:
         return _returned(group, effect.back, code, now)
     if group.state is not GroupState.COMPLETING or effect.generation != group.generation:
@@ -143,9 +143,9 @@ def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now: Now, initi
 
 
 def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) -> fx.Effects:
-    """A static member's new id was stored: it may be told. Not stored: its old id is good again.
+    """The append of a static member's new id has ended: answer its join, or restore its old id if it failed.
 
-    A round that was opened meanwhile answers it like everyone else.
+    If a rebalance has begun meanwhile, that answers the join.
     """
     member = group.members.get(back.new_id)
     if member is None or member.join_ticket != back.ticket or group.state is not GroupState.STABLE:
@@ -163,8 +163,8 @@ def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) ->
         ]
     answer = group.joined(member, skip_assignment=back.can_skip_assignment)
     if not back.can_skip_assignment:
-        # Who took itself for the leader would assign anew, and a settled group hands nothing out: before v9 it is
-        # told of the leader that was (KIP-814).
+        # A leader would assign again, which a stable group does not accept: before v9 the answer names the previous
+        # leader (KIP-814).
         answer = replace(answer, leader_id=back.leader_before or "", members=())
     return [fx.AnswerJoin(back.ticket, answer)]
 

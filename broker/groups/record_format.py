@@ -1,7 +1,8 @@
-"""The records of `__consumer_offsets`: keys and values as bytes, byte for byte Kafka's (facts §16).
+"""Encodes and decodes the records of `__consumer_offsets`, byte for byte as Kafka does (facts §16).
 
-Key v0/v1 names an offset (group, topic, partition), key v2 a group; values are offset v0–v3 and group v0–v3.
-Written: offset v3 (v1 where an explicit expiry was asked for) and group v3. A null value is a tombstone.
+Keys of version 0 and 1 name an offset (group, topic, partition), those of version 2 a group. Values of offsets and of
+groups have versions 0 to 3. We write version 3, and version 1 for an offset with an expiry time. A null value is a
+tombstone.
 """
 
 import struct
@@ -56,7 +57,7 @@ def offset_value(commit: OffsetCommit) -> bytes:
 
 
 def group_value(group: Group, assignments: dict[str, bytes]) -> bytes:
-    """The group as it stands, with these assignments."""
+    """Return the group's current state with these assignments (by member id) as a record's value."""
     head = struct.pack(">h", GROUP_VALUE_VERSION) + _string(group.protocol_type or "")
     head += struct.pack(">i", group.generation) + _string(group.protocol) + _string(group.leader_id)
     head += struct.pack(">qi", group.state_since_ms, len(group.members))
@@ -73,7 +74,7 @@ def group_value(group: Group, assignments: dict[str, bytes]) -> bytes:
 
 
 class _Reader:
-    """A cursor over one key or value; running off the end is CorruptData."""
+    """A cursor over one key or value. Raises CorruptData at its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -83,7 +84,7 @@ class _Reader:
         try:
             (value,) = struct.unpack_from(form, self._data, self._at)
         except struct.error as error:
-            raise CorruptData(f"__consumer_offsets record cut short at byte {self._at}") from error
+            raise CorruptData(f"__consumer_offsets record ends early, at byte {self._at}") from error
         self._at += struct.calcsize(form)
         return int(value)
 
@@ -96,13 +97,13 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if self._at + size > len(self._data):
-            raise CorruptData(f"__consumer_offsets record cut short at byte {self._at}")
+            raise CorruptData(f"__consumer_offsets record ends early, at byte {self._at}")
         self._at += size
         return self._data[self._at - size : self._at]
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Read a key; None for key versions of the future. Raises CorruptData."""
+    """Decode a key; None if its version is unknown. Raises CorruptData."""
     reader = _Reader(data)
     version = reader.unpack(">h")
     if version in (0, 1):
@@ -113,7 +114,7 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
 
 
 def decode_offset(key: OffsetKey, data: bytes) -> OffsetCommit:
-    """Read an offset value of version 0 to 3. Raises CorruptData."""
+    """Decode an offset's value of version 0 to 3. Raises CorruptData."""
     reader = _Reader(data)
     version = reader.unpack(">h")
     if not 0 <= version <= 3:
@@ -127,9 +128,9 @@ def decode_offset(key: OffsetKey, data: bytes) -> OffsetCommit:
 
 
 def decode_group(group_id: str, data: bytes, wall_ms: int) -> Group:
-    """Read a group value of version 0 to 3 into a Group that is Stable or Empty. Raises CorruptData.
+    """Decode a group's value of version 0 to 3 into a Group that is Stable or Empty. Raises CorruptData.
 
-    `wall_ms` is what a group counts as unchanged since that does not say it. Deadlines of members are left open.
+    `wall_ms` is used if the value has no time for the state. The caller sets the members' deadlines.
     """
     reader = _Reader(data)
     version = reader.unpack(">h")

@@ -1,7 +1,7 @@
-"""The shell of the group coordinator: leadership and loading, who waits, timers. What is committed is commits.py's.
+"""The shell of the group coordinator: leadership, loading, waiting requests, timers; commits.py has the offsets.
 
-Decides nothing about groups: that is membership.py. Everything runs on one event loop; between two awaits
-a group is never seen half-changed.
+It makes no decisions about groups; membership.py does. All code runs on one event loop, and changes a group completely
+between two awaits.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
 
 log = structlog.get_logger("logyard.groups")
 
-# What a member's id begins with is the client's word: longer ones than this could not be stored with the rest of it.
+# A member's id begins with its client id, which is cut to this length: the id has to fit into the group's record.
 STEM_CHARS_MAX = 255
-# How long after groups could not be read they are tried again.
+# Seconds after which a failed load is tried again.
 LOAD_AGAIN_S = 10.0
-# Turns of the loop: it reads between the first and the second, and a request that needs a task is worked on after.
+# Turns of the event loop: it receives between the first and the second, and runs the tasks of requests after that.
 TURNS_BEFORE_DUE = 4
 
 
 class GroupCoordinator:
-    """Consumer groups of the offsets partitions this broker leads."""
+    """Coordinates the groups of the offsets partitions that this broker leads."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class GroupCoordinator:
         try:
             found = await loading.load(self._log, partition, self.clock.now_ms(), self._note)
         except Exception as error:
-            # Its directory failed, mostly, or the leadership went while it was read: then somebody else is to lead it.
-            # Groups in part would be worse than none: their members would begin again at offsets they never reached.
+            # Mostly its directory has failed, or another broker leads it now. None of the groups are used: with a part
+            # of them, consumers would begin at wrong offsets.
             expected = isinstance(error, (ApiError, StorageError))
             log.warning("groups not loaded", partition=partition, error=str(error), exc_info=not expected)
             self._reloads[partition] = self._call_later(LOAD_AGAIN_S, lambda: self._read(partition, token))
@@ -110,7 +110,7 @@ class GroupCoordinator:
         log.info("groups loaded", partition=partition, groups=len(found))
 
     def _note(self, text: str) -> None:
-        log.error("offsets record left out", why=text)
+        log.error("skipped a record of the offsets topic", why=text)
 
     def partition_for(self, group_id: str) -> int:
         return self.roster.partition_for(group_id)
@@ -141,7 +141,7 @@ class GroupCoordinator:
     async def sync(self, group_id: str, request: Sync) -> Synced:
         code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The member rejoins and finds the loaded group (facts §16).
+            # The member joins again and finds the loaded group (facts §16).
             code = ErrorCode.REBALANCE_IN_PROGRESS
         if code is not ErrorCode.NONE:
             return Synced(code)
@@ -156,7 +156,7 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         group = self.roster.get(group_id)
         if group is None or not group_id:
-            # Groups of the roster may be served; why this one is not there takes longer to tell.
+            # A group that is there may be served; only for others find out why they are not.
             code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
@@ -164,7 +164,7 @@ class GroupCoordinator:
         return membership.heartbeat(group, member_id, instance_id, generation, self.passed_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Return the answer for the group, and one for each leaver."""
+        """Return the group's error code, and one for each leaver."""
         code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return code, []
@@ -186,17 +186,18 @@ class GroupCoordinator:
         return group.describe() if group is not None else GroupDescription(ErrorCode.NONE, group_id)
 
     def list_groups(self, states: Iterable[str] = ()) -> tuple[ErrorCode, list[Group]]:
-        """Every group of this broker, of the named states only where some are named."""
+        """Return this broker's groups, only those in `states` if any are named; COORDINATOR_LOAD_IN_PROGRESS while some
+        are being loaded."""
         wanted = {state.lower() for state in states}
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.roster.is_loading else ErrorCode.NONE
         return code, [g for g in self.roster.all() if not wanted or g.state.value.lower() in wanted]
 
     async def expire_offsets(self) -> None:
-        """Drop commits that have had their time, and empty groups without any."""
+        """Delete commits that are past their retention, and groups without members that have no commits left."""
         await self.commits.expire()
 
     def stop_waiting(self) -> None:
-        """Answer NOT_COORDINATOR to members that wait in a join or a sync, and to whoever would from now on."""
+        """Answer all waiting JoinGroups and SyncGroups, and later ones that would wait, with NOT_COORDINATOR."""
         self._is_stopping = True
         for ticket in list(self._tickets):
             self._answer(ticket, ErrorCode.NOT_COORDINATOR)
@@ -254,10 +255,10 @@ class GroupCoordinator:
         self._timers[key] = self._call_later(delay_ms / 1000, lambda: self._due(group, name, TURNS_BEFORE_DUE))
 
     def _due(self, group: Group, name: fx.TimerName, turns: int) -> None:
-        """A timer has run out: what has arrived by now is read before anything is made of that.
+        """A timer has run out: receive what has arrived before acting on it.
 
-        uvloop runs timers before it reads. Where the loop was held up for longer than a session, every member's
-        heartbeat may lie in its socket.
+        uvloop runs timers before it receives. If the event loop was blocked for longer than a session, the heartbeats
+        of all members may be waiting in their sockets.
         """
         key = (group.group_id, name)
         if turns:
@@ -268,7 +269,7 @@ class GroupCoordinator:
             self._perform(group, membership.timer_fired(group, name, self._now(), self._rules))
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:
-        """Append the group as it stands now; what comes of it is heard later."""
+        """Append the group's current state; `_stored` handles the result."""
         value = record_format.group_value(group, dict(effect.assignments))
         record: KeyValue = (record_format.group_key(group.group_id), value)
         appended = self._log.append(self.partition_for(group.group_id), [record])

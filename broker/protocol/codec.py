@@ -1,8 +1,8 @@
-"""Requests and responses of every API but Produce's and Fetch's hot paths: bytes to attributes, dicts to bytes.
+"""Decodes requests and encodes responses of all APIs but the hot paths of Produce and Fetch.
 
-Field names are Kafka's in snake_case. Decoded values are int, bool, float, str, bytes, uuid.UUID, lists, None
-and nested objects of the same kind; only `records` stay a memoryview of the frame. As in Kafka, bytes behind
-the last field are ignored.
+Field names are Kafka's in snake_case. Decoded values are int, bool, float, str, bytes, uuid.UUID, None, lists, and
+objects with such attributes; `records` are a memoryview of the frame. As in Kafka, bytes after the last field are
+ignored.
 """
 
 import struct
@@ -28,7 +28,7 @@ _UNFIT = (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeE
 
 @cache
 def schema(api_key: int, kind: Kind) -> Message:
-    """The schema of an API's request or response; raises CorruptData for a key that is not known here."""
+    """Return the schema of an API's request or response. Raises CorruptData for an unknown key."""
     if api_key not in API_NAMES:
         raise CorruptData(f"api key {api_key} is not known")
     return load(api_key, kind)
@@ -58,16 +58,15 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def decode_request(api_key: int, version: int, body: memoryview) -> Any:
-    """Read the body of a request (what is behind its header); raises CorruptData on anything malformed."""
+    """Decode the body of a request (all after its header). Raises CorruptData."""
     return _decode(api_key, "Request", version, memoryview(body))[0]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
-    """Write a complete response frame: size, header, body.
+    """Encode a complete response frame: size, header, body.
 
-    `fields` is a tree of mappings and sequences. Missing keys take the schema's default (an absent
-    error_message is null), keys that this version does not have are ignored. Raises ValueError for values
-    that do not fit their field.
+    `fields` is a tree of mappings and sequences. A missing key gets the schema's default (a missing error_message is
+    null); keys that this version does not have are ignored. Raises ValueError for values that do not fit their field.
     """
     out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
     if api_key != API_VERSIONS and is_flexible(api_key, version):
@@ -78,7 +77,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, fields: Map
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, fields: Mapping[str, Any]
 ) -> bytes:
-    """Write a complete request frame: size, header, body; `fields` as in `encode_response`."""
+    """Encode a complete request frame: size, header, body; for `fields` see `encode_response`."""
     out = bytearray(_REQUEST_HEAD.pack(0, api_key, version, correlation_id))
     if (api_key, version) != (CONTROLLED_SHUTDOWN, 0):
         out += primitives.string(client_id)
@@ -88,9 +87,9 @@ def encode_request(
 
 
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
-    """Read a response frame (without its size): correlation id and body; raises CorruptData.
+    """Decode a response frame (without its size field): correlation id and body. Raises CorruptData.
 
-    An ApiVersions response that says UNSUPPORTED_VERSION is read as version 0 (KIP-511).
+    An ApiVersions response with UNSUPPORTED_VERSION is decoded as version 0 (KIP-511).
     """
     frame = memoryview(frame)
     try:
@@ -100,7 +99,7 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
             if int.from_bytes(frame[4:6], "big") == UNSUPPORTED_VERSION:
                 version = 0
         elif is_flexible(api_key, version):
-            # No tagged field of the header is known: in the usual case there is one zero byte.
+            # The header has no tagged fields that we know; usually it has none, one zero byte.
             pos = 5 if frame[4] == 0 else primitives.skip_tags(frame, pos, len(frame))
     except primitives.MALFORMED as error:
         raise primitives.malformed(f"{API_NAMES.get(api_key, api_key)}Response v{version}", error) from error

@@ -1,4 +1,4 @@
-"""Fetch v0 to v17, the serving side by hand: requests read, answers written; `fetch_client.py` is the other side.
+"""Fetch v0 to v17, coded by hand: decodes requests and encodes answers; `fetch_client.py` has the follower's side.
 
 Versions: 1 throttle time; 3 max bytes; 4 isolation, aborted transactions; 5 log start offset; 7 sessions (KIP-227);
 9 current leader epoch; 11 rack (KIP-392); 12 flexible, last fetched epoch and diverging epoch (KIP-595);
@@ -22,7 +22,7 @@ _FLEXIBLE = 12
 _TOPIC_IDS = 13
 _REPLICA_STATE = 15
 BYTES_MAX = 0x7FFFFFFF
-# Smaller record sets are copied into the answer: that is cheaper than one more buffer to write.
+# Smaller record sets are copied into the answer: that is cheaper than writing one more buffer.
 COPIED_BYTES_MAX = 4096
 
 Records = bytes | bytearray | memoryview
@@ -32,7 +32,7 @@ _RESPONSE_HEAD = struct.Struct(">ii")
 _ERROR_SESSION = struct.Struct(">hi")
 _ABORTED = struct.Struct(">qq")
 _PARTITION_HEAD = struct.Struct(">ihq")
-# The same up to the records, v12 on, where no aborted transactions are told of.
+# All fields before the records, from v12 on, if there is no list of aborted transactions.
 _PLAIN_HEAD = struct.Struct(">ihqqqBi")
 _INT64 = struct.Struct(">q")
 _REPLICA = struct.Struct(">iq")
@@ -42,7 +42,7 @@ _SNAPSHOT = struct.Struct(">qi")
 
 
 class FetchPartition(NamedTuple):
-    """One partition of a Fetch request; `topic` is None from v13 on and `topic_id` before."""
+    """One partition of a Fetch request; `topic` is None from v13 on, `topic_id` before."""
 
     topic: str | None
     topic_id: uuid.UUID | None
@@ -55,7 +55,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A Fetch request; a replica id of -1 is a consumer. `forgotten` are (topic, topic id, partition)."""
+    """A Fetch request; consumers have replica id -1. `forgotten` has (topic, topic id, partition)."""
 
     replica_id: int
     max_wait_ms: int
@@ -72,10 +72,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a Fetch answer; fields that a version does not have are left out.
+    """One partition of a Fetch answer; fields that a version does not have are not written.
 
-    `aborted` are (producer id, first offset), None for read_uncommitted. `diverging_epoch` is (epoch, end offset),
-    `current_leader` (leader id, leader epoch), `snapshot_id` (end offset, epoch).
+    `aborted` has (producer id, first offset), and is None for read_uncommitted. `diverging_epoch` is (epoch, end
+    offset), `current_leader` (leader id, leader epoch), `snapshot_id` (end offset, epoch).
     """
 
     topic: str | None
@@ -93,11 +93,11 @@ class FetchedPartition(NamedTuple):
     snapshot_id: tuple[int, int] | None = None
 
 
-# -- requests, read
+# -- requests
 
 
 def parse_request(version: int, body: memoryview) -> FetchRequest:
-    """Read the body of a Fetch request; raises CorruptData on anything malformed."""
+    """Decode the body of a Fetch request. Raises CorruptData."""
     if not 0 <= version <= VERSION_MAX:
         raise CorruptData(f"Fetch has no version {version}")
     try:
@@ -107,7 +107,7 @@ def parse_request(version: int, body: memoryview) -> FetchRequest:
 
 
 def _head_of(version: int) -> struct.Struct:
-    """Replica (to v14), wait, min bytes, max bytes (v3), isolation (v4), session and its epoch (v7)."""
+    """The first fields: replica (to v14), wait, min bytes, max bytes (v3), isolation (v4), session and epoch (v7)."""
     codes = ">" if version >= _REPLICA_STATE else ">i"
     codes += "ii" + ("i" if version >= 3 else "") + ("b" if version >= 4 else "") + ("ii" if version >= 7 else "")
     return struct.Struct(codes)
@@ -124,7 +124,7 @@ _PARTITIONS = [_partition_of(v) for v in range(VERSION_MAX + 1)]
 
 
 class _Reading:
-    """A request half read: the body and how far it was."""
+    """A request that is being decoded: its body, and the position in it."""
 
     def __init__(self, version: int, body: memoryview) -> None:
         self._version = version
@@ -160,7 +160,7 @@ class _Reading:
         return self._with_tags(request) if self._flexible else request
 
     def _length(self, name: str, size_min: int) -> int:
-        """The length of an array whose elements have at least `size_min` bytes."""
+        """Read the length of an array whose elements have at least `size_min` bytes."""
         if self._flexible:
             length, self._pos = primitives.read_uvarint(self._body, self._pos)
             length -= 1
@@ -227,7 +227,7 @@ class _Reading:
         return found
 
     def _with_tags(self, request: FetchRequest) -> FetchRequest:
-        """Tag 0 is the cluster id, tag 1 (v15) the replica's id and epoch."""
+        """Read the tagged fields: tag 0 is the cluster id, tag 1 (v15) the replica's id and epoch."""
         body = self._body
         count, pos = primitives.read_uvarint(body, self._pos)
         for _ in range(count):
@@ -251,7 +251,7 @@ class _Reading:
         return request
 
 
-# -- answers, written
+# -- answers
 
 
 def encode_response(
@@ -264,10 +264,10 @@ def encode_response(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[bytes | bytearray | memoryview]:
-    """Write the complete response frame as the buffers to send one after the other.
+    """Encode the complete response frame. Returns the buffers to send, in their order.
 
-    Partitions of one topic that follow each other are put together. Record sets of more than COPIED_BYTES_MAX bytes
-    are not copied: they are in the list as they were given.
+    Partitions of one topic that follow each other become one entry. Record sets of more than COPIED_BYTES_MAX bytes are
+    not copied: they are buffers of the list.
     """
     answer = _Writing(version, correlation_id)
     if version >= 1:
@@ -295,7 +295,7 @@ def _by_topic(partitions: list[FetchedPartition]) -> list[list[FetchedPartition]
 
 
 class _Writing:
-    """An answer half written: the buffers that are done, and `out`, to which the next bytes go."""
+    """An answer that is being encoded: the complete buffers, and `out`, to which the next bytes are added."""
 
     def __init__(self, version: int, correlation_id: int) -> None:
         self.version = version
@@ -366,7 +366,7 @@ class _Writing:
         self._buffers.append(self.out)
 
     def _tags(self, p: FetchedPartition) -> None:
-        """Diverging epoch, current leader and snapshot id are tags 0, 1 and 2, each a struct with empty tags."""
+        """Write diverging epoch, current leader and snapshot id: tags 0, 1 and 2, each a struct without tags."""
         if p.diverging_epoch is None and p.current_leader is None and p.snapshot_id is None:
             self.out.append(0)
             return
@@ -382,7 +382,7 @@ class _Writing:
         self.out += tags
 
     def finished(self) -> list[Records]:
-        """Put the size in front and return what is to be sent."""
+        """Write the size to the front and return the buffers."""
         self._size += len(self.out)
         _INT32.pack_into(self._buffers[0], 0, self._size - 4)
         return self._buffers

@@ -1,4 +1,4 @@
-"""Fetch from the side of a follower: requests written, answers read without copying their records."""
+"""The follower's side of Fetch: encodes requests, and decodes answers without copying their records."""
 
 import uuid
 from itertools import groupby
@@ -10,7 +10,7 @@ from logyard.broker.protocol.schema import ZERO_UUID
 
 
 class FetchResponse(NamedTuple):
-    """A Fetch answer as a follower reads it; the records are slices of the frame."""
+    """A Fetch answer; the records are slices of the frame."""
 
     correlation_id: int
     throttle_ms: int
@@ -20,9 +20,9 @@ class FetchResponse(NamedTuple):
 
 
 def encode_request(version: int, correlation_id: int, client_id: str | None, request: FetchRequest) -> bytes:
-    """Write the complete request frame; partitions of one topic that follow each other are put together.
+    """Encode the complete request frame; partitions of one topic that follow each other become one entry.
 
-    Topics need a name up to v12 and an id from v13 on. Raises ValueError for values that do not fit.
+    Topics need a name up to v12, an id from v13 on. Raises ValueError for values that do not fit.
     """
     fields = {
         "cluster_id": request.cluster_id,
@@ -59,7 +59,7 @@ def _partition(p: FetchPartition) -> dict[str, Any]:
 
 
 def decode_response(version: int, frame: memoryview) -> FetchResponse:
-    """Read a response frame (without its size); raises CorruptData."""
+    """Decode a response frame (without its size field). Raises CorruptData."""
     correlation_id, body = codec.decode_response(API_KEY, version, frame)
     partitions = [
         _fetched(topic.topic if version < 13 else None, topic.topic_id, p)

@@ -1,4 +1,4 @@
-"""Python source in the making: what `readers.py` and `writers.py` put their generated functions into."""
+"""Builds and compiles the Python source of the functions that `readers.py` and `writers.py` generate."""
 
 import struct
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from logyard.broker.protocol.schema import FIXED, Field, Message
 
 
 class Module:
-    """The functions of one message and version, and the names they refer to."""
+    """The functions for one message and version, and the names that they use."""
 
     def __init__(self, message: Message, version: int, names: dict[str, Any]) -> None:
         self.version = version
@@ -23,7 +23,7 @@ class Module:
         return f"{stem}_{self._functions}"
 
     def fixed(self, codes: str) -> str:
-        """The name of the big-endian struct with these format codes: `…_read` unpacks, `…_pack` packs."""
+        """Return the name of the big-endian struct with these format codes: NAME_read unpacks, NAME_pack packs."""
         name = "s_" + codes.replace("?", "t").replace("16s", "u")
         made = struct.Struct(">" + codes)
         self.names[name + "_read"] = made.unpack_from
@@ -34,20 +34,20 @@ class Module:
         self._lines += [head, *body.lines]
 
     def run(self, label: str, entry: str) -> Any:
-        """Compile everything defined and return the function of that name."""
+        """Compile the source and return the function named `entry`."""
         exec(compile("\n".join(self._lines), f"<{label}>", "exec"), self.names)
         return self.names[entry]
 
     def plain(self, fields: tuple[Field, ...]) -> list[Field]:
-        """The fields this version has in fixed order."""
+        """Return the fields of this version that are not tagged."""
         return [f for f in fields if f.at(self.version) and self.version not in f.tagged]
 
     def tagged(self, fields: tuple[Field, ...]) -> list[Field]:
-        """The fields this version has in its tagged section, by tag."""
+        """Return the tagged fields of this version, by tag."""
         return sorted((f for f in fields if f.at(self.version) and self.version in f.tagged), key=lambda f: f.tag)
 
     def size_min(self, fields: tuple[Field, ...]) -> int:
-        """The fewest bytes a struct can have: what bounds the length of an array of it."""
+        """Return the fewest bytes that a struct can have, which limits the length of an array of it."""
         total = 1 if self.compact else 0
         for f in self.plain(fields):
             if f.is_array or f.kind not in FIXED:
@@ -75,11 +75,11 @@ class Body:
 
 
 def runs(fields: list[Field]) -> Iterator[tuple[bool, list[Field]]]:
-    """Cut the fields into runs that are of fixed width (True) and runs that are not."""
+    """Split the fields into runs of fixed width (True) and others."""
     for is_fixed, run in groupby(fields, key=lambda f: f.kind in FIXED and not f.is_array):
         yield is_fixed, list(run)
 
 
 def literal(value: Any) -> str:
-    """The source text of a default."""
+    """Return the source text of a default value."""
     return "ZERO_UUID" if hasattr(value, "hex") and hasattr(value, "bytes") else repr(value)

@@ -1,4 +1,4 @@
-"""The request header, read by hand: libraries copy the whole frame to get at it."""
+"""Decodes the request header by hand: libraries copy the whole frame for it."""
 
 import struct
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
 
-# API keys by their first version with compact lengths and tagged fields (KIP-482); facts §19. Not in it:
-# SaslHandshake (17) and OffsetDelete (47), which have none. A test holds it against the schemas.
+# API keys by their first version with compact lengths and tagged fields (KIP-482; facts §19). SaslHandshake (17) and
+# OffsetDelete (47) have none. A test compares this with the schemas.
 _KEYS_BY_FIRST_FLEXIBLE: Final = {
     0: (45, 46, 50, 51, 56, 57, 58, 60, 61, 65, 66, 67, 68, 69),
     1: (27, 44, 48, 49),
@@ -33,7 +33,7 @@ _HEAD_WITH_LENGTH = struct.Struct(">hhih")
 
 
 class RequestHeader(NamedTuple):
-    """What is in front of every request; `body` is the rest of the frame, not copied."""
+    """A request's header; `body` is the rest of the frame, not copied."""
 
     api_key: int
     api_version: int
@@ -43,9 +43,9 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
-    """Read the header of a request frame (without its size); raises CorruptData.
+    """Decode the header of a request frame (without its size field). Raises CorruptData.
 
-    The first version of ControlledShutdown has no client id. A client id is never compact (KIP-482).
+    ControlledShutdown v0 has no client id. A client id is never compact (KIP-482).
     """
     try:
         api_key, version, correlation_id, length = _HEAD_WITH_LENGTH.unpack_from(frame)
@@ -62,7 +62,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         elif length != -1:
             primitives.bad_length("client id", length)
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
-            # No tagged field of the header is known: step over them all, in the usual case over one zero byte.
+            # The header has no tagged fields that we know; usually it has none, one zero byte.
             pos = pos + 1 if frame[pos] == 0 else primitives.skip_tags(frame, pos, len(frame))
         return RequestHeader(api_key, version, correlation_id, client_id, frame[pos:])
     except primitives.MALFORMED as error:

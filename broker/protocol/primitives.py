@@ -1,8 +1,8 @@
-"""The protocol's smallest parts: what generated and hand-written codecs alike are built of.
+"""The protocol's primitive types, which generated and hand-written codecs use.
 
-Readers take a buffer and a position and return the value and the next position. They check every length
-against the end of the buffer before anything is cut out, and raise CorruptData or one of `MALFORMED`, which who
-calls them turns into CorruptData that names the message (`malformed`).
+Readers take a buffer and a position, and return the value and the next position. They check each length against the end
+of the buffer first. They raise CorruptData or one of `MALFORMED`; callers turn the latter into CorruptData that names
+the message (`malformed`).
 """
 
 import struct
@@ -18,22 +18,22 @@ MALFORMED = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
-# A compact length could say more; as in Kafka, no string is longer than one with the classic length can be.
+# As in Kafka, this is the limit for compact strings too, although their length could be larger.
 STRING_BYTES_MAX: Final = 32767
 
 
 def malformed(what: str, error: Exception) -> CorruptData:
-    """The refusal of a message that could not be read to its end."""
+    """Return the error for a message that cannot be decoded."""
     return CorruptData(f"{what} is cut short or malformed: {error}")
 
 
 def bad_length(name: str, length: int) -> NoReturn:
-    """Refuse a length that is negative or reaches beyond the end of the buffer."""
+    """Raise CorruptData: a length is negative, or beyond the end of the buffer."""
     raise CorruptData(f"{name}: a length of {length} does not fit the frame")
 
 
 def bad_null(name: str) -> NoReturn:
-    """Refuse a null where this version has none."""
+    """Raise CorruptData: a field is null that must not be in this version."""
     raise CorruptData(f"{name} is null but must not be")
 
 
@@ -46,7 +46,7 @@ def read_uvarint(data: memoryview, pos: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(data: memoryview, pos: int, first: int) -> tuple[int, int]:
-    """Read on after a first byte whose top bit says that more follow."""
+    """Read the rest of an unsigned varint whose first byte has its top bit set."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[pos]
@@ -81,7 +81,7 @@ def read_string(data: memoryview, pos: int, end: int, name: str) -> tuple[str | 
 
 
 def skip_tags(data: memoryview, pos: int, end: int) -> int:
-    """Return the position behind a tagged-field section, none of whose fields is of interest."""
+    """Return the position after a section of tagged fields, which are not decoded."""
     count, pos = read_uvarint(data, pos)
     for _ in range(count):
         _, pos = read_uvarint(data, pos)
@@ -94,7 +94,7 @@ def skip_tags(data: memoryview, pos: int, end: int) -> int:
 
 @lru_cache(maxsize=8192)
 def uuid_from(raw: bytes) -> uuid.UUID:
-    """The UUID of 16 bytes; the same few topic ids come again and again."""
+    """Return the UUID of 16 bytes, cached: the same few topic ids are read often."""
     return uuid.UUID(bytes=raw)
 
 
@@ -128,7 +128,7 @@ def string(value: str | None) -> bytes:
 
 
 def append_node_endpoints(out: bytearray, endpoints: Sequence[tuple[int, str, int, str | None]]) -> None:
-    """Append a body's tagged section with the endpoints of leaders (id, host, port, rack) as tag 0 (KIP-951)."""
+    """Append a body's tagged fields: the leaders' endpoints (id, host, port, rack) as tag 0 (KIP-951)."""
     if not endpoints:
         out.append(0)
         return

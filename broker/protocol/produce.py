@@ -1,4 +1,4 @@
-"""Produce v0 to v11, by hand: the records stay where they were received and are handed on as slices.
+"""Produce v0 to v11, coded by hand: the records are slices of the frame, not copied.
 
 Versions: 3 transactional id; 9 flexible; answers: 1 throttle time, 2 log append time, 5 log start offset,
 8 record errors (KIP-467), 10 current leader and node endpoints as tagged fields (KIP-951).
@@ -13,7 +13,8 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
 
 VERSION_MAX = 11
-# Five times what one broker should lead. Each part is some objects, and Python's collector looks through all at once.
+# Five times as many partitions as one broker should lead. Each part is some objects, which make a garbage collection
+# longer.
 PARTS_MAX = 20_000
 _FLEXIBLE = 9
 
@@ -27,7 +28,7 @@ _RESPONSE_HEAD = struct.Struct(">ii")
 _OUTCOME = struct.Struct(">ihq")
 _INT64 = struct.Struct(">q")
 _LEADER = struct.Struct(">ii")
-# A partition's answer, v9 on: the outcome, then the lengths of no record errors and a null message, and no tags.
+# A partition's answer from v9 on, without record errors, error message and tagged fields.
 _PLAIN_OUTCOME = struct.Struct(">ihqqqBBB")
 
 
@@ -36,13 +37,13 @@ Part = tuple[str, int, memoryview]
 
 
 class ManyParts(Exception):
-    """The request names more topics or partitions than whoever reads it wants to read now."""
+    """The request has more topics or partitions than the caller allows."""
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request; `partitions` in its order.
+    """A Produce request; `partitions` are in its order.
 
-    The records are slices of the frame, writable if it is; empty where the client sent null.
+    The records are slices of the frame, writable if the frame is; they are empty if the client sent null.
     """
 
     transactional_id: str | None
@@ -52,9 +53,9 @@ class ProduceRequest(NamedTuple):
 
 
 class PartitionOutcome(NamedTuple):
-    """What became of one partition's records; fields that a version does not have are left out.
+    """One partition of a Produce answer; fields that a version does not have are not written.
 
-    `record_errors` are (index in the batch, text); `current_leader` is (leader id, leader epoch) to go with
+    `record_errors` has (index in the batch, text). `current_leader` is (leader id, leader epoch), for
     NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH.
     """
 
@@ -70,7 +71,7 @@ class PartitionOutcome(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader named in `current_leader` is reached."""
+    """The address of a leader that `current_leader` names."""
 
     node_id: int
     host: str
@@ -81,9 +82,9 @@ class NodeEndpoint(NamedTuple):
 def parse_request(
     version: int, body: memoryview, parts_max: int = PARTS_MAX, found: "list[Part] | None" = None
 ) -> ProduceRequest:
-    """Read the body of a Produce request, its parts into `found`, a new list if there is none.
+    """Decode the body of a Produce request; its parts are added to `found`, or to a new list.
 
-    Raises CorruptData on anything malformed, ManyParts for more than so many topics or partitions.
+    Raises CorruptData, and ManyParts for more than `parts_max` topics or partitions.
     """
     if not 0 <= version <= VERSION_MAX:
         raise CorruptData(f"Produce has no version {version}")
@@ -134,7 +135,7 @@ def _parse_classic(version: int, body: memoryview, parts_max: int, partitions: l
 
 
 def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) -> ProduceRequest:
-    # Nearly every varint here has one byte: it is looked at on the spot, a call each would double the cost.
+    # Nearly all varints here have one byte. It is checked inline, because a call for each would double the time.
     end = len(body)
     transactional_id: str | None = None
     pos = 1
@@ -181,7 +182,7 @@ def encode_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Write the complete response frame. Every topic is in it once: clients read no second of the same name."""
+    """Encode the complete response frame. Each topic is in it once: clients ignore a second entry of a topic."""
     if len(results) == 1:
         return encode_topics(version, correlation_id, {results[0].topic: results}, throttle_ms, node_endpoints)
     by_topic: dict[str, list[PartitionOutcome]] = {}
@@ -197,7 +198,7 @@ def encode_topics(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Write the complete response frame, of what became of each topic."""
+    """Encode the complete response frame from the outcomes by topic."""
     out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
     if version >= _FLEXIBLE:
         _flexible_response(out, version, by_topic, throttle_ms, node_endpoints)
@@ -277,5 +278,5 @@ def _flexible_outcome(out: bytearray, version: int, outcome: PartitionOutcome) -
 
 @lru_cache(maxsize=4096)
 def _compact_topic(topic: str) -> bytes:
-    """The same few names are answered again and again."""
+    """Return a topic's name as a compact string, cached: the same few names are written often."""
     return primitives.compact_string(topic)

@@ -1,9 +1,10 @@
-"""Turns a schema and a version into functions that read it, as Python source.
+"""Generates Python functions that decode a message of a schema and version.
 
-Why generated: a schema walked at run time costs several times as much per field, and a LeaderAndIsr of
-thousands of partitions is read on the event loop. Rule 1: adjacent fields of fixed width are one struct
-call. Rule 2: every length is checked against the end of the frame (or of its tagged field) before anything
-is made of it, so that memory is bounded by the bytes received.
+They are generated because interpreting a schema at run time takes several times as long, and a LeaderAndIsr with
+thousands of partitions is decoded on the event loop.
+Rule 1: adjacent fields of fixed width are decoded by one struct call.
+Rule 2: each length is checked against the end of the frame (or of its tagged field) before anything is allocated, so
+        that the bytes received bound the memory.
 """
 
 import struct
@@ -20,7 +21,7 @@ _MAKE = {"string": "str(data[pos:stop], 'utf-8')", "bytes": "bytes(data[pos:stop
 
 
 def reader(message: Message, version: int) -> Reader:
-    """Compile `(data, pos, end) -> (struct, next position)` for one version."""
+    """Return the function `(data, pos, end) -> (struct, next position)` for one version."""
     module = Module(
         message,
         version,
@@ -40,7 +41,7 @@ def reader(message: Message, version: int) -> Reader:
 
 
 def _struct(module: Module, path: str, fields: tuple[Field, ...]) -> str:
-    """Define the function that reads one struct (and before it those of the structs in it); return its name."""
+    """Define the function that decodes a struct, after those for the structs in it; return its name."""
     name = module.function_name("read")
     module.names[f"{name}_class"] = struct_class(path, tuple(f.name for f in fields))
     body = Body()
@@ -62,7 +63,7 @@ def _struct(module: Module, path: str, fields: tuple[Field, ...]) -> str:
 
 
 def _default(module: Module, path: str, f: Field) -> str:
-    """The source text that makes the value of a field which is not on the wire."""
+    """Return the source text for the value of a field that the version does not have."""
     if f.default is None:
         return "None"
     if f.is_array:
@@ -83,7 +84,7 @@ def _fixed(module: Module, body: Body, run: list[Field]) -> None:
 
 
 def _length(module: Module, body: Body, depth: int, width: int) -> None:
-    """Leave a length in `n`, -1 for null; `width` is the bytes it takes in the classic form."""
+    """Read a length into `n`, -1 for null; `width` is its bytes in the classic form."""
     if module.compact:
         body.add(depth, "n = data[pos]", "pos += 1")
         body.add(depth, "if n > 127: n, pos = uvarint_rest(data, pos, n)", "n -= 1")
@@ -93,7 +94,7 @@ def _length(module: Module, body: Body, depth: int, width: int) -> None:
 
 
 def _value(module: Module, body: Body, depth: int, path: str, f: Field) -> None:
-    """Read one field into `v_<name>`."""
+    """Decode a field into `v_<name>`."""
     target, here = f"v_{f.name}", f"{path}.{f.name}"
     null = f"{target} = None" if module.version in f.nullable else f"bad_null({here!r})"
     if f.is_array:
@@ -144,7 +145,7 @@ def _array(module: Module, body: Body, depth: int, here: str, f: Field, null: st
 
 
 def _tags(module: Module, body: Body, path: str, tagged: list[Field]) -> None:
-    """Read the tagged section: what is known into its field, what is not is stepped over (KIP-482)."""
+    """Decode the tagged fields, and skip the unknown ones (KIP-482)."""
     body.add(1, "tags = data[pos]", "pos += 1", "if tags:")
     body.add(2, "if tags > 127: tags, pos = uvarint_rest(data, pos, tags)", "for _ in range(tags):")
     body.add(3, "tag, pos = read_uvarint(data, pos)", "size, pos = read_uvarint(data, pos)", "tag_end = pos + size")

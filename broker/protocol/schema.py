@@ -1,7 +1,7 @@
-"""What a message looks like, version by version: kafka-python's schemas and our own for what it lacks.
+"""The schemas of messages with all their versions: those of kafka-python, and our own for the ones that it lacks.
 
-The inter-broker messages are described in `schemas/` here; everything else comes from the pinned
-kafka-python. Only their field lists are used: `readers.py` and `writers.py` make the codecs from them.
+Our own, in `schemas/`, are of the messages between brokers; the others come from the pinned kafka-python. `readers.py`
+and `writers.py` make the codecs from them.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from logyard.broker.submodule_import import without_package_init
 with without_package_init("kafka"):
     from kafka.protocol.schemas import load_json
 
-    importlib.import_module("kafka.protocol.schemas.resources")  # where load_json looks, later
+    importlib.import_module("kafka.protocol.schemas.resources")  # load_json needs it later
 
 ZERO_UUID: Final = uuid.UUID(int=0)
 FIXED: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
@@ -35,8 +35,8 @@ FIXED: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
 )
 OWN_PACKAGE = "logyard.broker.protocol.schemas"
 
-# The API keys of Kafka 3.9 in ZooKeeper mode whose messages are known here (facts §19). Left out: delegation
-# tokens (38-41), Envelope (58, advertised by Kafka but closes the connection) and the KRaft-only keys.
+# The API keys of Kafka 3.9 in ZooKeeper mode whose schemas are here (facts §19). Not here: delegation tokens (38 to
+# 41), Envelope (58: Kafka advertises it, and closes the connection on it) and the KRaft-only keys.
 API_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
         0: "Produce",
@@ -103,7 +103,7 @@ Kind = Literal["Request", "Response"]
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of API versions; `3+` ends at 32767, `none` contains nothing."""
+    """An inclusive range of API versions; `3+` ends at 32767, `none` is empty."""
 
     low: int
     high: int
@@ -120,7 +120,7 @@ NO_VERSIONS = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message or struct. `kind` is the type of the value, or of the elements where `is_array`."""
+    """One field of a message or struct. `kind` is the type of the value, or of the elements if `is_array`."""
 
     name: str
     kind: str
@@ -133,13 +133,13 @@ class Field:
     fields: tuple["Field", ...] = field(default=())
 
     def at(self, version: int) -> bool:
-        """Whether the field exists in that version, as a plain or a tagged field."""
+        """Whether the version has the field, tagged or not."""
         return version in self.versions
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One request or response with all its versions."""
+    """The schema of a request or response with all its versions."""
 
     name: str
     api_key: int
@@ -149,7 +149,7 @@ class Message:
 
 
 def load(api_key: int, kind: Kind) -> Message:
-    """Read the schema of an API's request or response; raises KeyError for a key not in API_NAMES."""
+    """Read the schema of an API's request or response. Raises KeyError for a key that is not in API_NAMES."""
     name = API_NAMES[api_key] + kind
     data = load_json(name, OWN_PACKAGE) if api_key in _OWN_KEYS else load_json(name)
     return Message(
@@ -162,7 +162,7 @@ def load(api_key: int, kind: Kind) -> Message:
 
 
 def parse_versions(text: str | None) -> Versions:
-    """`0-4`, `3+`, `2`, `none` or nothing."""
+    """Parse `0-4`, `3+`, `2`, `none` or an empty text."""
     if not text or text.strip() == "none":
         return NO_VERSIONS
     low, plus, _ = text.partition("+")
@@ -173,7 +173,7 @@ def parse_versions(text: str | None) -> Versions:
 
 
 def snake_case(name: str) -> str:
-    """`ThrottleTimeMs` → `throttle_time_ms`; each capital starts a word, so `IsKRaft` → `is_k_raft`."""
+    """Turn `ThrottleTimeMs` into `throttle_time_ms`; each capital begins a word, so `IsKRaft` becomes `is_k_raft`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -200,7 +200,7 @@ def _field(data: dict[str, Any]) -> Field:
 
 
 def _default(name: str, kind: str, is_array: bool, nullable: Versions, given: Any) -> Any:
-    """The value of a field that is not given; an absent error_message is null, so that clients use their own text."""
+    """Return a field's default; that of error_message is null, so that clients use their own text."""
     if given in ("null", None) or (name == "error_message" and nullable):
         return None
     if is_array:

@@ -1,4 +1,4 @@
-"""The classes of decoded messages: one per struct of a message, the same for all its versions."""
+"""The classes of decoded messages: one for each struct of a message, for all versions."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class Struct:
-    """A decoded message or a struct in it: the fields of all versions as attributes.
+    """A decoded message or a struct in it; the fields of all versions are attributes.
 
-    Fields that the decoded version does not have hold the schema's default.
+    Fields that the decoded version does not have are the schema's defaults.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -27,11 +27,11 @@ class Struct:
         raise AttributeError(f"{type(self).__name__} has no field {name!r}, only {', '.join(self.__slots__)}")
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """The fields in the order of the schema."""
+        """Return names and values of the fields, in the order of the schema."""
         return ((name, getattr(self, name)) for name in self.__slots__)
 
     def as_dict(self) -> dict[str, Any]:
-        """The tree of dicts and lists that the encoder takes."""
+        """Return the tree of dicts and lists that the encoder takes."""
         return {name: _plain(value) for name, value in self.items()}
 
 
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 @cache
 def struct_class(name: str, fields: tuple[str, ...]) -> Callable[..., Struct]:
-    """Make the class of a struct; it is called with the values of all fields in order."""
+    """Return the class of a struct; its arguments are the values of all fields in order."""
     arguments = ", ".join(f"v_{f}" for f in fields)
     lines = [f"def __init__(self, {arguments}):", *(f"    self.{f} = v_{f}" for f in fields), "    pass"]
     namespace: dict[str, Any] = {}

@@ -1,8 +1,9 @@
-"""Turns a schema and a version into functions that write it, as Python source (why: see `readers.py`).
+"""Generates Python functions that encode a message of a schema and version (`readers.py` says why).
 
-Rule 1: a writer takes mappings; a missing key is the schema's default, a key this version does not know is
-ignored. Rule 2: None where this version has no null becomes the empty value if another version has one
-(Kafka's brokers answer an empty protocol name that way), and is refused otherwise.
+Rule 1: a writer takes mappings. A missing key gets the schema's default; keys that this version does not have are
+        ignored.
+Rule 2: if a value is None but may not be null in this version, it becomes the empty value if another version has null
+        (as Kafka's brokers answer an empty protocol name), and is refused otherwise.
 """
 
 import struct
@@ -17,9 +18,9 @@ Writer = Callable[[bytearray, Mapping[str, Any]], None]
 
 
 class Shared(list[Mapping[str, Any]]):
-    """An array of structs that goes into several messages as it is: written once, its bytes are used again.
+    """An array of structs that is in several messages: it is encoded once, and its bytes are used again.
 
-    For what a controller tells every broker alike; nothing in it may change once the first message is written.
+    It is for what a controller sends to all brokers; it must not change after the first message is encoded.
     """
 
     def __init__(self, items: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -28,10 +29,10 @@ class Shared(list[Mapping[str, Any]]):
 
 
 def writer(message: Message, version: int) -> Writer:
-    """Compile `(out, mapping)`, which appends the body of one version to `out`.
+    """Return the function `(out, mapping)`, which appends the body of one version to `out`.
 
-    What it raises for values that do not fit is struct.error, TypeError or AttributeError: the codec names
-    the message and makes ValueError of it.
+    For values that do not fit it raises struct.error, TypeError or AttributeError; the codec turns these into
+    ValueError, which names the message.
     """
     names: dict[str, Any] = {
         "Shared": Shared,
@@ -51,7 +52,7 @@ def _no_null(name: str) -> None:
 
 
 def _struct(module: Module, path: str, fields: tuple[Field, ...]) -> str:
-    """Define the function that writes one struct (and before it those of the structs in it); return its name."""
+    """Define the function that encodes a struct, after those for the structs in it; return its name."""
     name = module.function_name("write")
     body = Body()
     body.add(1, "get = item.get")
@@ -83,7 +84,7 @@ def _length(module: Module, body: Body, depth: int, width: int, value: str) -> N
 
 
 def _value(module: Module, body: Body, depth: int, path: str, f: Field) -> None:
-    """Write the value in `v`."""
+    """Encode the value in `v`."""
     here = f"{path}.{f.name}"
     if f.kind in FIXED and not f.is_array:
         value = "(v or ZERO_UUID).bytes" if f.kind == "uuid" else "v"
@@ -130,7 +131,7 @@ def _bytes(module: Module, body: Body, depth: int, kind: str, value: str) -> Non
 
 
 def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
-    """Write the elements of the array in `v`."""
+    """Encode the elements of the array in `v`."""
     if f.kind == "uuid":
         body.add(depth, "for each in v: out += each.bytes")
     elif f.kind in FIXED:
@@ -151,7 +152,7 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
 
 
 def _tags(module: Module, body: Body, path: str, tagged: list[Field]) -> None:
-    """Write the tagged section: those fields that are given and differ from their default, by tag."""
+    """Encode the tagged fields whose values differ from their defaults, by tag."""
     if not tagged:
         body.add(1, "out.append(0)")
         return

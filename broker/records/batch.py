@@ -1,4 +1,4 @@
-"""Record batches, all of it under one name: headers, checks, stamps, records, and how they are made."""
+"""Record batches: the functions of this package for headers, checks, stamps, records and building, under one name."""
 
 from logyard.broker.records.build import build, build_control
 from logyard.broker.records.decode import (

@@ -1,4 +1,4 @@
-"""Batches made: v2, with every field of the header in the caller's hand."""
+"""Builds v2 batches; the caller may set all fields of the header."""
 
 import struct
 from collections.abc import Sequence
@@ -45,11 +45,11 @@ def build(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """Make a v2 batch of records in ascending order of offset.
+    """Build a v2 batch of records, which are in ascending order of offset.
 
-    `base_offset` is that of the first record if not given; offsets may have gaps, and `last_offset` may lie beyond
-    the last record (compaction). With `log_append_time_ms` every record has that time; with `delete_horizon_ms`
-    the base timestamp is the horizon, as the cleaner writes it.
+    `base_offset` is by default that of the first record. Offsets may have gaps, and `last_offset` may be after the last
+    record (compaction). With `log_append_time_ms` all records have that time. With `delete_horizon_ms` the base
+    timestamp is the delete horizon, as the cleaner writes it.
     """
     base = base_offset if base_offset is not None else records[0].offset if records else 0
     last = last_offset if last_offset is not None else records[-1].offset if records else base
@@ -78,7 +78,10 @@ def seal(
     fields: tuple[int, int, int, int, int, int, int],
     count: int,
 ) -> bytearray:
-    """Put a header before compressed records; `fields` are those from the attributes to the base sequence."""
+    """Put a header with its checksum before the compressed records.
+
+    `fields` are the header's fields from the attributes to the base sequence.
+    """
     length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
     out = bytearray(HEADER.pack(base_offset, length, leader_epoch, 2, 0, *fields, count))
     out += payload
@@ -87,7 +90,7 @@ def seal(
 
 
 def append_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    """Add a record to a batch's body as a v2 batch holds it."""
+    """Append a record to the body of a v2 batch."""
     parts = [
         b"\0",
         write_varint(record.timestamp - base_timestamp),
@@ -121,7 +124,7 @@ def build_control(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """Make the batch with the marker that ends a transaction; `kind` is `decode.ABORT` or `decode.COMMIT`."""
+    """Build the batch with the marker that ends a transaction; `kind` is `decode.ABORT` or `decode.COMMIT`."""
     marker = Record(base_offset, timestamp, _CONTROL_KEY.pack(0, kind), _END_MARKER.pack(0, coordinator_epoch))
     return build(
         [marker],

@@ -1,7 +1,7 @@
-"""The five codecs of record batches, written the way Java clients read them and read within a bound.
+"""The codecs of record batches: compresses so that Java clients can read it, and decompresses up to a limit.
 
-What is particular: snappy comes raw or in xerial's blocks (Java writes blocks, librdkafka raw; both must be
-read), and lz4 frames must have independent blocks or Java refuses them, so the frame is written here.
+Snappy may be raw (librdkafka) or in xerial's blocks (Java); both are read, and blocks are written. The blocks of an lz4
+frame must be independent, or Java refuses it; so the frame is written here.
 """
 
 import struct
@@ -20,11 +20,11 @@ LZ4: Final = 3
 ZSTD: Final = 4
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# No client builds batches near this; it keeps a small hostile batch from filling the memory.
+# No client builds batches of this size; it keeps a small hostile batch from filling the memory.
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _FIRST_GUESS_MIN = 64 * 1024
-_TOO_SMALL = "whole buffer"  # what cramjam says of a buffer that the data does not fit
+_TOO_SMALL = "whole buffer"  # in cramjam's error if the buffer is too small
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK = 32 * 1024
@@ -40,18 +40,18 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BrokenStream(CorruptData):
-    """Data that does not decompress; what comes out of data that does may be corrupt in other ways."""
+    """The data cannot be decompressed."""
 
 
 class Recoding(NamedTuple):
-    """The codec a topic wants, by its number, and the level to use (None: the codec's own)."""
+    """The codec of a topic, by its number, and its level (None: the codec's default)."""
 
     codec: int
     level: int | None = None
 
 
 def recoding(compression_type: str, levels: Mapping[str, int]) -> Recoding | None:
-    """Return what a topic's compression.type asks for; None where producers choose. `levels` by codec name."""
+    """Return the codec of a topic's compression.type, None if producers choose. `levels` are by codec name."""
     if compression_type == "producer":
         return None
     if compression_type == "uncompressed":
@@ -60,21 +60,21 @@ def recoding(compression_type: str, levels: Mapping[str, int]) -> Recoding | Non
 
 
 def name(codec: int) -> str:
-    """The codec's name in configs; raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a number without one."""
+    """Return the codec's name in configs. Raises ApiError: UNSUPPORTED_COMPRESSION_TYPE (there is no such codec)."""
     if not NONE <= codec <= ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
     return NAMES[codec]
 
 
 def is_known(codec: int) -> bool:
-    """Whether the number is a codec's."""
+    """Whether there is a codec with this number."""
     return NONE <= codec <= ZSTD
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress with the codec of that number (batch attributes, lowest three bits).
+    """Compress with the codec of that number (the lowest three bits of a batch's attributes).
 
-    `level` is gzip's or zstd's (KIP-390), None their own choice; snappy has none, and the library knows none of lz4's.
+    `level` is for gzip and zstd (KIP-390), None is their default. Snappy has no levels, and the library none for lz4.
     """
     match codec:
         case 0:
@@ -92,7 +92,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Decompress at most `size_max` bytes; raises CorruptData for broken data and for more than that."""
+    """Decompress at most `size_max` bytes. Raises CorruptData for broken data, and for more bytes."""
     view = memoryview(data)
     try:
         match codec:
@@ -112,9 +112,9 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
 
 
 def decompress_into(codec: int, data: Buffer, out: memoryview) -> int | None:
-    """Decompress into the start of `out`; returns how many bytes, None where `out` is too small. Raises CorruptData.
+    """Decompress into the start of `out`. Returns how many bytes, None if `out` is too small. Raises CorruptData.
 
-    Bytes of lz4 and zstd are written once, where they are wanted.
+    lz4 and zstd write into `out`, without a copy.
     """
     into = {LZ4: cramjam.lz4.decompress_into, ZSTD: cramjam.zstd.decompress_into}.get(codec)
     if into is None:
@@ -135,7 +135,7 @@ def _too_large(codec: str, size_max: int) -> BrokenStream:
 
 
 def _gunzip(data: memoryview, size_max: int) -> bytes:
-    """All members of a gzip stream."""
+    """Decompress all members of a gzip stream."""
     pieces: list[bytes] = []
     left = size_max
     rest: Buffer = data
@@ -160,7 +160,7 @@ def _xerial(data: memoryview) -> bytes:
 
 
 def xerial_block(plain: memoryview) -> bytes:
-    """One block of at most XERIAL_BLOCK bytes as xerial writes it."""
+    """Return one xerial block of at most XERIAL_BLOCK uncompressed bytes."""
     block = bytes(cramjam.snappy.compress_raw(plain))
     return _LENGTH.pack(len(block)) + block
 
@@ -196,7 +196,7 @@ def _lz4_frame(data: memoryview) -> bytes:
 
 
 def lz4_block(plain: memoryview) -> bytes:
-    """One block of at most LZ4_BLOCK bytes as a frame holds it."""
+    """Return one block of an lz4 frame, of at most LZ4_BLOCK uncompressed bytes."""
     block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
     if len(block) < len(plain):
         return _LZ4_LENGTH.pack(len(block)) + block
@@ -204,7 +204,7 @@ def lz4_block(plain: memoryview) -> bytes:
 
 
 def _into_growing(decompress_into: object, codec: str, data: memoryview, size_max: int) -> bytes:
-    """Decompress into a buffer that is doubled when it was too small, up to the bound."""
+    """Decompress into a buffer that is doubled while it is too small, up to `size_max`."""
     assert callable(decompress_into)
     size = min(max(4 * len(data), _FIRST_GUESS_MIN), size_max)
     while True:

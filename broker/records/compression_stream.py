@@ -1,4 +1,4 @@
-"""Records compressed piece by piece, within a bound: what is made is held, what it is made of is not."""
+"""Compresses records piece by piece, up to a limit: only the compressed bytes are kept in memory."""
 
 import zlib
 
@@ -8,14 +8,14 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.records import compression
 from logyard.broker.records.compression import Buffer
 
-# zstd is told of no size, so its window is the level's: what a producer of the same level asks of consumers too.
+# zstd does not know the size, so its window is that of the level, as in a producer with this level.
 _ZSTD_LEVEL = 3
 
 
 class Packer:
-    """Takes pieces, gives one compressed row of bytes; raises ApiError(MESSAGE_TOO_LARGE) beyond `size_max` of it.
+    """Compresses pieces into one stream; `codec` and `level` are as for `compression.compress`.
 
-    `codec` and `level` as `compression.compress` takes them.
+    Its methods raise ApiError: MESSAGE_TOO_LARGE (the stream has more than `size_max` bytes).
     """
 
     def __init__(self, codec: int, level: int | None, size_max: int) -> None:
@@ -23,14 +23,14 @@ class Packer:
         self._codec = codec
         self._size_max = size_max
         self._made = bytearray()
-        self._rest = bytearray()  # of snappy and lz4: less than a block
+        self._rest = bytearray()  # for snappy and lz4: less than a block
         self._packer = _packer(codec, level)
         self._block_bytes = {2: compression.XERIAL_BLOCK, 3: compression.LZ4_BLOCK}.get(codec, 0)
         if codec in (compression.SNAPPY, compression.LZ4):
             self._made += compression.XERIAL_HEAD if codec == compression.SNAPPY else compression.LZ4_HEAD
 
     def add(self, piece: Buffer) -> None:
-        """Take the next bytes."""
+        """Compress the next piece."""
         if self._packer is not None:
             self._made += self._packer.compress(piece)
         elif not self._block_bytes:
@@ -44,7 +44,7 @@ class Packer:
         self._check()
 
     def finish(self) -> bytearray:
-        """Return all of it."""
+        """Return the whole stream."""
         if self._packer is not None:
             self._made += self._packer.flush()
         elif self._rest:
@@ -62,7 +62,8 @@ class Packer:
     def _check(self) -> None:
         if len(self._made) > self._size_max:
             raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"compressed with {compression.NAMES[self._codec]} it is over the bound"
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"compressed with {compression.NAMES[self._codec]} it has more than {self._size_max} bytes",
             )
 
 

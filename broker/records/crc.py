@@ -1,4 +1,4 @@
-"""The two checksums of record batches: CRC-32C for v2 batches, CRC-32 (zlib's) for the message sets before."""
+"""The checksums of records: CRC-32C for v2 batches, CRC-32 (zlib's) for messages of the old formats."""
 
 import zlib
 

@@ -1,6 +1,6 @@
-"""Batches opened: their records, for internal topics, compacted topics and tools.
+"""Decodes the records of batches, for internal topics, compacted topics and tools.
 
-`reader.py` opens them, one after the other, within a bound.
+`reader.py` reads them one after the other, with a limit on memory.
 """
 
 import struct
@@ -20,22 +20,22 @@ _END_MARKER = struct.Struct(">hi")
 
 
 class ControlMarker(NamedTuple):
-    """A transaction's end as its marker states it; `type` is ABORT, COMMIT or a later kind."""
+    """The content of a transaction's marker; `type` is ABORT, COMMIT or a later kind."""
 
     type: int
     coordinator_epoch: int
 
 
 def records(buf: memoryview | bytes | bytearray, pos: int = 0) -> list[Record]:
-    """Open the v2 batch at `pos`, all of it at once; the checksum is not looked at.
+    """Decode all records of the v2 batch at `pos`; the checksum is not verified.
 
-    Raises CorruptData where it is cut short, where records do not parse or are not as many as the header says.
+    Raises CorruptData if it ends early, if a record cannot be parsed, or if their number is not the header's.
     """
     return list(iter_records(buf, pos))
 
 
 def iter_records(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[Record]:
-    """Yield the same records one by one, holding none: for batches of which nobody knows what is in them."""
+    """Yield the same records one by one without keeping them: for batches that may be hostile."""
     view = memoryview(buf)
     for r in whole_records(*_batch_at(view, pos)):
         yield Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
@@ -44,14 +44,14 @@ def iter_records(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[
 def _batch_at(view: memoryview, pos: int) -> tuple[memoryview, BatchHeader]:
     header = parse_header(view, pos)
     if header.magic != 2:
-        raise CorruptData(f"batch at {pos}: magic {header.magic} is read by `legacy`")
+        raise CorruptData(f"batch at {pos}: magic {header.magic}, but 2 is expected")
     if pos + header.length > len(view):
         raise CorruptData(f"batch at {pos}: {len(view) - pos} of its {header.length} bytes are there")
     return view[pos : pos + header.length], header
 
 
 def keys(view: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
-    """Yield offset, key and whether there is a value, of each record of the v2 batch in `view`: what compaction asks.
+    """Yield offset, key, and whether there is a value, of each record of the v2 batch in `view`, for compaction.
 
     Raises CorruptData as `records` does.
     """
@@ -60,7 +60,7 @@ def keys(view: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | N
 
 
 def control_type(record: Record) -> int:
-    """The kind of a control record (ABORT, COMMIT, later ones); raises CorruptData."""
+    """Return the kind of a control record: ABORT, COMMIT or a later one. Raises CorruptData."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptData(f"the control record at {record.offset} has no type")
     version, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -70,7 +70,7 @@ def control_type(record: Record) -> int:
 
 
 def control_marker(record: Record) -> ControlMarker:
-    """Read the end-of-transaction marker in a control record; raises CorruptData."""
+    """Decode the marker in a control record. Raises CorruptData."""
     kind = control_type(record)
     if record.value is None or len(record.value) < _END_MARKER.size:
         raise CorruptData(f"the control record at {record.offset} has no coordinator epoch")

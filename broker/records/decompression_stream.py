@@ -1,7 +1,7 @@
-"""Compressed records, decompressed piece by piece: however far a small batch swells, only a piece of it is in memory.
+"""Decompresses records piece by piece: however large a small batch becomes, only a piece of it is in memory.
 
-A piece is at most 256 KiB, but for lz4 (a block of at most 4 MiB) and snappy, whose blocks are of any size: it swells
-to 22 times its bytes at most.
+A piece has at most 256 KiB. Exceptions: with lz4 it is a block, of at most 4 MiB; a block of snappy may have any size,
+but decompresses to at most 22 times its bytes.
 """
 
 import struct
@@ -17,14 +17,14 @@ from logyard.broker.records import compression
 from logyard.broker.records.xxhash32 import xxhash32
 
 PIECE_BYTES: Final = 256 * 1024
-# One record that has to be held whole, out of a compressed batch; consumers' own bound is 55 MiB (fetch.max.bytes).
+# The largest record of a compressed batch that is read whole; consumers' own limit is 55 MiB (fetch.max.bytes).
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-# Nothing that snappy writes is longer than this many times its bytes: a copy of 64 bytes takes three.
+# Snappy cannot compress better than this: a copy of 64 bytes takes three.
 SNAPPY_RATIO_MAX = 22
-# lz4 frames whose blocks need the ones before them are opened whole; Java's clients refuse them at any size.
+# lz4 frames with linked blocks are decompressed whole, up to this size; Java's clients refuse all of them.
 LINKED_BYTES_MAX = 16 * 1024 * 1024
 
-_GZIP_TAKEN = 16 * 1024  # what zlib keeps of its input when a piece is full is copied each time
+_GZIP_TAKEN = 16 * 1024  # input at a time: when a piece is full, zlib copies what is left of it
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
@@ -40,16 +40,17 @@ Buffer = compression.Buffer
 
 
 def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSED_BYTES_MAX) -> Iterator[Buffer]:
-    """Yield what the data decompresses to; raises BrokenStream for broken data and beyond `size_max` bytes.
+    """Yield the decompressed data in pieces.
 
-    Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    Raises BrokenStream for broken data, and for more than `size_max` bytes. Raises ApiError:
+    UNSUPPORTED_COMPRESSION_TYPE (there is no such codec).
     """
-    opened = {0: _plain, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}.get(codec)
-    if opened is None:
+    decompress = {0: _plain, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}.get(codec)
+    if decompress is None:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
     left = size_max
     try:
-        for piece in opened(data):
+        for piece in decompress(data):
             left -= len(piece)
             if left < 0:
                 raise CorruptData(f"{compression.NAMES[codec]} data decompresses to more than {size_max} bytes")
@@ -65,14 +66,14 @@ def _plain(data: memoryview) -> Iterator[Buffer]:
 
 
 def _gzip(data: memoryview) -> Iterator[Buffer]:
-    """All members of a gzip stream."""
+    """Decompress all members of a gzip stream."""
     at = 0
     unpacker = zlib.decompressobj(wbits=31)
-    ended = False  # the member; the stream ends where nothing follows
+    ended = False  # the member; another may follow
     while at < len(data):
         if ended:
             if bytes(data[at : at + 2]) != _GZIP_MAGIC:
-                break  # something behind the stream; Java does not mind it
+                break  # bytes after the stream, which Java ignores too
             unpacker, ended = zlib.decompressobj(wbits=31), False
         rest_of: Buffer = data[at : at + _GZIP_TAKEN]
         at += len(rest_of)
@@ -115,7 +116,7 @@ def _lz4(data: memoryview) -> Iterator[Buffer]:
     magic, flags, kind = struct.unpack_from("<IBB", data)
     head = 6 + (8 if flags & _SIZE_THERE else 0) + (4 if flags & _DICTIONARY else 0)
     if magic != _LZ4_MAGIC or flags >> 6 != 1 or len(data) <= head:
-        raise CorruptData(f"{len(data)} bytes are no lz4 frame")
+        raise CorruptData(f"{len(data)} bytes are not an lz4 frame")
     if data[head] != xxhash32(bytes(data[4:head])) >> 8 & 0xFF:
         raise CorruptData("the head of an lz4 frame does not match its checksum")
     block_kind = kind >> 4 & 7
@@ -130,8 +131,7 @@ def _lz4(data: memoryview) -> Iterator[Buffer]:
 def _lz4_blocks(data: memoryview, pos: int, block_kind: int, sum_bytes: int) -> Iterator[Buffer]:
     block_max = _LZ4_BLOCK_BYTES[block_kind]
     room = memoryview(bytearray(block_max))
-    # A frame of one block is what the library is given: of a block alone it takes the first bytes for a length where
-    # they could be one.
+    # The library gets a frame with one block: in a bare block it would take the first bytes for a length.
     described = bytes([_VERSION_1 | _INDEPENDENT, block_kind << 4])
     head = _LE.pack(_LZ4_MAGIC) + described + bytes([xxhash32(described) >> 8 & 0xFF])
     while True:
@@ -162,14 +162,14 @@ def _zstd(data: memoryview) -> Iterator[Buffer]:
 
 
 def _require_whole_frames(data: memoryview) -> None:
-    """Hop from block to block: the reader does not say where a frame is cut short."""
+    """Raise CorruptData if a frame ends early, which the reader does not report: go from block to block."""
     pos = 0
     while pos < len(data):
         if bytes(data[pos : pos + 4]) != _ZSTD_MAGIC:
             if len(data) - pos >= 8 and data[pos] >> 4 == 5 and bytes(data[pos + 1 : pos + 4]) == b"\x2a\x4d\x18":
-                pos += 8 + _LE.unpack_from(data, pos + 4)[0]  # a frame that is to be skipped
+                pos += 8 + _LE.unpack_from(data, pos + 4)[0]  # a skippable frame
                 continue
-            raise CorruptData(f"{len(data) - pos} bytes are no zstd frame")
+            raise CorruptData(f"{len(data) - pos} bytes are not a zstd frame")
         end_of_frame = 4 if data[pos + 4] & 4 else 0
         pos += zstandard.frame_header_size(data[pos:])
         is_last = False

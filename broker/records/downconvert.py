@@ -1,6 +1,6 @@
-"""Batches turned into the message sets that old consumers read: Fetch v0 and v1 know magic 0, v2 and v3 magic 1.
+"""Converts batches to the message sets that old consumers read: magic 0 in Fetch v0 and v1, magic 1 in v2 and v3.
 
-Headers are lost, and with magic 0 timestamps. Batches that are old enough pass as they are.
+Headers are lost, with magic 0 timestamps too. Batches that have the format already, or an older one, are not changed.
 """
 
 from logyard.broker.errors import ApiError, ErrorCode
@@ -12,15 +12,15 @@ from logyard.broker.records.message_set import message, wrapper
 
 
 def magic_for_fetch(version: int) -> int:
-    """The newest format that the consumers of a Fetch version read."""
+    """Return the newest magic that consumers of a Fetch version read."""
     return 0 if version < 2 else 1 if version < 4 else 2
 
 
 def downconvert(buf: memoryview, magic: int, first_offset: int = 0) -> bytes:
-    """Make of whole batches a message set of that magic (0 or 1), from `first_offset` on.
+    """Convert whole batches to a message set of that magic (0 or 1), from `first_offset` on.
 
-    Control batches are left out: old consumers would take their records for data. Raises CorruptData, and
-    ApiError(UNSUPPORTED_COMPRESSION_TYPE) for zstd, which the old formats do not know.
+    Control batches are left out: old consumers would take their records for data. Raises CorruptData, and ApiError:
+    UNSUPPORTED_COMPRESSION_TYPE (zstd, which the old formats do not have).
     """
     out = bytearray()
     for pos, header in iter_headers(buf):
@@ -34,8 +34,8 @@ def downconvert(buf: memoryview, magic: int, first_offset: int = 0) -> bytes:
 def _converted(batch: memoryview, header: BatchHeader, magic: int, first_offset: int) -> bytes:
     if header.compression == codecs.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd cannot be read by Fetch below version 10")
-    opened = iter_records(batch) if header.magic == 2 else iter_legacy(batch)
-    kept = (record for record in opened if record.offset >= first_offset)
+    records = iter_records(batch) if header.magic == 2 else iter_legacy(batch)
+    kept = (record for record in records if record.offset >= first_offset)
     time_bit = header.attributes & LOG_APPEND_TIME_BIT if magic == 1 else 0
     if header.compression == codecs.NONE:
         return b"".join(message(r, r.offset, magic, time_bit) for r in kept)

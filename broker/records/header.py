@@ -1,8 +1,7 @@
-"""Record batches: the header of a v2 batch, what a leader checks and stamps in it, and how one is walked.
+"""The headers of record batches, and how to go from batch to batch; the records are not decoded (`decode.py`).
 
-The layout is that of the protocol guide: 61 bytes of header, then records. Positions below are those of the
-header's fields. Nothing here opens the records; `decode.py` does. Batches of the old formats (magic 0 and 1)
-have a header too, so that logs that hold them can be walked: see `parse_header`.
+A v2 batch is 61 bytes of header, then records, as in the protocol guide; the constants NAME_AT are positions of its
+fields. Messages of the old formats (magic 0 and 1) get such a header too: see `parse_header`.
 """
 
 import struct
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple
 from logyard.broker.errors import CorruptData
 
 HEADER_SIZE: Final = 61
-# Offset and length: the part of every format that is not counted by the length itself.
+# Offset and length, which the length itself does not count, in all formats.
 LOG_OVERHEAD: Final = 12
 
 LENGTH_AT: Final = 8
@@ -30,7 +29,7 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
-# All that mean something; whoever rewrites attributes keeps no others, as Kafka does not.
+# All bits that have a meaning; if attributes are rewritten, the others are cleared, as in Kafka.
 KNOWN_BITS: Final = 0x7F
 
 NO_TIMESTAMP: Final = -1
@@ -44,9 +43,9 @@ _LEGACY = struct.Struct(">qiIbb")
 _PRODUCER = struct.Struct(">qhi")
 _INT64 = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
-# What a message of magic 0 has besides key and value, offset and length not counted.
+# The bytes of a message of magic 0 without key, value, offset and length.
 LEGACY_OVERHEAD = 14
-# Smallest legacy message: crc, magic, attributes, null key and null value (magic 1: a timestamp more).
+# The smallest old message: offset, length, crc, magic, attributes, null key, null value (magic 1: a timestamp more).
 _LEGACY_SIZE_MIN = 26
 
 
@@ -56,7 +55,7 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch; `length` is that of the whole batch in bytes, the first twelve included."""
+    """The header of a batch; `length` is that of the whole batch in bytes, with offset and length."""
 
     base_offset: int
     length: int
@@ -70,7 +69,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a header
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
     @property
     def last_offset(self) -> int:
@@ -82,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """The codec's number (`compression.NAMES`)."""
+        """The codec's number, an index of `compression.NAMES`."""
         return self.attributes & COMPRESSION_BITS
 
     @property
@@ -99,14 +98,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; it goes on at 0 behind 2**31 - 1. -1 where there is none."""
+        """The sequence of the last record, -1 if there is none. Sequences wrap from 2**31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers in it may go (ms), set by the cleaner's first pass; else None."""
+        """The time (ms) after which its tombstones and markers may be removed; None before its first cleaning."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
@@ -114,13 +113,11 @@ _new = tuple.__new__
 
 
 def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHeader:
-    """Read the header at `pos`; the records need not be in the buffer.
+    """Decode the header at `pos`; the buffer need not have the records. Raises CorruptData.
 
-    For magic 0 and 1, where the offset on disk is that of the last record and nothing counts them: base_offset is
-    that offset, last_offset_delta 0, count 1 uncompressed and -1 compressed, both timestamps the message's (-1 for
-    magic 0), attributes are those that the format has (codec; magic 1: timestamp type), and there is no epoch, producer
-    or sequence (-1). Raises CorruptData when the header is cut short, its
-    length is impossible or its magic unknown.
+    A message of magic 0 or 1 has the offset of its last record, and no count. Its base_offset is that offset,
+    last_offset_delta 0, count 1 (-1 if it is compressed), both timestamps its own (-1 for magic 0), attributes the
+    codec (with magic 1 the timestamp type too). Leader epoch, producer id, producer epoch and sequence are -1.
     """
     present = len(buf) - pos
     if present < MAGIC_AT + 2:
@@ -134,7 +131,7 @@ def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHead
     length = fields[1]
     if length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptData(f"batch at {pos}: a length of {length} is less than a header's")
-    return _new(BatchHeader, (fields[0], length + LOG_OVERHEAD, *fields[2:]))  # _make is Python, and this is hot
+    return _new(BatchHeader, (fields[0], length + LOG_OVERHEAD, *fields[2:]))  # hot path: _make is Python
 
 
 def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) -> BatchHeader:
@@ -155,7 +152,7 @@ def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) ->
 
 
 def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
-    """Whether the buffer is one v2 batch from its first byte to its last, as far as magic and length tell."""
+    """Whether the buffer is exactly one v2 batch, by magic and length."""
     if len(buf) < HEADER_SIZE or buf[MAGIC_AT] != 2:
         return False
     (length,) = _LENGTH.unpack_from(buf, LENGTH_AT)
@@ -163,7 +160,7 @@ def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
 
 
 def is_transactional(buf: memoryview | bytes | bytearray) -> bool:
-    """Whether the first batch in the buffer is a v2 batch of a transaction, as far as magic and flag tell."""
+    """Whether the first batch in the buffer is a v2 batch of a transaction, by magic and flag."""
     return len(buf) >= HEADER_SIZE and buf[MAGIC_AT] == 2 and bool(buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
 
 
@@ -174,10 +171,10 @@ def producer_of(buf: memoryview | bytes | bytearray) -> tuple[int, int, int]:
 
 
 def sent_headers(buf: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of every whole batch that a client sent, as Kafka tells them apart.
+    """Yield position and header of the whole batches that a client sent, with Kafka's checks.
 
-    What is too little for a batch at the end is left out, unless its length or magic makes no sense: raises CorruptData
-    then, and for a header that makes none.
+    An incomplete batch at the end is left out. Raises CorruptData for an impossible header, or impossible length or
+    magic of the incomplete batch.
     """
     pos, end = 0, len(buf)
     while end - pos >= LOG_OVERHEAD:
@@ -196,9 +193,9 @@ def sent_headers(buf: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def iter_headers(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of every batch that is whole; stop before one that is cut short at the end.
+    """Yield position and header of the whole batches; an incomplete one at the end is left out.
 
-    Raises CorruptData at a header that makes no sense.
+    Raises CorruptData for an impossible header.
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD + MAGIC_AT - LEADER_EPOCH_AT + 2:

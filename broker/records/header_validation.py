@@ -1,6 +1,6 @@
-"""What a leader checks in a batch before it appends it, from the header alone, and what it stamps into it.
+"""A leader's checks of a batch's header before the append, and the fields that it writes into the header.
 
-`record_validation.py` looks at the records of a client's batch then.
+`record_validation.py` has the checks of the records (docs/records.md).
 """
 
 import struct
@@ -26,7 +26,7 @@ from logyard.broker.records.header import (
 from logyard.broker.records.pauses import MESSAGES, rest
 
 LONG_MAX = 2**63 - 1
-# The smallest record: its length, attributes, both deltas, a null key, a null value and no headers, a byte each.
+# The smallest record: length, attributes, both deltas, null key, null value and no headers, a byte each.
 RECORD_SIZE_MIN = 7
 
 _INT64 = struct.Struct(">q")
@@ -37,10 +37,10 @@ _INT16 = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the topic's config demands of a batch; times in ms, sizes in bytes.
+    """What the topic's settings require of a batch; times in ms, sizes in bytes.
 
-    `validate_records`: offsets without gaps, which Kafka does not ask of uncompressed records; `keys_wanted`: each
-    must have a key; `recoding`: how they are to be compressed.
+    `validate_records`: the offsets must not have gaps, which Kafka does not require of uncompressed records;
+    `keys_wanted`: all records must have keys; `recoding`: the codec, None if the producer's is kept.
     """
 
     max_message_bytes: int = 1_048_588
@@ -61,11 +61,11 @@ def validate_client_batch(
     from_client: bool = True,
     check_crc: bool = True,
 ) -> None:
-    """Refuse a v2 batch that must not be appended, from its header; in the order in which Kafka checks.
+    """Check the header of a v2 batch, in Kafka's order.
 
-    `from_client` False is for what the broker itself appends (coordinators): control batches are then allowed.
-    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR (a codec that does not
-    exist), UNSUPPORTED_FOR_MESSAGE_FORMAT (a magic below 2: see `legacy.upconvert`).
+    Pass `from_client` False for what the broker itself appends: then control batches are allowed.
+    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR (there is no such codec),
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (a magic below 2: see `legacy.upconvert`).
     """
     if header.magic != 2:
         raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"magic {header.magic} must be converted first")
@@ -81,7 +81,7 @@ def validate_client_batch(
     if check_crc:
         verify_crc(buf, pos, header)
     if not compression.is_known(header.compression):
-        # As Kafka has it, which fails over such a number.
+        # The error that Kafka gives, because it fails on such a number.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression} does not exist")
     _check_count(header)
     _check_flags(header, from_client)
@@ -102,7 +102,7 @@ def _check_flags(header: BatchHeader, from_client: bool) -> None:
     attributes = header.attributes
     if from_client and attributes & CONTROL_BIT:
         raise ApiError(ErrorCode.INVALID_RECORD, "clients must not write control batches")
-    # Without a producer id nothing else about the producer is looked at: clients leave there what they like.
+    # Without a producer id the other fields of the producer are ignored: some clients set them.
     if from_client and header.producer_id >= 0 and header.base_sequence < 0:
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"producer {header.producer_id} has base sequence {header.base_sequence}"
@@ -110,13 +110,13 @@ def _check_flags(header: BatchHeader, from_client: bool) -> None:
 
 
 def check_produce_version(buf: memoryview, version: int) -> memoryview:
-    """Check what depends on the Produce version: v3+ has one v2 batch, and nothing else; zstd needs v7 (KIP-110).
+    """Check what depends on the Produce version: from v3 on there is exactly one v2 batch; zstd needs v7 (KIP-110).
 
-    Returns the whole batches without what is cut short behind them: nothing, below v3, where there is none.
-    Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE for a header that makes no sense.
+    Returns the whole batches, without an incomplete one at the end; below v3 there may be none.
+    Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE (an impossible header).
     """
     if version >= 7 and is_one_batch(buf):
-        return buf  # as nearly all are: nothing below can refuse it
+        return buf  # the usual request: nothing below can refuse it
     end = 0
     first: BatchHeader | None = None
     try:
@@ -138,14 +138,14 @@ def check_produce_version(buf: memoryview, version: int) -> memoryview:
 
 
 def crc_matches(buf: memoryview, pos: int, header: BatchHeader) -> bool:
-    """Whether the checksum in the header is that of the bytes after it (of any magic); the batch must be whole."""
+    """Whether the checksum of a whole batch, of any magic, is right."""
     if header.magic == 2:
         return crc32c(buf[pos + ATTRIBUTES_AT : pos + header.length]) == header.crc
     return crc32(buf[pos + MAGIC_AT : pos + header.length]) == header.crc
 
 
 def verify_crc(buf: memoryview, pos: int, header: BatchHeader) -> bool:
-    """Return True, or raise ApiError(CORRUPT_MESSAGE) where the checksum is wrong or the batch is cut short."""
+    """Return True. Raises ApiError: CORRUPT_MESSAGE (the checksum is wrong, or the batch is incomplete)."""
     if pos + header.length > len(buf) or not crc_matches(buf, pos, header):
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -161,7 +161,7 @@ def stamp(buf: memoryview | bytearray, pos: int, base_offset: int, leader_epoch:
 
 
 def stamp_log_append_time(buf: memoryview, pos: int, header: BatchHeader, now_ms: int) -> None:
-    """Turn a v2 batch into one with the leader's time: flag, max timestamp, checksum (31 µs/MB)."""
+    """Give a v2 batch the leader's time: write flag, max timestamp and checksum (31 µs/MB)."""
     _INT16.pack_into(buf, pos + ATTRIBUTES_AT, header.attributes & KNOWN_BITS | LOG_APPEND_TIME_BIT)
     _INT64.pack_into(buf, pos + MAX_TIMESTAMP_AT, now_ms)
     _UINT32.pack_into(buf, pos + CRC_AT, crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length]))

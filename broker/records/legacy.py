@@ -1,7 +1,7 @@
-"""Message sets of magic 0 and 1 (Produce v0-2, old segments): their messages, and the v2 batch made of them.
+"""Decodes message sets of magic 0 and 1 (Produce v0 to v2, old segments), and converts them to v2 batches.
 
-A compressed set is one wrapper message whose value holds the messages. With magic 1 the offsets inside count
-from 0 and the wrapper has the offset of the last one; with magic 0 they are absolute (KIP-31, KIP-32).
+A compressed set is one wrapper message whose value has the messages. With magic 1 the offsets in it count from 0, and
+the wrapper has the offset of the last one; with magic 0 they are absolute (KIP-31, KIP-32).
 """
 
 import struct
@@ -39,11 +39,11 @@ _KEY_AT = (18, 26)
 
 
 class WrongChecksum(CorruptData):
-    """A message whose checksum is not that of its bytes."""
+    """The checksum of a message is wrong."""
 
 
 class Message(NamedTuple):
-    """One message as the wire has it, before wrappers are opened."""
+    """One message; a wrapper is not decompressed."""
 
     header: BatchHeader
     key: bytes | None
@@ -51,9 +51,9 @@ class Message(NamedTuple):
 
 
 def messages(buf: memoryview) -> Iterator[Message]:
-    """Yield the outermost messages that are whole, checksums verified; a message cut short at the end is left out.
+    """Yield the whole outer messages and verify their checksums; an incomplete one at the end is left out.
 
-    Raises CorruptData, for a message of magic 2 too.
+    Raises CorruptData, also for a message of magic 2.
     """
     for pos, header in iter_headers(buf):
         if header.magic not in (0, 1):
@@ -64,7 +64,7 @@ def messages(buf: memoryview) -> Iterator[Message]:
         key, at = _sized(buf, pos + _KEY_AT[header.magic], end)
         value, at = _sized(buf, at, end)
         if at != end:
-            raise CorruptData(f"message at {pos}: {end - at} bytes behind its value")
+            raise CorruptData(f"message at {pos}: {end - at} bytes after its value")
         yield Message(header, key, value)
 
 
@@ -81,14 +81,14 @@ def _sized(buf: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def legacy_records(buf: memoryview | bytes | bytearray) -> list[Record]:
-    """Open a message set of magic 0 and 1, wrappers included; timestamp -1 for magic 0. Raises CorruptData."""
+    """Decode a message set of magic 0 and 1, and its wrappers; magic 0 has timestamp -1. Raises CorruptData."""
     return list(iter_legacy(buf))
 
 
 def iter_legacy(buf: memoryview | bytes | bytearray, *, offsets: bool = True) -> Iterator[Record]:
-    """Yield the same records one by one; of a wrapper only a window is ever in memory.
+    """Yield the same records one by one; only a window of a wrapper is in memory.
 
-    Without `offsets` those out of wrappers may be the relative ones: knowing the others takes a look at the last first.
+    With `offsets` False, records of wrappers may have relative offsets; computing the others needs an additional pass.
     """
     for message in messages(memoryview(buf)):
         if message.header.compression == codecs.NONE:
@@ -104,7 +104,7 @@ def _record(message: Message) -> Record:
 def _unwrapped(wrapper: Message, offsets: bool) -> Iterator[Record]:
     header = wrapper.header
     shift = 0
-    # What some producers sent has a wrapper of offset 0, and counts as it is.
+    # Some producers sent wrappers with offset 0: their offsets inside are not changed.
     if header.magic == 1 and header.base_offset and offsets:
         shift = header.base_offset - deque(_inner(wrapper), maxlen=1)[0].header.base_offset
     stamped = header.magic == 1 and header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -114,7 +114,7 @@ def _unwrapped(wrapper: Message, offsets: bool) -> Iterator[Record]:
 
 
 def _inner(wrapper: Message) -> Iterator[Message]:
-    """The messages in a wrapper, one at least; one that is cut short at the end is left out."""
+    """Yield the messages of a wrapper, at least one; an incomplete one at the end is left out."""
     header = wrapper.header
     where = f"the compressed message at offset {header.base_offset}"
     if wrapper.value is None:
@@ -145,9 +145,9 @@ def _inner(wrapper: Message) -> Iterator[Message]:
 
 
 def ordered(header: BatchHeader, data: memoryview) -> Iterator[Record]:
-    """Yield the records of the outermost message in `data`, one by one.
+    """Yield the records of the outer message in `data`, one by one.
 
-    Raises CorruptData, also where the offsets inside do not ascend to at most the message's own.
+    Raises CorruptData, also if the offsets inside do not ascend, or exceed the message's own.
     """
     before = -1
     for record in iter_legacy(data):
@@ -160,8 +160,10 @@ def ordered(header: BatchHeader, data: memoryview) -> Iterator[Record]:
 
 
 def measured(header: BatchHeader, data: memoryview) -> BatchHeader:
-    """Return the header of the outermost message in `data` with first offset, last offset delta and count as a v2 batch
-    has them. Raises CorruptData as `ordered` does."""
+    """Return the header of the outer message in `data` with base offset, last offset delta and count as in a v2 batch.
+
+    Raises CorruptData as `ordered` does.
+    """
     first, count = -1, 0
     for record in ordered(header, data):
         first = record.offset if count == 0 else first
@@ -170,11 +172,12 @@ def measured(header: BatchHeader, data: memoryview) -> BatchHeader:
 
 
 def upconvert(buf: memoryview, bounds: Bounds, now_ms: int) -> bytearray:
-    """Make of a producer's message set the v2 batch that a leader appends, its records checked as a v2 batch's are.
+    """Convert a producer's message set to the v2 batch that a leader appends, and validate its records.
 
-    It has base offset 0, offsets without gaps, and the codec of the set unless the topic wants another. Raises
-    ApiError: CORRUPT_MESSAGE (a checksum), INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR
-    (does not decompress, or a time before 1970, as Kafka has it); with `RecordErrors` where single records are refused.
+    The batch has base offset 0, offsets without gaps, and the set's codec unless the topic has another.
+    Raises ApiError: CORRUPT_MESSAGE (a checksum), INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+    UNKNOWN_SERVER_ERROR (it cannot be decompressed, or a time is before 1970; as in Kafka). It is a `RecordErrors` if
+    single records are refused.
     """
     try:
         codec = _codec_of(buf, bounds)
@@ -188,7 +191,7 @@ def upconvert(buf: memoryview, bounds: Bounds, now_ms: int) -> bytearray:
 
 
 def _codec_of(view: memoryview, bounds: Bounds) -> int:
-    """The codec of the set, once all of the outer messages have been looked at."""
+    """Check all outer messages, and return the set's codec."""
     found = []
     for number, (pos, header) in enumerate(iter_headers(view), start=1):
         if number % MESSAGES == 0:

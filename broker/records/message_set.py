@@ -1,8 +1,8 @@
-"""Messages of magic 0 and 1 written: one, or a compressed wrapper with several inside (`legacy.py` reads them).
+"""Encodes messages of magic 0 and 1: single ones, and compressed wrappers with several (`legacy.py` decodes them).
 
-What is particular: offsets inside a wrapper count from its first message with magic 1 and are absolute with magic 0
-(KIP-31); lz4 frames of magic 0 carry the checksum of their descriptor as Kafka 0.8 computed it, over the frame's magic
-number too (KIP-57), and its readers refuse any other.
+In a wrapper of magic 1 offsets count from its first message, in one of magic 0 they are absolute (KIP-31). With magic 0
+the checksum of an lz4 descriptor covers the frame's magic number too, as in Kafka 0.8 (KIP-57), whose readers refuse
+any other.
 """
 
 import struct
@@ -28,7 +28,7 @@ _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY = 0x08, 0x01
 
 
 def message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
-    """Return one message: `offset` is what it says (in a wrapper of magic 1 that counts from the first)."""
+    """Encode one message with that offset (in a wrapper of magic 1 it counts from the first message)."""
     content = _MAGIC_ATTRIBUTES.pack(magic, attributes)
     if magic == 1:
         content += _INT64.pack(record.timestamp)
@@ -37,10 +37,10 @@ def message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
 
 
 def wrapper(kept: Iterable[Record], codec: int, magic: int, time_bit: int, timestamp: int | None = None) -> bytes:
-    """Return one compressed message that holds them all, in ascending order of offset; nothing where there are none.
+    """Encode records, in ascending order of offset, as one compressed message; b"" if there are none.
 
     :param time_bit: LOG_APPEND_TIME_BIT or 0.
-    :param timestamp: the wrapper's own; None: the largest inside.
+    :param timestamp: the wrapper's own (ms); None: the largest inside.
     """
     packer = Packer(codec, None, HELD_BYTES_MAX)
     base, last, latest = 0, -1, NO_TIMESTAMP
@@ -58,7 +58,7 @@ def wrapper(kept: Iterable[Record], codec: int, magic: int, time_bit: int, times
 
 
 def pack(codec: int, data: bytes, magic: int) -> bytes:
-    """Compress what goes into a wrapper of that magic."""
+    """Compress the content of a wrapper of that magic."""
     packed = compression.compress(codec, data)
     return _as_kafka_0_8(packed) if codec == compression.LZ4 and magic == 0 else packed
 
@@ -69,9 +69,9 @@ def _as_kafka_0_8(packed: bytes) -> bytes:
 
 
 def unpacked(codec: int, data: bytes, magic: int) -> Iterator[Buffer]:
-    """Decompress what a wrapper of that magic holds piece by piece, whatever checksum a descriptor of magic 0 has.
+    """Decompress the content of a wrapper of that magic in pieces; with magic 0 an lz4 frame may have any checksum.
 
-    Raises CorruptData, also for a codec that the old formats do not know, and for more bytes than any batch may have.
+    Raises CorruptData, also for a codec that the old formats do not have, and for more bytes than a batch may have.
     """
     if codec > compression.LZ4:
         raise CorruptData(f"codec {codec} needs magic 2")
@@ -86,7 +86,7 @@ def _sized(value: bytes | None) -> bytes:
 
 
 def _descriptor_end(frame: bytes) -> int:
-    """Where the checksum of an lz4 frame's descriptor lies; raises CorruptData."""
+    """Return the position of the descriptor's checksum in an lz4 frame. Raises CorruptData."""
     if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
         raise CorruptData(f"lz4 data of {len(frame)} bytes does not begin as a frame")
     end = 6 + (8 if frame[4] & _LZ4_CONTENT_SIZE else 0) + (4 if frame[4] & _LZ4_DICTIONARY else 0)
@@ -96,5 +96,5 @@ def _descriptor_end(frame: bytes) -> int:
 
 
 def _checksum(head: bytes) -> int:
-    """The checksum of a descriptor: the second byte of its xxHash32 (seed 0)."""
+    """Return the checksum of a descriptor: the second byte of its xxHash32 (seed 0)."""
     return xxhash32(head) >> 8 & 0xFF

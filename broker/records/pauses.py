@@ -1,11 +1,11 @@
-"""Where long work over records pauses: who runs it in a thread says what to do there (`use`)."""
+"""The pauses in long work on records; the owner of the threads sets what a pause does (`use`)."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from logyard.broker.errors import ApiError, ErrorCode
 
-# About a millisecond of work: records read by C, messages of the old formats read in Python, parts of a request.
+# What takes about a millisecond: records read in C, old messages read in Python, parts of a request.
 RECORDS = 2000
 MESSAGES = 200
 PARTS = 500
@@ -21,7 +21,7 @@ _between: Callable[[], None] = go_on
 
 
 class PausingList(list[T]):
-    """Rests where it has grown by so much, and where so much of it has been walked through."""
+    """A list that pauses after each PARTS items that are appended or iterated over."""
 
     def append(self, item: T) -> None:
         super().append(item)
@@ -36,18 +36,18 @@ class PausingList(list[T]):
 
 
 def rest() -> None:
-    """Called about once a millisecond of work."""
+    """Pause; call it about once per millisecond of work."""
     _between()
 
 
 def use(between: Callable[[], None]) -> None:
-    """Have `between` called wherever long work may pause."""
+    """Set the function that is called at each pause."""
     global _between
     _between = between
 
 
 def end() -> None:
-    """Have all long work end where it would pause: the process is about to, and waits for its threads."""
+    """End all long work at its next pause: the process is about to exit, and waits for its threads."""
     use(_stop)
 
 

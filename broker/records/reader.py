@@ -1,10 +1,10 @@
-"""The records of a v2 batch one after the other, whatever is in it: never all of it in memory.
+"""Reads the records of any v2 batch one after the other; a large batch is never in memory as a whole.
 
-Rule 1: the header's count is the bound. Nothing behind that many records is decompressed, and a byte too many refuses
-        the batch, as in Kafka.
-Rule 2: aiokafka's C code reads the records (0.1 µs each), of a long batch as many at a time as are whole in a window.
-        What it cannot read without holding it (a record larger than a window) and what it refuses though Kafka takes
-        it (header names that are not UTF-8, attributes above 127) is read in Python.
+Rule 1: the header's count is the limit. Nothing after that many records is decompressed, and one byte too many makes
+        the batch invalid, as in Kafka.
+Rule 2: aiokafka's C code reads the records (0.1 µs each); in a large batch, as many at a time as are complete in a
+        window. Python reads records larger than a window, and those that C refuses although Kafka accepts them (header
+        names that are not UTF-8, attributes above 127).
 """
 
 import struct
@@ -32,7 +32,7 @@ with without_package_init("aiokafka"):
     from aiokafka.record._crecords import DefaultRecordBatch
 
 REFUSED_BY_C = (CorruptRecordException, ValueError, IndexError, OverflowError, SystemError)
-"""What the C code raises for records that it cannot read."""
+"""The exceptions of the C code for records that it cannot read."""
 
 WINDOW_BYTES = piecewise.PIECE_BYTES
 
@@ -41,18 +41,18 @@ _INT32 = struct.Struct(">i")
 
 
 def outlines(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
-    """Yield something with `offset`, `timestamp`, `key` and `value` for each record of the v2 batch.
+    """Yield an object with `offset`, `timestamp`, `key` and `value` for each record of the v2 batch.
 
-    Of `key` and `value` rely only on whether they are None: bytes larger than a window are not kept. Raises CorruptData
-    where records do not parse or are not as many as the header says, ApiError for a codec that does not exist.
+    Only whether `key` and `value` are None is reliable: bytes larger than a window are not kept. Raises CorruptData if
+    records cannot be parsed or their number is not the header's, ApiError if there is no such codec.
     """
     return _walked(batch, header, bytes_wanted=False)
 
 
 def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
-    """Yield each record of the v2 batch with its bytes and `headers`; raises as `outlines` does.
+    """Yield each record of the v2 batch with its bytes and `headers`. Raises as `outlines` does.
 
-    A single record may have as many bytes as may be held (pieces.HELD_BYTES_MAX).
+    A record may have at most HELD_BYTES_MAX bytes (decompression_stream.py).
     """
     return _walked(batch, header, bytes_wanted=True)
 
@@ -78,7 +78,7 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
                 yield one(stream, header)
                 left -= 1
         if not stream.is_at_end():
-            raise CorruptData(f"there are bytes behind its {header.count} records")
+            raise CorruptData(f"there are bytes after its {header.count} records")
     except BrokenStream:
         raise
     except (CorruptData, *REFUSED_BY_C) as error:
@@ -86,9 +86,9 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
 
 
 def one_window(batch: memoryview, header: BatchHeader, plain: Buffer = b"") -> Iterator[Any]:
-    """The records of a small v2 batch, read in C where they lie; `plain` are those of a compressed one, decompressed.
+    """Return an iterator over the records of a small v2 batch, read in C; `plain` has the decompressed records.
 
-    For batches that fit a window. The iterator raises REFUSED_BY_C, for names that are not UTF-8 as well.
+    The batch must fit a window. The iterator raises REFUSED_BY_C, also for header names that are not UTF-8.
     """
     if header.compression == NONE:
         return iter(DefaultRecordBatch(batch))
@@ -99,7 +99,7 @@ def one_window(batch: memoryview, header: BatchHeader, plain: Buffer = b"") -> I
 
 
 def _by_c(head: bytearray, window: bytes, count: int, header: BatchHeader, one: Any) -> Iterator[Any]:
-    """Read whole records; from one on that C refuses for the sake of a name, in Python."""
+    """Read whole records in C; if C refuses one because of a header name, read on in Python."""
     _INT32.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(window))
     _INT32.pack_into(head, COUNT_AT, count)
     done = 0

@@ -1,7 +1,7 @@
-"""A batch compressed anew: for topics whose compression.type is not the producer's choice.
+"""Compresses batches with the codec of the topic's compression.type, if the producer used another one.
 
-As a rule only the codec changes: what is compressed are the same bytes. Where offsets do not count from 0, or the first
-record's time is not the batch's base, the records are written anew, as Kafka does.
+Usually the same record bytes are compressed again. If the offsets do not count from 0, or the first record's time is
+not the batch's base timestamp, the records are encoded again, as in Kafka.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ from logyard.broker.records.stream import Record
 
 
 def is_recoded(header: BatchHeader, wanted: Recoding | None) -> bool:
-    """Whether a batch is to be compressed anew."""
+    """Whether the batch has to be compressed again."""
     return wanted is not None and header.compression != wanted.codec and not header.is_control
 
 
 def recoded(batch: memoryview, header: BatchHeader, wanted: Recoding, found: Inspected, size_max: int) -> bytearray:
     """Return the inspected batch with its records compressed as wanted; `size_max` is max.message.bytes.
 
-    Raises ApiError: MESSAGE_TOO_LARGE; UNKNOWN_SERVER_ERROR for what Kafka fails over here: times before 1970 and a
-    producer id without epoch or sequence.
+    Raises ApiError: MESSAGE_TOO_LARGE; UNKNOWN_SERVER_ERROR (a time before 1970, or a producer id without epoch or
+    sequence: Kafka fails on these).
     """
     if found.has_negative:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a record's time is before 1970")
@@ -42,7 +42,7 @@ def recoded(batch: memoryview, header: BatchHeader, wanted: Recoding, found: Ins
     ):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"producer {header.producer_id} without epoch or sequence")
     packer = Packer(wanted.codec, wanted.level, size_max - HEADER_SIZE)
-    has_own_time = bool(header.attributes & LOG_APPEND_TIME_BIT)  # claimed by a producer: no record has another then
+    has_own_time = bool(header.attributes & LOG_APPEND_TIME_BIT)  # set by the producer: all records have that time
     same = found.is_dense and found.first_timestamp == header.base_timestamp and not has_own_time
     try:
         for piece in pieces(header.compression, batch[HEADER_SIZE:]) if same else _anew(batch, header, found):

@@ -1,6 +1,6 @@
-"""The records of a client's batch, looked at by the leader: every one of them, as Kafka's leader does.
+"""The leader's checks of all records of a client's batch, as in Kafka.
 
-What is refused, corrected and left alone is listed in docs/records.md.
+docs/records.md lists what is refused, corrected and left alone.
 """
 
 from collections.abc import Iterable
@@ -23,26 +23,26 @@ from logyard.broker.records.reader import REFUSED_BY_C, one_window, outlines
 from logyard.broker.records.stream import wrapped
 from logyard.broker.records.varint import read_varint
 
-# Up to here a batch is read in one go where it lies; a larger one piece by piece.
+# A batch up to this size is read at once, in place; a larger one piece by piece.
 WINDOW_BYTES = 64 * 1024
-# A larger one is read in one go too if it has few records, and those few headers.
+# A larger one is read at once too if it has few records with few headers.
 LITTLE_RECORDS = 256
 LITTLE_HEADERS = 1024
-# Up to here a compressed batch is decompressed in one go, if that makes no more than a window of it.
+# A compressed batch up to this size is decompressed at once, if the result fits a window.
 LITTLE_BYTES = 16 * 1024
-# What a request's batches may take together on the event loop, as `effort` counts: 6 ms.
+# The most work on the event loop for all batches of a request, in units of `effort`: 6 ms.
 EFFORT_MAX = 16 * 1024
-# What a batch takes besides its records, plain or compressed; so many bytes of old messages take what a record takes.
+# The work for a batch besides its records, uncompressed or compressed; the bytes of old messages that count as one.
 _EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
-# How many refused records are named in an answer: the rest only makes it long.
+# The most refused records that an answer names.
 RECORD_ERRORS_MAX = 1000
 
 
 class Inspected(NamedTuple):
-    """What the records say; times in ms.
+    """What `inspect` found in the records; times in ms.
 
-    `is_dense`: their offsets count from the batch's base offset. `first_timestamp` and `has_negative` (a time before
-    1970 that is not -1) are only looked at where `thorough`.
+    `is_dense`: the offsets count from the base offset without gaps. `has_negative`: a time is before 1970 and not -1.
+    All but `max_timestamp` are only set if something depends on them (`thorough`).
     """
 
     max_timestamp: int
@@ -54,10 +54,10 @@ class Inspected(NamedTuple):
 def inspect(
     batch: memoryview, header: BatchHeader, bounds: Bounds, now_ms: int, *, piecewise: bool = False
 ) -> Inspected:
-    """Read all records of the v2 batch that `batch` is; `piecewise` for what `is_little` says is not.
+    """Read and check all records of the v2 batch in `batch`; pass `piecewise` if `is_little` is false.
 
-    Raises ApiError: INVALID_RECORD (a record does not parse or has no key, the count is wrong), INVALID_TIMESTAMP,
-    UNKNOWN_SERVER_ERROR (does not decompress, as Kafka has it); with `RecordErrors` where single records are refused.
+    Raises ApiError: INVALID_RECORD (a record cannot be parsed or has no key, or the count is wrong), INVALID_TIMESTAMP,
+    UNKNOWN_SERVER_ERROR (it cannot be decompressed; as in Kafka). It is a `RecordErrors` if single records are refused.
     """
     thorough = bool(
         header.compression
@@ -72,7 +72,7 @@ def inspect(
             try:
                 return _look(one_window(batch, header, plain), header, bounds, now_ms, thorough)
             except REFUSED_BY_C:
-                pass  # what Python thinks of it decides
+                pass  # read again in Python, which decides
         return _look(outlines(batch, header), header, bounds, now_ms, thorough)
     except compression.BrokenStream as error:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
@@ -81,14 +81,14 @@ def inspect(
 
 
 def is_little(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether a whole v2 batch, with what it decompresses to, is little enough to be read at once."""
+    """Whether a whole v2 batch, decompressed, is small enough to be read at once."""
     if header.compression == compression.NONE:
         return header.length <= WINDOW_BYTES or _has_few(batch, header)
     return _plain(batch, header) is not None
 
 
 def effort(batch: memoryview) -> int:
-    """About how long it takes to look into a client's batch, or old messages, that are little: in records."""
+    """Return about how long the validation of a small batch, or of a few old messages, takes, in records."""
     if len(batch) < HEADER_SIZE or batch[MAGIC_AT] != 2:
         return _EFFORT_PLAIN + len(batch) // _OLD_BYTES
     is_compressed = batch[ATTRIBUTES_AT + 1] & COMPRESSION_BITS
@@ -96,7 +96,7 @@ def effort(batch: memoryview) -> int:
 
 
 def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
-    """The records as one piece; empty: they lie in the batch as they are. None where there may be too much of them."""
+    """Return the decompressed records; empty: they are not compressed. None: they may be too large."""
     if header.compression == compression.NONE:
         return b"" if header.length <= WINDOW_BYTES or header.count <= LITTLE_RECORDS else None
     if header.length > LITTLE_BYTES or not compression.is_known(header.compression):
@@ -104,11 +104,11 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
     try:
         return compression.decompress(header.compression, batch[HEADER_SIZE:], WINDOW_BYTES)
     except CorruptData:
-        return None  # too much, or damaged
+        return None  # too large, or corrupt
 
 
 def _has_few(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether an uncompressed batch has few records and headers; what does not parse is for the thread to say."""
+    """Whether an uncompressed batch has few records and headers; False if it cannot be parsed."""
     if header.count > LITTLE_RECORDS:
         return False
     headers, pos, end = 0, HEADER_SIZE, header.length
@@ -145,7 +145,7 @@ def _looks_at_times(header: BatchHeader, bounds: Bounds) -> bool:
 def _look(records: Iterable[Any], header: BatchHeader, bounds: Bounds, now_ms: int, thorough: bool) -> Inspected:
     latest = NO_TIMESTAMP
     if not thorough:
-        # Nearly all batches, and all their records: every operation counts here.
+        # Hot path: this loop runs over the records of nearly all batches.
         for record in records:
             timestamp = record.timestamp
             if timestamp > latest:
@@ -173,7 +173,7 @@ def _look(records: Iterable[Any], header: BatchHeader, bounds: Bounds, now_ms: i
 
 
 class Refused:
-    """The records of a batch that are refused, by their index in it."""
+    """Collects the refused records of a batch, by their index in it."""
 
     def __init__(self) -> None:
         self._named: list[tuple[int, str]] = []
@@ -181,9 +181,9 @@ class Refused:
         self._code = ErrorCode.INVALID_RECORD
 
     def look_at(self, index: int, record: Any, says_append_time: bool, bounds: Bounds, now_ms: int) -> None:
-        """Note the record where the topic refuses it; `says_append_time`: its producer claims the broker's time."""
+        """Note the record if it is refused; `says_append_time`: its batch has timestamp type LogAppendTime."""
         if bounds.keys_wanted and record.key is None:
-            self._add(index, ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+            self._add(index, ErrorCode.INVALID_RECORD, "a record of a compacted topic needs a key")
             return
         wrong = _time_refused(record.timestamp, says_append_time, bounds, now_ms)
         if wrong is not None:
@@ -192,12 +192,12 @@ class Refused:
     def _add(self, index: int, code: ErrorCode, text: str) -> None:
         self._count += 1
         if code is ErrorCode.INVALID_TIMESTAMP:
-            self._code = code  # it tops the other, as in Kafka
+            self._code = code  # it takes precedence over INVALID_RECORD, as in Kafka
         if len(self._named) < RECORD_ERRORS_MAX:
             self._named.append((index, text))
 
     def raise_if_any(self) -> None:
-        """Raise RecordErrors where a record was refused."""
+        """Raise RecordErrors if a record was refused."""
         if self._count:
             index, text = self._named[0]
             message = f"{self._count} records are refused, the first is {index}: {text}"
@@ -205,7 +205,7 @@ class Refused:
 
 
 def _time_refused(timestamp: int, says_append_time: bool, bounds: Bounds, now_ms: int) -> str | None:
-    """Why a record with this time is refused, if it is. The difference wraps at 64 bits, as Java's does."""
+    """Return why a record with this time is refused, None if it is not. Differences wrap at 64 bits, as in Java."""
     if not bounds.log_append_time and timestamp != NO_TIMESTAMP:
         age = wrapped(now_ms - timestamp)
         if age > bounds.timestamp_before_max_ms or wrapped(-age) > bounds.timestamp_after_max_ms:

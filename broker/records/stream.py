@@ -1,4 +1,4 @@
-"""Bytes of a batch as they are decompressed, and records read from them in Python: of any size, held or passed over."""
+"""Reads records in Python from the pieces of a batch, as they are decompressed; large values can be skipped."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,19 +8,19 @@ from logyard.broker.records.decompression_stream import HELD_BYTES_MAX, Buffer
 from logyard.broker.records.header import BatchHeader, TimestampType
 from logyard.broker.records.varint import read_varint
 
-# The longest varint; more than this many bytes ahead, one can be read without looking whether it is all there.
+# The longest varint: if there are more bytes than this, one can be read without a check.
 VARINT_BYTES_MAX = 10
-# All numbers in a record but its time have 32 bits.
+# The longest varint of 32 bits; only a record's time has 64.
 INT_BYTES_MAX = 5
 
 
 def wrapped(number: int) -> int:
-    """The number as 64 bits hold it."""
+    """Return the number wrapped to signed 64 bits."""
     return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
 
 
 class Outline(NamedTuple):
-    """A record without its bytes: `key` and `value` are None where it has none, else empty."""
+    """A record without its bytes: `key` and `value` are None if the record has none, else empty."""
 
     offset: int
     timestamp: int
@@ -29,9 +29,9 @@ class Outline(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record; `timestamp` is what a consumer sees (the batch's own with LogAppendTime). Attributes are always 0.
+    """One record. `timestamp` is what a consumer gets (with LogAppendTime the batch's). Attributes are always 0.
 
-    A header's name that is not UTF-8 has its odd bytes as lone surrogates (`surrogateescape`).
+    In header names, bytes that are not UTF-8 are decoded by `surrogateescape`.
     """
 
     offset: int
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Stream:
-    """What `pieces` yields, as one row of bytes of which only the unread part is held."""
+    """The bytes that `pieces` yields, as one stream; only the unread part is in memory."""
 
     def __init__(self, pieces: Iterator[Buffer]) -> None:
         self._pieces = pieces
@@ -52,21 +52,21 @@ class Stream:
 
     @property
     def unread(self) -> int:
-        """How many bytes are here and not read."""
+        """How many bytes are in memory and unread."""
         return len(self._data) - self._pos
 
     def more(self) -> None:
-        """Get a piece more; raises CorruptData where there is none."""
+        """Get one more piece. Raises CorruptData at the end."""
         piece = next(self._pieces, None)
         if piece is None:
-            raise CorruptData("its records are cut short, or fewer than its header says")
+            raise CorruptData("its records end early, or are fewer than its header says")
         if self._pos:
             del self._data[: self._pos]
             self._pos = 0
         self._data += piece
 
     def is_at_end(self) -> bool:
-        """Whether nothing is left, here or to come."""
+        """Whether no bytes are left."""
         while not self.unread:
             piece = next(self._pieces, None)
             if piece is None:
@@ -75,7 +75,7 @@ class Stream:
         return False
 
     def whole_records(self, most: int) -> tuple[int, int]:
-        """How many whole records come next, `most` at most, and how many bytes they are."""
+        """Return how many complete records are next in memory, at most `most`, and their size in bytes."""
         data, at, end = self._data, self._pos, len(self._data)
         count = 0
         while count < most and at < end:
@@ -83,8 +83,8 @@ class Stream:
             if size < 128 and not size & 1:
                 following = at + 1 + (size >> 1)
             elif end - at <= VARINT_BYTES_MAX:
-                break  # the length itself may be cut
-            elif data[at + 1] < 128 and not size & 1:  # two bytes, as most have: a call would double the cost
+                break  # the length itself may be incomplete
+            elif data[at + 1] < 128 and not size & 1:  # two bytes, as usual: inline, a call would double the time
                 following = at + 2 + ((size & 0x7F | data[at + 1] << 7) >> 1)
             else:
                 size, start = read_varint(data, at)
@@ -98,7 +98,7 @@ class Stream:
         return count, at - self._pos
 
     def take(self, size: int) -> bytes:
-        """The next bytes, all of them; raises CorruptData for more than may be held."""
+        """Read `size` bytes. Raises CorruptData at the end, or if `size` is above HELD_BYTES_MAX."""
         if size > HELD_BYTES_MAX:
             raise CorruptData(f"a record of {size} bytes is more than can be held")
         while self.unread < size:
@@ -107,7 +107,7 @@ class Stream:
         return bytes(memoryview(self._data)[self._pos - size : self._pos])
 
     def skip(self, size: int) -> None:
-        """Pass over bytes without holding them."""
+        """Skip `size` bytes without keeping them. Raises CorruptData at the end."""
         while self.unread < size:
             size -= self.unread
             self._pos = len(self._data)
@@ -115,12 +115,12 @@ class Stream:
         self._pos += size
 
     def varint(self) -> tuple[int, int]:
-        """The next number and how many bytes it took."""
+        """Read a varint; return it and its size in bytes."""
         while self.unread < VARINT_BYTES_MAX:
             try:
                 self.more()
             except CorruptData:
-                break  # the end is near: it may be here all the same
+                break  # the end of the stream; the varint may be complete
         value, following = read_varint(self._data, self._pos)
         size = following - self._pos
         self._pos = following
@@ -128,7 +128,7 @@ class Stream:
 
 
 class _Reading:
-    """One record's fields in their order, and how many of its bytes they took."""
+    """Reads the fields of one record in their order, and counts the bytes that are left."""
 
     def __init__(self, stream: Stream, *, hold: bool) -> None:
         self._stream = stream
@@ -165,13 +165,13 @@ class _Reading:
 
 
 def outline(stream: Stream, header: BatchHeader) -> Outline:
-    """Read the next record without holding its bytes; raises CorruptData or IndexError where it does not parse."""
+    """Read the next record without keeping its bytes. Raises CorruptData or IndexError if it cannot be parsed."""
     read = _read(stream, header, hold=False)
     return Outline(read.offset, read.timestamp, read.key, read.value)
 
 
 def record(stream: Stream, header: BatchHeader) -> Record:
-    """Read the next record; raises CorruptData or IndexError where it does not parse."""
+    """Read the next record. Raises CorruptData or IndexError if it cannot be parsed."""
     return _read(stream, header, hold=True)
 
 

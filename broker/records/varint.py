@@ -1,4 +1,4 @@
-"""The zigzag varints of records (v2), 32 and 64 bits alike."""
+"""The zigzag varints of v2 records, of 32 and 64 bits."""
 
 from logyard.broker.errors import CorruptData
 
@@ -6,7 +6,7 @@ _SIGN, _MASK = 1 << 63, (1 << 64) - 1
 
 
 def write_varint(value: int) -> bytes:
-    """Encode a signed number in zigzag form, seven bits a byte; one beyond 64 bits as `wrapped` has it."""
+    """Encode a signed number in zigzag form, seven bits a byte; a larger one is wrapped to 64 bits."""
     if -64 <= value < 64:
         return _SMALL[value + 64]
     if not -_SIGN <= value < _SIGN:
@@ -21,7 +21,7 @@ def write_varint(value: int) -> bytes:
 
 
 def read_varint(data: memoryview | bytes | bytearray, pos: int) -> tuple[int, int]:
-    """Decode at `pos`: value and next position; raises IndexError at the end, CorruptData beyond 64 bits."""
+    """Decode the varint at `pos`: value and next position. Raises IndexError at the end, CorruptData above 64 bits."""
     byte = data[pos]
     pos += 1
     value = byte & 0x7F
@@ -39,8 +39,7 @@ def read_varint(data: memoryview | bytes | bytearray, pos: int) -> tuple[int, in
 
 
 def wrapped(value: int) -> int:
-    """Return what is left of a sum in 64 bits, as Java's clients and brokers have it: times and deltas that a client
-    chooses may go beyond."""
+    """Return the number wrapped to signed 64 bits, as in Java: the sum of a client's time and delta may be larger."""
     return ((value + _SIGN) & _MASK) - _SIGN
 
 

@@ -1,4 +1,4 @@
-"""xxHash's 32-bit digest, seed 0: the checksum in the heads of lz4 frames, and of their blocks where they have one."""
+"""xxHash32 with seed 0: the checksum of the descriptors of lz4 frames, and of blocks that have one."""
 
 import struct
 
@@ -7,7 +7,7 @@ _MASK = 0xFFFFFFFF
 
 
 def xxhash32(data: bytes) -> int:
-    """The digest of a few bytes; about 0.3 µs a byte, for heads and rare checksums."""
+    """Return the digest; it takes about 0.3 µs per byte, which is enough for descriptors and rare checksums."""
     size = len(data)
     if size >= 16:
         lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]

@@ -1,7 +1,7 @@
-"""Quotas as /config holds them: read off the znodes of users, clients and addresses, and described to admin clients.
+"""The quotas in the znodes of users, clients and addresses below /config.
 
-An entity's name in the path is URL-encoded, `<default>` stands for everyone without settings of their own, and
-`U/clients/C` below users is one user's client (KIP-55, KIP-257, KIP-612; facts §1).
+An entity's name in the path is URL-encoded; `<default>` is for those without settings of their own; `U/clients/C` below
+users is a user's client (KIP-55, KIP-257, KIP-612; facts §1).
 """
 
 import math
@@ -14,13 +14,13 @@ from logyard.broker.znodes import configs
 
 CLIENT_KEYS = frozenset(str(key) for key in QuotaKey)
 IP_KEYS = frozenset({IP_QUOTA})
-# Whole numbers in Kafka's own table of types; the percentage and the mutation rate are not.
+# Quotas that must be whole numbers, as in Kafka; the percentage and the mutation rate may be fractions.
 WHOLE = frozenset({QuotaKey.PRODUCE, QuotaKey.FETCH, IP_QUOTA})
 _BETWEEN = "/clients/"
 
 
 def changed(known: DynamicConfigs, kind: str, name: str, settings: Mapping[str, str]) -> None:
-    """Take over the quotas among the settings of a user, client or address; raises CorruptData for no number."""
+    """Apply the quotas in the settings of a user, client or address. Raises CorruptData if one is not a number."""
     if kind == configs.IPS:
         ip = name if name == DEFAULT_ENTITY else configs.desanitize(name)
         known.set_ip_quota(ip, _numbers(settings, IP_KEYS, f"{kind}/{name}"))
@@ -30,7 +30,7 @@ def changed(known: DynamicConfigs, kind: str, name: str, settings: Mapping[str, 
 
 
 def entity_of(kind: str, name: str) -> QuotaEntity:
-    """(user, client id) of an entity of `users` or `clients`; None where it is of any."""
+    """Return (user, client id) of an entity of `users` or `clients`; None: any."""
     if kind == configs.CLIENTS:
         return None, _plain(name)
     user, between, client = name.partition(_BETWEEN)
@@ -38,7 +38,7 @@ def entity_of(kind: str, name: str) -> QuotaEntity:
 
 
 def path_of(user: str | None, client_id: str | None) -> tuple[str, str]:
-    """(kind, name) of the entity, as in the path; one of the two is not None. The names are plain."""
+    """Return (kind, name) of an entity, as in the path. At least one argument is not None; names are not encoded."""
     if user is None:
         assert client_id is not None, "an entity is a user, a client or both"
         return configs.CLIENTS, _sanitized(client_id)
@@ -48,7 +48,7 @@ def path_of(user: str | None, client_id: str | None) -> tuple[str, str]:
 
 
 def number(text: str) -> float | None:
-    """Read a quota's bound; None where it is no number."""
+    """Parse a quota's value; None if it is not a number."""
     try:
         value = float(text)
     except ValueError:
@@ -57,7 +57,7 @@ def number(text: str) -> float | None:
 
 
 def quotas_in(settings: Mapping[str, str], keys: frozenset[str]) -> Iterator[tuple[str, float]]:
-    """The quotas among an entity's settings: the same znode holds a user's credentials too."""
+    """Yield the quotas in an entity's settings; the znode has a user's credentials too."""
     for key, text in settings.items():
         if key in keys and (value := number(text)) is not None:
             yield key, value
@@ -66,7 +66,7 @@ def quotas_in(settings: Mapping[str, str], keys: frozenset[str]) -> Iterator[tup
 def _numbers(settings: Mapping[str, str], keys: frozenset[str], where: str) -> dict[str, str]:
     wrong = [f"{key}={text}" for key, text in settings.items() if key in keys and number(text) is None]
     if wrong:
-        raise CorruptData(f"{where}: {', '.join(wrong)} is no number")
+        raise CorruptData(f"{where}: {', '.join(wrong)} is not a number")
     return {key: text for key, text in settings.items() if key in keys}
 
 

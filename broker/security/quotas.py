@@ -1,9 +1,9 @@
-"""Client quotas: who is bound by which, how much was used, and how long to wait (KIP-13, 55, 124, 219, 599; facts §18).
+"""Client quotas: which one applies, how much was used, how long to wait (KIP-13, 55, 124, 219, 599; facts §18).
 
-Rule 1: the most specific quota that names the user and client id holds, and says who shares it: a quota of users is one
-        per user whatever the client id, a quota of clients one per client id whoever it is.
-Rule 2: where nobody has a quota of a kind, that kind is None in `Quotas`, and costs nobody anything.
-Rule 3: this only counts and reckons; answering at once and muting the connection is the server's (KIP-219).
+Rule 1: the most specific quota for the user and client id applies. A quota of a user is shared by all client ids of
+        that user, a quota of a client id by all users with it.
+Rule 2: if nobody has a quota of a kind, that kind is None in `Quotas`, and requests do not pay for it.
+Rule 3: this module only counts and computes; the server mutes connections (server/throttling.py).
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.security.rates import SampledRate, TokenBucket
 
-# Longer waits would be longer than any client's patience; Kafka's own answer is an int32 of milliseconds.
+# The field for the throttle time is an int32 of milliseconds.
 THROTTLE_MS_MAX = 2**31 - 1
-# Users and client ids are the clients' to choose: beyond this many, those that were idle are forgotten.
+# Clients choose users and client ids: above this many meters, idle ones are removed.
 METERS_SWEPT_AT = 1024
 
-Client = tuple[str, str]  # user, client id
+UserClient = tuple[str, str]  # user, client id
 
 
 class QuotaKey(StrEnum):
-    """The settings of users and clients that are quotas."""
+    """The quotas among the settings of users and clients."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
@@ -37,14 +37,14 @@ IP_QUOTA = "connection_creation_rate"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """`quota.window.num` and `quota.window.size.seconds`, and the same of the controller's quota."""
+    """`quota.window.num` and `quota.window.size.seconds`, or the same of the controller's quota."""
 
     count: int = 11
     seconds: int = 1
 
 
 class Meter(Protocol):
-    """What a quota is measured with."""
+    """Measures the use of a quota."""
 
     def is_idle(self, now_ms: float) -> bool: ...
 
@@ -52,8 +52,8 @@ class Meter(Protocol):
 M = TypeVar("M", bound=Meter)
 
 
-def holding_quota(configs: DynamicConfigs, user: str, client_id: str, key: str) -> tuple[Client, float] | None:
-    """Return who shares the quota that binds this user and client id, and its bound; None: unlimited."""
+def holding_quota(configs: DynamicConfigs, user: str, client_id: str, key: str) -> tuple[UserClient, float] | None:
+    """Return who shares the quota of this user and client id, and its limit; None: there is no limit."""
     quotas = configs.quotas()
     for entity, shared in (
         ((user, client_id), (user, client_id)),
@@ -73,13 +73,13 @@ def holding_quota(configs: DynamicConfigs, user: str, client_id: str, key: str) 
 
 
 class _Metered(Generic[M]):
-    """The meters of one kind of quota, made when first used and forgotten when idle."""
+    """The meters of one kind of quota; they are made at the first use, and removed when idle."""
 
     def __init__(self, configs: DynamicConfigs, key: QuotaKey, make: Callable[[], M]) -> None:
         self._configs = configs
         self._key = key
         self._make = make
-        self._meters: dict[Client, M] = {}
+        self._meters: dict[UserClient, M] = {}
         self._sweep_at = METERS_SWEPT_AT
 
     def find(self, user: str, client_id: str, now_ms: float) -> tuple[M, float] | None:
@@ -100,13 +100,13 @@ class _Metered(Generic[M]):
 
 
 class RateQuota:
-    """A quota of units per second: bytes produced, bytes fetched, or percent of the loop's time."""
+    """A quota of units per second: bytes produced, bytes fetched, or percent of the event loop's time."""
 
     def __init__(self, configs: DynamicConfigs, key: QuotaKey, windows: Windows, now_ms: Callable[[], float]) -> None:
         self._windows = windows
         self._now_ms = now_ms
         self._metered = _Metered(configs, key, lambda: SampledRate(windows.count, windows.seconds * 1000))
-        # A burst of requests is paid off within one window at most, as in Kafka; bytes take as long as they take.
+        # Requests are throttled for one window at most, as in Kafka; bytes without such a limit.
         self._throttle_ms_max = windows.seconds * 1000 if key is QuotaKey.REQUEST else THROTTLE_MS_MAX
 
     @property
@@ -114,7 +114,7 @@ class RateQuota:
         return len(self._metered)
 
     def record(self, user: str, client_id: str, units: float) -> int:
-        """Count `units` and return for how many milliseconds the client is to be held back, 0: not at all."""
+        """Count `units`. Returns the throttle time in milliseconds, 0 if there is none."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
         if found is None:
@@ -124,14 +124,14 @@ class RateQuota:
         return min(rate.throttle_ms(bound, now), self._throttle_ms_max)
 
     def take_back(self, user: str, client_id: str, units: float) -> None:
-        """Uncount what was not sent after all."""
+        """Subtract units that were not sent after all."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
         if found is not None:
             found[0].record(-units, now)
 
     def largest(self, user: str, client_id: str) -> float:
-        """The most that can be counted at once without being held back whatever came before; infinite if unbound."""
+        """Return the most units that can be counted at once without exceeding the quota; infinite without a quota."""
         found = self._metered.find(user, client_id, self._now_ms())
         return float("inf") if found is None else found[1] * (self._windows.count - 1) * self._windows.seconds
 
@@ -144,13 +144,13 @@ class MutationQuota:
         self._metered = _Metered(configs, QuotaKey.MUTATION, lambda: TokenBucket(windows.count, windows.seconds * 1000))
 
     def overdrawn_ms(self, user: str, client_id: str) -> int:
-        """How long this client has to wait before it may change anything; 0: it may now."""
+        """Return how many milliseconds this client has to wait before its next change; 0: none."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
         return 0 if found is None else min(found[0].throttle_ms(found[1], now), THROTTLE_MS_MAX)
 
     def take(self, user: str, client_id: str, partitions: float) -> None:
-        """Count that many partitions; negative: they were not touched after all."""
+        """Count that many partitions; a negative number takes back what was not changed after all."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
         if found is not None:
@@ -158,7 +158,7 @@ class MutationQuota:
 
 
 class Quotas:
-    """Every kind of client quota. A kind that nobody has a quota of is None: check that before anything else."""
+    """The client quotas by kind. A kind is None if nobody has a quota of it: check that first."""
 
     def __init__(
         self, configs: DynamicConfigs, windows: Windows, controller_windows: Windows, now_ms: Callable[[], float]
@@ -175,7 +175,7 @@ class Quotas:
         self._changed()
 
     def _changed(self) -> None:
-        """Kinds come into being with their first quota and go with the last; what was counted outlives a change."""
+        """Make the kinds that have quotas now, and remove those that have none; the counts of the others stay."""
         present = {key for quota in self._configs.quotas().values() for key in quota}
         self.produce = self._rate(self.produce, QuotaKey.PRODUCE, present)
         self.fetch = self._rate(self.fetch, QuotaKey.FETCH, present)
@@ -192,7 +192,7 @@ class Quotas:
 
 
 def quotas_from(config: BrokerConfig, configs: DynamicConfigs, now_ms: Callable[[], float]) -> Quotas:
-    """The quotas of a broker, measured over the windows that its configuration names."""
+    """Return the quotas of a broker, with the windows of its configuration."""
     clients = Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds"))
     controllers = Windows(config.int("controller.quota.window.num"), config.int("controller.quota.window.size.seconds"))
     return Quotas(configs, clients, controllers, now_ms)

@@ -1,16 +1,16 @@
-"""The arithmetic of quotas: a rate over sampled windows, and a bucket of tokens (KIP-13, KIP-599).
+"""The meters of quotas: a rate over sampled windows, and a token bucket (KIP-13, KIP-599).
 
-Both take the time as an argument and keep no clock. The rules are those of Kafka's `Rate` over `SampledStat` and of its
-`TokenBucket`, so that the same load under the same quota is held back for the same time.
+Both have no clock: the time is an argument. They compute as Kafka's `Rate` over `SampledStat` and its `TokenBucket`, so
+that the same load under the same quota is throttled for the same time.
 """
 
 from collections import deque
 
 
 class SampledRate:
-    """Units per second over the last `windows` windows of `window_ms`; windows that were never begun count as empty.
+    """Units per second over the last `windows` windows of `window_ms`; missing windows count as empty.
 
-    The first seconds of a client are therefore divided by all windows but one: a burst is allowed, its sum is not.
+    So the rate of a new client is over all windows but one: a short burst does not exceed the quota.
     """
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows")
@@ -22,7 +22,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, units: float, now_ms: float) -> None:
-        """Count `units` now; negative ones take back what was counted."""
+        """Count `units`; negative ones are subtracted."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
             self._samples.append([now_ms, now_ms, 0.0])
             if len(self._samples) > self._windows + 1:
@@ -33,14 +33,14 @@ class SampledRate:
         self._total += units
 
     def elapsed_ms(self, now_ms: float) -> float:
-        """What the total is divided by: at least all windows but one, never less than a millisecond."""
+        """Return the time that the rate is over: at least all windows but one, and a millisecond."""
         self._drop_old(now_ms)
         elapsed = now_ms - self._samples[0][0] if self._samples else 0
         missing = self._windows - 1 - elapsed // self._window_ms
         return max(elapsed + max(missing, 0) * self._window_ms, 1)
 
     def per_second(self, now_ms: float) -> float:
-        """Return the rate as it is now."""
+        """Return the current rate."""
         elapsed = self.elapsed_ms(now_ms)
         return self._total * 1000 / elapsed
 
@@ -49,14 +49,14 @@ class SampledRate:
         return len(self._samples)
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether nothing of what was counted still matters."""
+        """Whether all that was counted is too old to matter."""
         self._drop_old(now_ms)
         return not self._samples
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """How long to wait until the rate is back at `bound`, if nothing more is counted; 0 while it is not above.
+        """Return how many milliseconds to wait until the rate is down to `bound`; 0 if it is not above.
 
-        Over a window of W the delay X brings the observed O down to the target T: O * W / (W + X) = T.
+        For a time W, an observed rate O and a target T, the delay X is given by O * W / (W + X) = T.
         """
         observed = self.per_second(now_ms)
         if observed <= bound:
@@ -72,31 +72,31 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens that come back at a rate, up to the burst of all windows; overdrawn, it refuses until it is not."""
+    """A bucket that is filled at a rate, up to that rate times all windows; while it is overdrawn, it throttles."""
 
     __slots__ = ("_burst_s", "_tokens", "_updated_ms")
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._burst_s = windows * window_ms / 1000
-        self._tokens = float("inf")  # full, whatever the first rate turns out to be
+        self._tokens = float("inf")  # full, at whatever rate
         self._updated_ms = 0.0
 
     def tokens(self, rate: float, now_ms: float) -> float:
-        """Return what is in the bucket; below zero it is overdrawn."""
+        """Return the tokens in the bucket; below zero it is overdrawn."""
         burst = self._burst_s * rate
         self._tokens = min(burst, self._tokens + rate * (now_ms - self._updated_ms) / 1000)
         self._updated_ms = now_ms
         return self._tokens
 
     def take(self, units: float, rate: float, now_ms: float) -> None:
-        """Take `units` out, overdrawing it if need be; negative ones are put back."""
+        """Take `units` out, even if it is overdrawn then; negative ones are put back."""
         self._tokens = min(self._burst_s * rate, self.tokens(rate, now_ms) - units)
 
     def throttle_ms(self, rate: float, now_ms: float) -> int:
-        """How long until it is no longer overdrawn."""
+        """Return how many milliseconds it takes until the bucket is no longer overdrawn."""
         tokens = self.tokens(rate, now_ms)
         return 0 if tokens >= 0 else round(-tokens * 1000 / max(rate, 1e-9))
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether it has had the time to fill up again."""
+        """Whether it is full again."""
         return now_ms - self._updated_ms >= self._burst_s * 1000 and self._tokens >= 0

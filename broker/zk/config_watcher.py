@@ -1,7 +1,7 @@
-"""Keeps dynamic configuration fresh: loads all of /config once per session, then follows /config/changes.
+"""Follows dynamic configuration: loads all of /config once in each session, then follows /config/changes (facts §1).
 
-The watch is left before anything is loaded, so a change is either in what is loaded or notified. A znode that
-does not parse is noted and skipped: its entity keeps what it had.
+The watch is set before anything is loaded, so no change is missed. A znode that cannot be parsed is noted and skipped:
+its entity keeps its settings.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
 
 ConfigChanged = Callable[[str, str, dict[str, str]], None]
-"""entity type, entity name (both as in the path), its settings; none when the znode is gone."""
+"""Entity type and entity name (both as in the path), and its settings; they are empty if the znode is gone."""
 
 OPS_PER_MULTI = 200
 
 
 class ConfigWatcher(SessionWatch):
-    """Follows every kind of entity in `configs.TYPES`.
+    """Follows the entities of all kinds in `configs.TYPES`.
 
-    `changed` is called on the event loop, and may refuse settings with a LogyardError; `note` gets one line
-    for each znode that is not understood or refused.
+    `changed` is called on the event loop, and may refuse settings with a LogyardError; `note` gets one line for each
+    znode that cannot be parsed or is refused.
     """
 
     name = "config watcher"
@@ -50,7 +50,7 @@ class ConfigWatcher(SessionWatch):
         return await self._zk.children_and_watch(config_changes.PATH, changed) or []
 
     async def _load_all(self) -> None:
-        """Tell every entity there is, and the absence of those that were known before."""
+        """Call `changed` for all entities, and for those that were known before and are gone."""
         children = await self._zk.children([configs.type_path(kind) for kind in configs.TYPES])
         entities = [(kind, name) for kind, names in zip(configs.TYPES, children, strict=True) for name in names or []]
         users = [name for kind, name in entities if kind == configs.USERS]
@@ -66,14 +66,14 @@ class ConfigWatcher(SessionWatch):
         read = await self._zk.read([config_changes.path(name) for name in names])
         notifications = dict(zip(names, read, strict=True))
         changed = [change for name in fresh if (change := self._decode(name, notifications[name])) is not None]
-        # Several changes of one entity: it is read once, after the last of them.
+        # An entity with several changes is read once, after the last of them.
         await self._tell(list(dict.fromkeys(changed)))
         self._handled = dict.fromkeys(names)
         await self._purge(notifications)
 
     def _decode(self, name: str, znode: Znode | None) -> config_changes.ConfigChange | None:
         if znode is None:
-            return None  # purged by another broker in this moment: older than 15 minutes, so loaded long ago
+            return None  # another broker has just purged it: it is older than 15 minutes, so it was loaded
         try:
             return config_changes.decode(znode.data, config_changes.path(name))
         except CorruptData as problem:
@@ -93,17 +93,19 @@ class ConfigWatcher(SessionWatch):
             except LogyardError as problem:
                 self._note(f"{kind}/{name} keeps its settings: {problem}")
             except Exception as bug:
-                # One entity that nobody can take must not keep this broker from the settings of all others, nor from
-                # starting: whoever stored it may be another kind of broker.
+                # One bad entity, perhaps of another kind of broker, must not stop the broker from starting or from
+                # reading the other entities.
                 tasks.failed("config watcher", bug)
                 self._note(f"{kind}/{name} keeps its settings: {bug!r}")
 
     async def _purge(self, notifications: Mapping[str, Znode | None]) -> None:
-        """Remove what is 15 minutes older than the newest, by ZooKeeper's clock alone: with a clock of ours that is
-        wrong, changes would go that other brokers have not seen."""
+        """Delete notifications that are 15 minutes older than the newest one.
+
+        Only ZooKeeper's clock counts: if ours were wrong, changes could be deleted that other brokers have not seen.
+        """
         there = {name: znode.mtime_ms for name, znode in notifications.items() if znode is not None}
         oldest_ms = max(there.values(), default=0) - config_changes.EXPIRATION_MS
         old = [name for name, mtime_ms in there.items() if mtime_ms < oldest_ms]
         for start in range(0, len(old), OPS_PER_MULTI):
-            # One by one: every broker purges, so any of them may be gone already.
+            # In separate multis: all brokers purge, so any of them may be gone already.
             await self._zk.pipeline([[Delete(config_changes.path(n))] for n in old[start : start + OPS_PER_MULTI]])

@@ -1,4 +1,4 @@
-"""Keeps what this broker knows of /feature fresh: read once a session, then whenever it changes."""
+"""Follows /feature: reads it once in each session, then whenever it changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from logyard.broker.znodes.ops import WatchEvent, Znode, ZooKeeper
 
 
 class FeatureWatcher(SessionWatch):
-    """Writes into `features`. `note` gets a line about what is not understood: then what was known before holds."""
+    """Sets `features`. If the znode cannot be parsed, `note` gets a line, and `features` does not change."""
 
     name = "feature watcher"
 

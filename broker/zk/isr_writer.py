@@ -1,13 +1,13 @@
-"""How a leader changes its ISR below inter.broker.protocol.version 2.7-IV2: it writes the state znode itself.
+"""Changes the ISR of led partitions below inter.broker.protocol.version 2.7-IV2, by writing the state znodes.
 
-The port `replication.ports.IsrChanges`, as `client/alter_partition.py` is from 2.7-IV2 on.
+It implements `replication.ports.IsrChanges`; from 2.7-IV2 on `client/alter_partition.py` does (facts §22).
 
-Rule 1: a state is written on the partition epoch that was read, and only while it names this broker as leader in the
-        leader epoch of the change; the controller epoch stays as it is.
-Rule 2: where the znode is ahead of what the leader knew (a reply that was lost, a tool), the leader is told what it
-        holds; Kafka's leader would go on for ever with a version that cannot be written on (KAFKA-2729).
-Rule 3: the controller hears by /isr_change_notification, several changes at once: when none has come for 5 s, after a
-        minute at the latest (Kafka's times). Until then other brokers' metadata shows the older ISR.
+Rule 1: a state is written on condition of the partition epoch that was read, and only if it names this broker as leader
+        in the change's leader epoch. The controller epoch in it stays.
+Rule 2: if the znode is newer than the leader knew (a lost reply, a tool), the leader gets its content. Kafka's leader
+        would try to write on the old version for ever (KAFKA-2729).
+Rule 3: the controller is notified by /isr_change_notification, with several changes at a time: 5 s after the last
+        change, at most a minute after the first (Kafka's times). Until then other brokers' metadata has the old ISR.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from logyard.broker.znodes.ops import Create, SessionExpired, SetData, ZkCode, Z
 
 RETRY_S = 0.5
 CHECK_S, LINGER_S, DELAY_MAX_S = 2.5, 5.0, 60.0
-PARTITIONS_PER_NOTIFICATION = 3000  # far below what a znode may hold
+PARTITIONS_PER_NOTIFICATION = 3000  # far below the limit of a znode's size
 
 log = structlog.get_logger("logyard.isr")
 
@@ -47,11 +47,11 @@ class DirectIsrWriter:
         self._zk = zk
         self._broker_id = broker_id
         self._changes: dict[TopicPartition, _Change] = {}
-        self._untold: dict[TopicPartition, None] = {}
+        self._unannounced: dict[TopicPartition, None] = {}
         self._last_change_s = 0.0
-        self._oldest_untold_s = 0.0
+        self._oldest_unannounced_s = 0.0
         self._writing: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
 
     def submit(
         self,
@@ -63,23 +63,23 @@ class DirectIsrWriter:
         callback: Callback,
         broker_epochs: Mapping[int, int] | None = None,
     ) -> None:
-        """Write a new ISR; `callback` hears what became of it, once, later.
+        """Write a new ISR; `callback` is called once, later, with the result.
 
-        A change submitted for a partition that waits already takes its place.
+        It replaces a change of the same partition that waits.
         """
         self._changes[tp] = _Change(leader_epoch, new_isr, partition_epoch, callback)
         if self._writing is None or self._writing.done():
             self._writing = tasks.keep("isr writer", self._write_all)
 
     def close(self) -> None:
-        for task in (self._writing, self._telling):
+        for task in (self._writing, self._notifying):
             if task is not None:
                 task.cancel()
         self._changes.clear()
-        self._untold.clear()
+        self._unannounced.clear()
 
     async def _write_all(self) -> None:
-        # Whatever else is submitted in this turn of the loop goes along.
+        # Take all changes that are submitted in this turn of the loop into one round.
         await asyncio.sleep(0)
         while self._changes:
             asked = dict(self._changes)
@@ -90,7 +90,7 @@ class DirectIsrWriter:
                 await asyncio.sleep(RETRY_S)
 
     async def _write(self, asked: Mapping[TopicPartition, _Change]) -> None:
-        """One look and one write of each; what was changed in between stays for the next round."""
+        """Read and write each state once; those that others changed in between stay for the next round."""
         paths = {tp: partition_state.path(tp) for tp in asked}
         znodes = await self._zk.read(list(paths.values()))
         wanted: dict[TopicPartition, PartitionState] = {}
@@ -105,20 +105,20 @@ class DirectIsrWriter:
         for (tp, state), (answer,) in zip(wanted.items(), answers, strict=True):
             if answer.ok:
                 self._settle(tp, asked[tp], _committed(replace(state, partition_epoch=answer.version)))
-                self._tell_later(tp)
+                self._notify_later(tp)
             elif answer.code not in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
                 self._settle(tp, asked[tp], IsrChangeResult(ErrorCode.OPERATION_NOT_ATTEMPTED))
 
     def _look(
         self, tp: TopicPartition, change: _Change, znode: Znode | None
     ) -> tuple[IsrChangeResult | None, PartitionState | None]:
-        """Return the answer that needs no write, or else the state to write."""
+        """Return an answer that needs no write, or the state to write."""
         if znode is None:
             return IsrChangeResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
         try:
             now = partition_state.decode(znode.data, znode.version, partition_state.path(tp))
         except CorruptData as problem:
-            log.error("an ISR cannot be changed", partition=str(tp), reason=str(problem))
+            log.error("cannot change an ISR", partition=str(tp), reason=str(problem))
             return IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION), None
         if now.leader_epoch != change.leader_epoch or now.leader != self._broker_id:
             return IsrChangeResult(ErrorCode.FENCED_LEADER_EPOCH), None
@@ -132,36 +132,36 @@ class DirectIsrWriter:
         try:
             change.callback(result)
         except Exception:
-            # One partition's trouble must not keep the others from their answers.
-            log.exception("answer not handled", partition=str(tp))
+            # The other partitions still get their answers.
+            log.exception("cannot handle the result of an ISR change", partition=str(tp))
 
-    # Telling the controller
+    # Notifying the controller
 
-    def _tell_later(self, tp: TopicPartition) -> None:
+    def _notify_later(self, tp: TopicPartition) -> None:
         loop = asyncio.get_running_loop()
         self._last_change_s = loop.time()
-        if not self._untold:
-            self._oldest_untold_s = self._last_change_s
-        self._untold[tp] = None
-        if self._telling is None or self._telling.done():
-            self._telling = tasks.keep("isr notifications", self._tell_when_due)
+        if not self._unannounced:
+            self._oldest_unannounced_s = self._last_change_s
+        self._unannounced[tp] = None
+        if self._notifying is None or self._notifying.done():
+            self._notifying = tasks.keep("isr notifications", self._notify_when_due)
 
-    async def _tell_when_due(self) -> None:
+    async def _notify_when_due(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._untold:
+        while self._unannounced:
             await asyncio.sleep(CHECK_S)
             now = loop.time()
-            if now - self._last_change_s < LINGER_S and now - self._oldest_untold_s < DELAY_MAX_S:
+            if now - self._last_change_s < LINGER_S and now - self._oldest_unannounced_s < DELAY_MAX_S:
                 continue
-            some = list(self._untold)[:PARTITIONS_PER_NOTIFICATION]
+            some = list(self._unannounced)[:PARTITIONS_PER_NOTIFICATION]
             notice = Create(isr_notifications.SEQUENCE_PREFIX, isr_notifications.encode(some), sequential=True)
             try:
                 await self._zk.multi([notice])
             except SessionExpired:
                 continue
-            self._oldest_untold_s = loop.time()
+            self._oldest_unannounced_s = loop.time()
             for tp in some:
-                del self._untold[tp]
+                del self._unannounced[tp]
 
 
 def _committed(state: PartitionState) -> IsrChangeResult:

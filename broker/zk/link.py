@@ -1,12 +1,11 @@
-"""One ZooKeeper session on kazoo (the only module of the broker that imports it).
+"""One ZooKeeper session on kazoo; no other module of the broker imports kazoo.
 
-One `KazooClient` lives for exactly one ZooKeeper session, so nothing asked for in one session can be carried
-out in the next. kazoo's connection thread hands every answer, watch event and session event to the event
-loop with `call_soon_threadsafe`, in the order of the wire: a watch is called before the answer of a read that
-was sent after the change.
+A `KazooClient` has one ZooKeeper session, so a request of one session is never carried out in the next. kazoo's
+connection thread passes answers, watch events and session events to the event loop (`call_soon_threadsafe`) in the
+order in which they arrive: a watch is called before the answer of a read that was sent after the change.
 
-A broken connection is mended inside. Watches are left again (SetWatches) before anything else is sent; reads
-and multis are sent again.
+A broken connection is made again by the link. It first sets the watches again (SetWatches), then sends reads and multis
+again.
 """
 
 import asyncio
@@ -26,10 +25,10 @@ from logyard.broker.zk import requests
 from logyard.broker.zk.watch_table import WatchKind
 from logyard.broker.znodes.ops import SessionExpired, WatchEvent
 
-# The longest paths there are (a topic's name has 249 characters) keep a request below jute.maxbuffer, 1 MiB.
+# With the longest paths (a topic's name has 249 characters) a request is below jute.maxbuffer, 1 MiB.
 WATCHES_PER_REQUEST = 1000
 
-# A server hangs up on what is larger than its jute.maxbuffer; sending that again for ever would help nobody.
+# A server closes the connection on a request above its jute.maxbuffer. Such a request is not sent for ever.
 JUTE_MAXBUFFER = 1_000_000
 LOSSES_MAX = 3
 
@@ -40,17 +39,17 @@ _EVENTS = {
     EventType.CHILD: WatchEvent.CHILDREN,
 }
 
-# kazoo says at DEBUG what it sends, secrets in configs included.
+# At DEBUG kazoo logs what it sends, including secrets in configs.
 _kazoo_log = logging.getLogger("logyard.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.WARNING)
 
 
 class NoZnode(LogyardError):
-    """A read that leaves a watch found nothing there."""
+    """A read with a watch has found no znode."""
 
 
 class Owner(Protocol):
-    """Whom a link tells what happens, on the event loop."""
+    """The owner of a link, which calls it on the event loop."""
 
     def note_watch(self, request: requests.Request, value: Any) -> None: ...
 
@@ -62,7 +61,7 @@ class Owner(Protocol):
 
 
 class Call:
-    """One request under way; kazoo reports to `set` or `set_exception`, in its connection thread."""
+    """One request in flight; kazoo calls `set` or `set_exception` in its connection thread."""
 
     def __init__(self, link: "Link", request: requests.Request, future: asyncio.Future[Any]) -> None:
         self.link = link
@@ -81,7 +80,7 @@ class Call:
 
 
 class Dispatcher:
-    """What kazoo calls, in its connection thread, when the watches on one (kind, path) fire."""
+    """Is called by kazoo, in its connection thread, when the watches on one (kind, path) fire."""
 
     def __init__(self, link: "Link", kind: WatchKind, real_path: str) -> None:
         self.link = link
@@ -89,13 +88,13 @@ class Dispatcher:
         self.real_path = real_path
 
     def __call__(self, event: Any) -> None:
-        if event.type in _EVENTS:  # not NONE: that one only says that the connection broke
+        if event.type in _EVENTS:  # NONE, that the connection broke, is not among them
             self.link.armed.pop((self.kind, self.real_path), None)
             self.link.post(self.link.owner.watch_fired, self.link, self.kind, _EVENTS[event.type], self.real_path)
 
 
 class LeftWatches(requests.SetWatches):
-    """SetWatches for watches that are new. They can fire before the answer, so kazoo knows them before it is sent."""
+    """SetWatches for new watches. They are registered with kazoo before it is sent: they may fire before the answer."""
 
     def __init__(self, link: "Link", zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
         super().__init__(zxid, watches)
@@ -109,7 +108,7 @@ class LeftWatches(requests.SetWatches):
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threading handler without its two callback threads, which would lose the order of the wire."""
+    """kazoo's threading handler without its two callback threads, which would change the order of events."""
 
     def start(self) -> None:
         self._running = True
@@ -145,7 +144,7 @@ class Link:
     # --- on the event loop
 
     def submit(self, request: requests.Request) -> Call:
-        """Send, or wait for a free place among the requests in flight."""
+        """Send a request, or queue it while too many are in flight."""
         call = Call(self, request, self.loop.create_future())
         if self.is_over:
             call.future.cancel()
@@ -160,7 +159,7 @@ class Link:
 
     def answered(self, call: Call, value: Any, problem: BaseException | None) -> None:
         if call not in self._calls:
-            return  # the session ended, and the caller knows
+            return  # the session has ended, and the caller has SessionExpired
         if isinstance(problem, ConnectionLoss):
             call.sent_before = call.sent_before or call.request.sent
             call.losses += 1
@@ -168,7 +167,7 @@ class Link:
                 self.client._call(call.request, call)
                 return
             problem = LogyardError(
-                f"ZooKeeper hangs up on a request of {call.request.size} bytes: raise its jute.maxbuffer"
+                f"ZooKeeper closes the connection on a request of {call.request.size} bytes: raise jute.maxbuffer"
             )
         del self._calls[call]
         if self._waiting:
@@ -183,20 +182,20 @@ class Link:
             call.future.set_result(value)
         else:
             call.future.set_exception(_translated(problem))
-            call.future.exception()  # seen: of several in one pipeline only the first failure is awaited
+            call.future.exception()  # marks it as retrieved: in a pipeline only the first failure is awaited
 
     def end(self) -> None:
-        """Fail everything under way with SessionExpired; later calls are refused."""
+        """End all requests in flight with SessionExpired; later requests are refused."""
         self.is_over = True
         for call in self._calls:
             if not call.future.done():
                 call.future.set_exception(SessionExpired("the ZooKeeper session ended; a write may have been done"))
-                call.future.exception()  # seen: of several in one pipeline only the first is awaited
+                call.future.exception()  # marks it as retrieved: in a pipeline only the first failure is awaited
         self._calls.clear()
         self._waiting.clear()
 
     def dispose(self) -> None:
-        """Say goodbye if the session lives, join the thread, close sockets. Blocks: for an executor."""
+        """End the session, join the thread, close sockets. It blocks: call it in a thread."""
         self.client.stop()
         self.client._safe_close()
         self.client.close()
@@ -218,7 +217,7 @@ class Link:
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.LOST:
-            # Without this kazoo would open a new session on its own and run what is still queued in it.
+            # Otherwise kazoo would open a new session, and carry out in it what is still queued.
             self.client._stopped.set()
             self.post(self.owner.session_ended, self)
         elif state == KazooState.CONNECTED:
@@ -228,7 +227,7 @@ class Link:
             self.post(self.owner.connected, self, self.client._session_id)
 
     def _leave_watches_again(self) -> None:
-        """Put SetWatches in front of everything that waits to be sent."""
+        """Put SetWatches before all requests that wait to be sent."""
         watches = list(self.armed)
         for kind, real_path in watches:
             self.arm(kind, real_path)

@@ -1,12 +1,11 @@
-"""A multi whose connection broke after it was sent: did it happen?
+"""Finds out whether a multi was carried out if the connection broke before its answer.
 
-It is sent again. Where the second try is refused because the first one had been carried out, the caller
-must not be told of a failure that is its own success (a controller that won would think it had lost). So the
-znodes are read, and if every one stands exactly as the multi would have left it, it counts as done.
+The multi is sent again. If it is refused then, the first one may have been carried out; the caller must not take that
+for a failure (an elected controller would think that another one was elected). So the znodes are read: if all are
+exactly as the multi would have left them, it counts as done.
 
-What stays open: a sequential create (its first name is unknown) and an unconditional set are done twice;
-where somebody else has written since, the refusal is passed on, and the caller reads again as after any
-BAD_VERSION.
+Not covered: a sequential create (the name of the first one is unknown) and an unconditional set are done twice. If
+others have written since, the refusal is passed on, and the caller reads again, as after any BAD_VERSION.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,15 @@ from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResu
 
 
 def paths_to_read(ops: Sequence[ZkOp]) -> list[str]:
-    """What `outcome` has to see."""
+    """Return the paths that `outcome` needs."""
     return list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
 
 
 def outcome(ops: Sequence[ZkOp], found: Mapping[str, Znode | None], session_id: int) -> list[OpResult] | None:
-    """Return the answers the lost reply must have carried, or None where the multi cannot have happened.
+    """Return the answers that the lost reply must have had, None if the multi was not carried out.
 
-    `found` holds every path of `paths_to_read`, as read after the refusal. A multi that touches a path twice
-    is judged by the last of its operations there.
+    `found` has the znodes of `paths_to_read`, read after the refusal. If a multi changes a path twice, the last of
+    these operations counts.
     """
     last = {op.path: op for op in ops if not isinstance(op, Check)}
     versions = _versions(ops)
@@ -33,7 +32,7 @@ def outcome(ops: Sequence[ZkOp], found: Mapping[str, Znode | None], session_id: 
 
 
 def _versions(ops: Sequence[ZkOp]) -> dict[str, int]:
-    """The data version each path has after the multi, ANY_VERSION where that is not known."""
+    """Return the data version of each path after the multi, ANY_VERSION if it is unknown."""
     versions: dict[str, int] = {}
     for op in ops:
         if isinstance(op, Create):

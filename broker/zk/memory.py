@@ -1,9 +1,8 @@
 """ZooKeeper in memory: the port's twin, for tests and the simulator. Many sessions share one `ZooKeeperTree`.
 
-Requests travel to the tree and answers and watch events travel back in two queues, each kept in order, so a
-watch is always called before the answer of a read that was sent after the change. `latency` gives the
-seconds of each hop (0: the next turn of the loop). Faults: `tree.expire(session)`, `lose_replies`,
-`disconnect`/`reconnect`, `crash`.
+Requests go to the tree in one queue, answers and watch events come back in another; both keep their order, so a watch
+is called before the answer of a read that was sent after the change. `latency` returns the seconds for each way (0: the
+next turn of the loop). Faults: `tree.expire(session)`, `lose_replies`, `disconnect` and `reconnect`, `crash`.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Request(Generic[T]):
-    """One call under way: what the tree is to do, and what the client does with the answer."""
+    """One request in flight: the tree's work, and what the client does with the answer."""
 
     def __init__(self, work: Callable[[int], T], answered: Callable[[T], None] | None = None) -> None:
         self.work = work
@@ -37,9 +36,8 @@ def _no_latency() -> float:
 class MemoryZooKeeper:
     """One client of the tree, with one session after the other.
 
-    `on_session_lost()` and `on_session_established(session_id)` are called on the loop, the latter only for
-    sessions after the first. Between the two every call raises SessionExpired. `session` chooses the id of
-    the first session.
+    `on_session_lost()` and `on_session_established(session_id)` are called on the loop; the latter not for the first
+    session. Between the two all calls raise SessionExpired. `session` is the id of the first session.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class MemoryZooKeeper:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this client believes in its session."""
+        """Whether this client has not heard that its session ended."""
         return self._alive
 
     # --- the port
@@ -136,10 +134,10 @@ class MemoryZooKeeper:
         return await self._send(_Request(work, answered))
 
     async def wait_connected(self, timeout_s: float) -> None:
-        """There is nothing to wait for: the first session is open from the start."""
+        """Return at once: the first session is open from the start."""
 
     async def close(self) -> None:
-        """End the session as a clean shutdown does: ephemeral znodes go at once, and no new session follows."""
+        """End the session as a clean shutdown does: its ephemeral znodes are deleted, and no new session follows."""
         self._closed = True
         self.tree.close_session(self._session_id)
         self._lose()
@@ -147,11 +145,11 @@ class MemoryZooKeeper:
     # --- faults
 
     def lose_replies(self, count: int = 1) -> None:
-        """The next `count` writes are carried out, but the connection breaks before their answer arrives."""
+        """Carry out the next `count` writes, but break the connection before their answers arrive."""
         self._replies_to_lose += count
 
     def disconnect(self) -> None:
-        """Cut the connection: nothing passes; answers on their way are lost, watch events wait in the tree."""
+        """Break the connection: answers on their way are lost, watch events wait."""
         self._connected = False
         kept: deque[Callable[[], None] | tuple[_Request[Any], Any, int]] = deque()
         again: list[_Request[Any]] = []
@@ -165,7 +163,7 @@ class MemoryZooKeeper:
         self._outbound.extendleft(reversed(again))
 
     def reconnect(self) -> None:
-        """Mend the connection; a session that ended meanwhile is found to be lost only now."""
+        """Make the connection again; only now the client learns that its session has ended meanwhile."""
         self._connected = True
         if not self.tree.is_open(self._session_id):
             self._receive(self._lose)
@@ -175,14 +173,14 @@ class MemoryZooKeeper:
             self._hop(self._deliver)
 
     def crash(self) -> None:
-        """The process dies: nothing is said to anybody; the session stays until `tree.expire` ends it."""
+        """Stop as a killed process does: the session stays until `tree.expire` ends it."""
         self._closed = True
         self._alive = False
         self._connected = False
         self._outbound.clear()
         self._inbound.clear()
 
-    # --- what the tree calls
+    # --- called by the tree
 
     def watch_fired(self, kind: WatchKind, event: WatchEvent, path: str) -> None:
         session_id = self._session_id
@@ -219,11 +217,11 @@ class MemoryZooKeeper:
             self._hop(self._arrive)
 
     def _arrive(self) -> None:
-        """The oldest request reaches the tree."""
+        """Carry out the oldest request in the tree."""
         if not self._connected or not self._outbound:
             return
         if not self.tree.is_open(self._session_id):
-            return  # the news of the lost session is on its way and ends every request
+            return  # the client is about to learn of it, which ends all its requests
         request = self._outbound.popleft()
         answer = request.work(self._session_id)
         if request.is_write and self._replies_to_lose:
@@ -242,7 +240,7 @@ class MemoryZooKeeper:
             self._hop(self._deliver)
 
     def _deliver(self) -> None:
-        """The oldest answer or event reaches the client."""
+        """Give the oldest answer or event to the client."""
         if not self._connected or not self._inbound:
             return
         item = self._inbound.popleft()
@@ -274,7 +272,7 @@ class MemoryZooKeeper:
         for request in requests:
             if not request.future.done():
                 request.future.set_exception(SessionExpired(f"ZooKeeper session 0x{self._session_id:x} expired"))
-                request.future.exception()  # seen: of several in one pipeline only the first is awaited
+                request.future.exception()  # marks it as retrieved: in a pipeline only the first failure is awaited
         if not self._closed:
             self.on_session_lost()
             asyncio.get_running_loop().call_later(self._reconnect_s, self._establish)

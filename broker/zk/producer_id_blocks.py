@@ -1,9 +1,10 @@
-"""Blocks of producer ids below inter.broker.protocol.version 3.0: each broker takes its own out of ZooKeeper.
+"""Allocates blocks of producer ids below inter.broker.protocol.version 3.0, where each broker does so in ZooKeeper.
 
-Rule 1: a block is this broker's once /latest_producer_id_block was written on the version that was read with it, so
-        none is ever given twice; one whose write was refused, or nobody knows of, is left to nobody.
-Rule 2: as Kafka's ZkProducerIdManager: the block behind the last one, 1000 ids, both ends in the znode.
-From 3.0 on the controller hands them out (`controller/producer_ids.py`, KIP-730), and nobody else may write.
+Rule 1: a block belongs to this broker once /latest_producer_id_block was written on condition of the version that was
+        read; so no block is allocated twice. If the outcome of a write is unknown, nobody uses the block.
+Rule 2: as in Kafka's ZkProducerIdManager, the next block follows the last one, and has 1000 ids; the znode has both
+        ends.
+From 3.0 on only the controller allocates and writes (`controller/producer_ids.py`, KIP-730; facts §17).
 """
 
 from collections.abc import Callable
@@ -28,13 +29,13 @@ class ZooKeeperBlocks:
         self._broker_id = broker_id
 
     async def allocate(self) -> range | None:
-        """Take the next block; None where it could not be had now, which is said in the log."""
+        """Allocate the next block; None if that fails, for a reason that is logged."""
         try:
             return await self._allocate()
         except SessionExpired:
-            log.info("no producer ids yet, asking again", error="the ZooKeeper session ended")
+            log.info("no producer ids yet, trying again", error="the ZooKeeper session ended")
         except CorruptData as error:
-            log.error("producer ids cannot be had", error=str(error))
+            log.error("cannot allocate producer ids", error=str(error))
         return None
 
     async def _allocate(self) -> range | None:
@@ -50,5 +51,5 @@ class ZooKeeperBlocks:
             (result,) = await self._zk.multi([write])
             if result.ok:
                 return range(block.start, block.end + 1)
-        log.info("no producer ids yet, asking again", error="other brokers were faster each time")
+        log.info("no producer ids yet, trying again", error="other brokers wrote each time")
         return None

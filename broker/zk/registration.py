@@ -1,4 +1,5 @@
-"""What a starting broker writes to ZooKeeper: the tree's skeleton, the cluster id, its id, itself (facts §1, §2)."""
+"""What a broker writes to ZooKeeper at start: the persistent paths, the cluster id, its id, its registration
+(facts §1, §2)."""
 
 import asyncio
 import contextlib
@@ -12,22 +13,22 @@ from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, WatchEv
 
 
 class BrokerIdTaken(LogyardError):
-    """Somebody else is registered under this broker id; their registration was left alone."""
+    """Another broker is registered with this broker id; its registration was not changed."""
 
 
 async def create_persistent_paths(zk: ZooKeeper) -> None:
-    """Make every znode of `paths.PERSISTENT` and what is above it, where missing."""
+    """Create the znodes of `paths.PERSISTENT`, and those above them, that are missing."""
     wanted: dict[str, None] = {}
     for path in paths.PERSISTENT:
         wanted.update(dict.fromkeys([*paths.ancestors(path), path]))
-    # ZooKeeper carries out one session's requests in order, so a parent is there before its child comes.
+    # ZooKeeper carries out a session's requests in order, so a parent is created before its child.
     answers = await zk.pipeline([[Create(path)] for path in wanted])
     for path, (result,) in zip(wanted, answers, strict=True):
         _expect(result, path, ZkCode.OK, ZkCode.NODE_EXISTS)
 
 
 async def get_or_create_cluster_id(zk: ZooKeeper, new_uuid: Callable[[], uuid.UUID]) -> str:
-    """Return the id in /cluster/id; of several brokers that start together one makes it. Raises CorruptData."""
+    """Return the id in /cluster/id, created if it is missing (by one of the brokers that start). Raises CorruptData."""
     (znode,) = await zk.read([cluster_id.PATH])
     if znode is None:
         content = cluster_id.encode(cluster_id.from_uuid(new_uuid()))
@@ -41,14 +42,14 @@ async def get_or_create_cluster_id(zk: ZooKeeper, new_uuid: Callable[[], uuid.UU
 
 
 async def generate_broker_id(zk: ZooKeeper, reserved_broker_max_id: int) -> int:
-    """Draw a broker id that nobody else gets, above `reserved.broker.max.id`; needs the persistent paths."""
+    """Return a new broker id, above `reserved.broker.max.id`. The persistent paths must exist."""
     (result,) = await zk.multi([SetData(brokers.SEQUENCE_PATH, b"")])
     _expect(result, brokers.SEQUENCE_PATH, ZkCode.OK)
     return brokers.generated_id(result.version, reserved_broker_max_id)
 
 
 class BrokerRegistration:
-    """/brokers/ids/N of this broker, renewed in every new session."""
+    """Registers this broker as /brokers/ids/N; call `register` in each new session."""
 
     def __init__(self, zk: ZooKeeper) -> None:
         self._zk = zk
@@ -64,16 +65,16 @@ class BrokerRegistration:
     ) -> int:
         """Register, and return the broker epoch (the znode's czxid).
 
-        A registration left by our own previous session is replaced (KAFKA-7165: the server may not have
-        removed it yet); anybody else's stays, and BrokerIdTaken is raised. Raises SessionExpired.
+        The registration of our previous session is replaced, if the server has not removed it yet (KAFKA-7165). One
+        with the endpoints that we have bound is that of a killed process: we wait up to `patience_s` seconds (its
+        session timeout) for its session to end. Any other one stays, and BrokerIdTaken is raised.
 
-        One with the very endpoints that we have bound can only be that of a process killed just now: for
-        `patience_s` seconds (its session timeout) we wait until ZooKeeper has noticed.
+        Raises SessionExpired, BrokerIdTaken.
         """
         session = self._zk.session_id
         path = brokers.path(info.id)
         content = brokers.encode(info, timestamp_ms, version=version)
-        # Created empty and set in the same transaction: watchers see it with its data, at version 1 as Kafka's.
+        # Created and set in one transaction, so that its version is 1, as Kafka's, and watchers see it with its data.
         ops: list[ZkOp] = [Create(path, ephemeral=True), SetData(path, content, 0)]
         while True:
             created, written = await self._zk.multi(ops)
@@ -83,7 +84,7 @@ class BrokerRegistration:
             _expect(created, path, ZkCode.NODE_EXISTS)
             (found,) = await self._zk.read([path])
             if found is None:
-                continue  # it went away just now
+                continue  # it has just been deleted
             if found.ephemeral_owner == session:
                 await self._zk.multi([SetData(path, content)])
                 self._last_session = session
@@ -97,7 +98,7 @@ class BrokerRegistration:
                 )
 
     async def _gone(self, path: str, patience_s: float) -> bool:
-        """Wait for a znode to vanish; False if it is still there after `patience_s` seconds."""
+        """Wait until a znode is deleted; False if it still exists after `patience_s` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         while (left := deadline - loop.time()) > 0:

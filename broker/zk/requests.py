@@ -1,8 +1,8 @@
-"""ZooKeeper requests as bytes: only the ones the port needs, among them MultiRead and SetWatches, which kazoo lacks.
+"""Encodes ZooKeeper requests and decodes answers: those that the port needs; kazoo lacks MultiRead and SetWatches.
 
-A request has what kazoo's connection asks of one: `type` (ZooKeeper's opcode), `serialize()` and
-`deserialize(buffer, offset)`. Empty data is written as null, as Kafka does: its readers take an empty
-array for text that does not parse. Opcode 22 (MultiRead) needs ZooKeeper 3.6 or newer.
+A request has what kazoo's connection needs: `type` (ZooKeeper's opcode), `serialize()` and `deserialize(buffer,
+offset)`. Empty data is written as null, as Kafka does: its readers fail to parse an empty array. MultiRead (22) needs
+ZooKeeper 3.6 or newer.
 """
 
 import struct
@@ -18,7 +18,7 @@ MULTI, MULTI_READ, SET_WATCHES = 14, 22, 101
 _ERROR = -1
 
 _INT = struct.Struct("!i")
-_HEADER = struct.Struct("!iBi")  # of one operation in a multi: type, is it the end, error
+_HEADER = struct.Struct("!iBi")  # of an operation in a multi: type, whether it is the end, error
 # czxid mzxid ctime mtime version cversion aversion ephemeralOwner dataLength numChildren pzxid
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _END = _HEADER.pack(-1, 1, -1)
@@ -29,17 +29,17 @@ _CODES = {
     -103: ZkCode.BAD_VERSION,
     -110: ZkCode.NODE_EXISTS,
     -111: ZkCode.NOT_EMPTY,
-    # Operations before the one that failed carry 0, those after it "runtime inconsistency".
+    # Operations before the failed one have 0, those after it -2 ("runtime inconsistency").
     0: ZkCode.ROLLED_BACK,
     -2: ZkCode.ROLLED_BACK,
 }
 
-# world:anyone may do everything; what Kafka uses while zookeeper.set.acl is off.
+# Allows world:anyone everything, as Kafka does while zookeeper.set.acl is off.
 _OPEN_ACL = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 
 
 class Stat(NamedTuple):
-    """The part of a znode's stat that anybody here asks for."""
+    """The fields of a znode's stat that are used."""
 
     czxid: int
     mtime_ms: int
@@ -49,7 +49,7 @@ class Stat(NamedTuple):
 
 
 def real_path(path: str, root: str) -> str:
-    """Return a path as the server knows it; `root` is the chroot, "" for none."""
+    """Return the path on the server; `root` is the chroot, "" for none."""
     return (root + path) if path != "/" else root or "/"
 
 
@@ -92,14 +92,14 @@ def _read_names(buffer: bytes, offset: int) -> tuple[list[str], int]:
 
 
 class Request:
-    """What goes out; `sent` tells whether a lost connection leaves its outcome open."""
+    """A request; once it is `sent`, a lost connection leaves its outcome unknown."""
 
     type: int
     sent = False
     size = 0
 
     def serialize(self) -> bytes:
-        """Return the body; called by the connection at the moment of sending."""
+        """Return the body; the connection calls this when it sends the request."""
         body = self.body()
         self.sent, self.size = True, len(body)
         return body
@@ -112,7 +112,7 @@ class Request:
 
 
 class Multi(Request):
-    """All operations or none; the answer is a list of OpResult. `root` is the chroot, "" for none."""
+    """A transaction; its answer is a list of OpResult. `root` is the chroot, "" for none."""
 
     type = MULTI
 
@@ -161,7 +161,7 @@ class Multi(Request):
 
 
 class MultiRead(Request):
-    """Data (kind GET_DATA) or children (CHILDREN) of many znodes; None for each that is not there."""
+    """Reads data (kind GET_DATA) or children (CHILDREN) of many znodes; None for each that does not exist."""
 
     type = MULTI_READ
 
@@ -193,16 +193,16 @@ class MultiRead(Request):
 
 
 class WatchedRead(Request):
-    """One read that leaves a watch: GET_DATA gives a Znode, EXISTS a Stat, CHILDREN sorted names."""
+    """A read that sets a watch. The answer is a Znode (GET_DATA), a Stat (EXISTS) or sorted names (CHILDREN)."""
 
     def __init__(self, kind: int, path: str, root: str, caller: Watcher) -> None:
         self.type = kind
         self.path = path
         self.real_path = real_path(path, root)
-        self.caller = caller  # under kazoo's name for it, `watcher`, kazoo would call it by rules of its own
+        self.caller = caller  # not named `watcher`: kazoo would call it itself
 
     def leaves(self, answer: Any) -> WatchKind:
-        """The kind of watch that the server keeps after this answer (None: there is no such znode)."""
+        """Return the kind of watch that the server keeps after this answer (None: the znode does not exist)."""
         if self.type == CHILDREN:
             return WatchKind.CHILDREN
         return WatchKind.ABSENT if answer is None else WatchKind.DATA
@@ -219,7 +219,7 @@ class WatchedRead(Request):
 
 
 class SetWatches(Request):
-    """Leave many watches (paths with the chroot); what has changed since the transaction `zxid` is told at once."""
+    """Sets many watches (paths with the chroot); those on znodes that changed since transaction `zxid` fire at once."""
 
     type = SET_WATCHES
 

@@ -1,8 +1,8 @@
-"""The ZooKeeper port on a real server, 3.6 or newer: one `Link` after the other, each of them one session.
+"""The ZooKeeper port on a real server, 3.6 or newer; each session has a `Link`.
 
-A multi that may have been carried out before a connection broke is judged by `lost_reply`; a sequential create
-or an unconditional set may then have been done twice. Only the end of the session reaches the caller: as
-SessionExpired, where a multi that was under way may or may not have been done.
+If a connection breaks, `lost_reply` finds out whether a multi was carried out (a sequential create or an unconditional
+set may be done twice). Callers notice only the end of the session, as SessionExpired: then a multi in flight may or may
+not have been carried out.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from logyard.broker.zk.watch_table import WatchKind, WatchTable
 from logyard.broker.znodes.ops import Create, OpResult, SessionExpired, Watcher, WatchEvent, ZkCode, ZkOp, Znode
 from logyard.broker.znodes.paths import ancestors
 
-# The longest paths there are (a topic's name has 249 characters) keep it below jute.maxbuffer, 1 MiB.
+# With the longest paths (a topic's name has 249 characters) a request is below jute.maxbuffer, 1 MiB.
 READS_PER_REQUEST = 500
 
 
 class ZooKeeperUnavailable(LogyardError):
-    """No server could be reached in the time allowed."""
+    """No server could be reached in time."""
 
 
 class ZooKeeperSession:
-    """A client of ZooKeeper that always has, or is about to have, a session.
+    """A client of ZooKeeper, which opens a new session when one has ended.
 
     `connect` is Kafka's zookeeper.connect: `host:port,host:port/chroot`. `max_in_flight` is
-    zookeeper.max.in.flight.requests. `on_session_lost()` is called on the event loop when a session has
-    ended (expired, refused), `on_session_established(session_id)` when the next one stands; not for the first.
-    Between the two every call raises SessionExpired.
+    zookeeper.max.in.flight.requests. `on_session_lost()` is called on the event loop when a session has ended (expired,
+    refused), `on_session_established(session_id)` when the next one is open; not for the first. Between the two all
+    calls raise SessionExpired.
     """
 
     def __init__(self, connect: str, *, session_timeout_ms: int = 18_000, max_in_flight: int = 10) -> None:
@@ -68,7 +68,7 @@ class ZooKeeperSession:
             await self._create_root()
 
     async def close(self) -> None:
-        """End the session at once, ephemeral znodes with it; no new one follows."""
+        """End the session, which deletes its ephemeral znodes; no new one follows."""
         self._closed = True
         link = self.link
         if link is not None:
@@ -100,7 +100,7 @@ class ZooKeeperSession:
             try:
                 znode: Znode = await self._live().submit(request).future
             except NoZnode:
-                # A watch on absence; made meanwhile, it has become a data watch, and we read again.
+                # Set a watch for the creation. If the znode was created meanwhile, read again.
                 absent = requests.WatchedRead(requests.EXISTS, path, self._root, watcher)
                 if await self._live().submit(absent).future is None:
                     return None
@@ -109,11 +109,11 @@ class ZooKeeperSession:
 
     async def read_and_watch_all(self, targets: Sequence[tuple[str, Watcher]]) -> list[Znode | None]:
         link = self._live()
-        # What changes after this moment is told, whether it falls before the read, behind it, or behind the watch.
+        # The watches fire for all changes after this moment, even those before the read.
         zxid = link.client.last_zxid
         znodes = await self.read([path for path, _ in targets])
         if link.is_over:
-            raise SessionExpired("the ZooKeeper session ended while watches were left")
+            raise SessionExpired("the ZooKeeper session ended while watches were set")
         wanted = []
         for (path, watcher), znode in zip(targets, znodes, strict=True):
             kind = WatchKind.ABSENT if znode is None else WatchKind.DATA
@@ -208,7 +208,7 @@ class ZooKeeperSession:
             call = self._live().submit(requests.Multi([Create(path)]))
             (result,) = await call.future
             if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
-                raise LogyardError(f"ZooKeeper at {self._hosts}: the chroot {path} cannot be made: {result.code.value}")
+                raise LogyardError(f"ZooKeeper at {self._hosts}: cannot create the chroot {path}: {result.code.value}")
 
 
 def _nothing(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Following znodes by watches that are left anew in every session."""
+"""Follows znodes by watches, which are set again in each session."""
 
 import asyncio
 from functools import partial
@@ -8,10 +8,11 @@ from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
 
 class SessionWatch:
-    """Loads something and leaves a watch, then looks again whenever the watch was called, in a task of its own.
+    """Loads something and sets a watch; then a task reads what has changed whenever the watch has fired.
 
-    Call `start` after every new session: watches of the old one are gone. Where a session may have ended unheard, call
-    `renew`. Subclasses say what is loaded; both methods leave the watch before they read, and set `dirty` in it.
+    Call `start` in each new session: the watches of the old one are gone. Call `renew` if a session may have ended
+    unnoticed. Subclasses implement `_load` and `_look_again`; both set the watch before they read, and the watch sets
+    `dirty`.
     """
 
     name = "watch"
@@ -19,7 +20,7 @@ class SessionWatch:
     def __init__(self, zk: ZooKeeper) -> None:
         self._zk = zk
         self._task: asyncio.Task[None] | None = None
-        self._session_id = 0  # in which the watch was left
+        self._session_id = 0  # the session in which the watch was set
         self._starting = asyncio.Lock()
 
     async def _load(self, dirty: asyncio.Event) -> None:
@@ -31,7 +32,7 @@ class SessionWatch:
         raise NotImplementedError
 
     async def start(self) -> None:
-        """Load, then keep following. Raises SessionExpired."""
+        """Load, then follow changes in a task. Raises SessionExpired."""
         async with self._starting:
             await self.stop()
             self._session_id = self._zk.session_id
@@ -40,7 +41,7 @@ class SessionWatch:
             self._task = tasks.keep(self.name, partial(self._follow, dirty))
 
     async def renew(self) -> None:
-        """Start again where the session is not any more the one that is followed in. Raises SessionExpired."""
+        """Start again if there is a new session since the last start. Raises SessionExpired."""
         if self._session_id != self._zk.session_id:
             await self.start()
 
@@ -58,14 +59,14 @@ class SessionWatch:
                 try:
                     await self._look_again(dirty)
                 except BaseException:
-                    dirty.set()  # what was not taken is looked at again
+                    dirty.set()  # read again
                     raise
         except SessionExpired:
-            return  # whoever hears of the new session calls start again
+            return  # `start` is called in the new session
 
 
 class SessionWatches:
-    """Several of them, begun and ended together, in their order."""
+    """Several watches, started and stopped together, in their order."""
 
     def __init__(self, *watches: SessionWatch) -> None:
         self._watches = watches

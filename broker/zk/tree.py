@@ -1,8 +1,8 @@
-"""The server half of the in-memory twin: one tree of znodes shared by many sessions.
+"""The server half of the in-memory twin: one tree of znodes for many sessions; memory.py is the client.
 
-Rules are ZooKeeper's: a multi is all or nothing and reports ROLLED_BACK for the operations beside the one that
-failed; sequence numbers count the children ever created under a parent; all operations of one multi share a
-czxid; watches are one-shot and belong to a session. Synchronous and deterministic; memory.py is the client.
+It follows ZooKeeper's rules: a multi is carried out completely or not at all, and then all operations but the failed
+one report ROLLED_BACK; sequence numbers count the children ever created under a parent; all operations of a multi have
+the same czxid; watches are one-shot and belong to a session. It is synchronous and deterministic.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from logyard.broker.znodes.ops import (
 
 
 class SessionClient(Protocol):
-    """What the tree tells to the client of a session, in the order in which it happened."""
+    """The client of a session; the tree calls it in the order of events."""
 
     def watch_fired(self, kind: WatchKind, event: WatchEvent, path: str) -> None: ...
 
@@ -46,14 +46,14 @@ class _Node:
 
 
 class _Refused(Exception):
-    """One operation of a multi cannot be done."""
+    """An operation of a multi is refused."""
 
     def __init__(self, code: ZkCode) -> None:
         self.code = code
 
 
 class ZooKeeperTree:
-    """What an ensemble holds. `clock` gives the modification times."""
+    """The znodes and sessions of an ensemble. `clock` gives the modification times."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,11 +68,11 @@ class ZooKeeperTree:
 
     @property
     def zxid(self) -> int:
-        """The last transaction's number."""
+        """The id of the last transaction."""
         return self._zxid
 
     def open_session(self, client: SessionClient, session_id: int | None = None) -> int:
-        """Start a session for `client` and return its id, which a test may choose."""
+        """Open a session for `client` and return its id, which a test may choose."""
         if session_id is None:
             self._last_session += 1
             session_id = self._last_session
@@ -86,18 +86,18 @@ class ZooKeeperTree:
         return session_id in self._sessions
 
     def sessions(self) -> list[int]:
-        """The open sessions, oldest first."""
+        """Return the open sessions, oldest first."""
         return list(self._sessions)
 
     def expire(self, session_id: int) -> None:
-        """End a session as its time-out would: ephemeral znodes and watches go, its client is told."""
+        """End a session as its time-out does: ephemeral znodes and watches are deleted, and its client is notified."""
         client = self._sessions.get(session_id)
         self.close_session(session_id)
         if client is not None:
             client.session_expired()
 
     def close_session(self, session_id: int) -> None:
-        """End a session as its client's farewell does; nothing happens when it is gone already."""
+        """End a session as its client does; nothing happens if it has ended already."""
         if self._sessions.pop(session_id, None) is None:
             return
         for holders in self._watches.values():
@@ -108,7 +108,7 @@ class ZooKeeperTree:
         self._commit()
 
     def multi(self, session_id: int, ops: Sequence[ZkOp]) -> list[OpResult]:
-        """Do all operations or none; the session must be open."""
+        """Carry out all operations or none; the session must be open."""
         self._zxid += 1
         results: list[OpResult] = []
         for index, op in enumerate(ops):
@@ -132,11 +132,11 @@ class ZooKeeperTree:
         return None if node is None else sorted(node.children)
 
     def watch(self, session_id: int, kind: WatchKind, path: str) -> None:
-        """Leave a one-shot watch for that session."""
+        """Set a one-shot watch for that session."""
         self._watches.setdefault((kind, path), {})[session_id] = None
 
     def leave_watches(self, session_id: int, zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
-        """SetWatches, on data and on absence: what differs from the state at `zxid` fires at once."""
+        """Do SetWatches for data and absence: watches on znodes that changed since `zxid` fire at once."""
         for kind, path in watches:
             node = self._nodes.get(path)
             event: WatchEvent | None = None

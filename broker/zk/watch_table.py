@@ -1,4 +1,4 @@
-"""Which one-shot watches a session holds, and whom each of them calls."""
+"""The one-shot watches of a session, and their watchers."""
 
 from enum import Enum
 
@@ -6,14 +6,14 @@ from logyard.broker.znodes.ops import Watcher, WatchEvent
 
 
 class WatchKind(Enum):
-    """What a watch was left on: data of a znode that was there, the absence of one, or its children."""
+    """What is watched: the data of a znode that exists, the creation of one that does not, or children."""
 
     DATA = "data"
     ABSENT = "absent"
     CHILDREN = "children"
 
 
-# ZooKeeper keeps data and absence watches in one table; a deletion ends a child watch too.
+# ZooKeeper has data and absence watches in one table; a deletion fires child watches too.
 FIRES: dict[WatchEvent, tuple[WatchKind, ...]] = {
     WatchEvent.CREATED: (WatchKind.DATA, WatchKind.ABSENT),
     WatchEvent.CHANGED: (WatchKind.DATA, WatchKind.ABSENT),
@@ -23,7 +23,7 @@ FIRES: dict[WatchEvent, tuple[WatchKind, ...]] = {
 
 
 class WatchTable:
-    """The client's side. A watcher left twice on the same thing is called once, as in ZooKeeper's own client."""
+    """The client's watchers. One that was added twice is called once, as in ZooKeeper's own client."""
 
     def __init__(self) -> None:
         self._watchers: dict[tuple[WatchKind, str], dict[Watcher, None]] = {}
@@ -32,7 +32,7 @@ class WatchTable:
         self._watchers.setdefault((kind, path), {})[watcher] = None
 
     def take(self, kind: WatchKind, path: str) -> list[Watcher]:
-        """Forget the watchers of (kind, path) and return them, oldest first."""
+        """Remove the watchers of (kind, path) and return them, oldest first."""
         return list(self._watchers.pop((kind, path), ()))
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""/brokers/ids/N: a broker's registration, versions 1 to 5 read, 2, 4 and 5 written (facts §1, §22).
+"""/brokers/ids/N: a broker's registration. Reads versions 1 to 5, writes 2, 4 and 5 (facts §1, §22).
 
 The broker's epoch is the znode's czxid. `logyard_http` is our own top-level key, the broker's HTTP address. It is not
 among the `endpoints`, because Kafka's brokers parse those.
@@ -18,7 +18,7 @@ from logyard.broker.znodes.paths import BROKER_IDS, BROKER_SEQUENCE_IDS
 IDS_PATH = BROKER_IDS
 SEQUENCE_PATH = BROKER_SEQUENCE_IDS
 
-VERSION_WITHOUT_NAMES = 2  # inter.broker.protocol.version below 0.10.0-IV1: its brokers break on anything later
+VERSION_WITHOUT_NAMES = 2  # inter.broker.protocol.version below 0.10.0-IV1, whose brokers fail on later versions
 VERSION_WITHOUT_FEATURES = 4  # inter.broker.protocol.version below 2.7-IV0
 VERSION_WITH_FEATURES = 5
 
@@ -26,7 +26,7 @@ _ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*))
 
 
 def version_for(ibp: InterBrokerProtocol) -> int:
-    """The version that a broker of this inter.broker.protocol.version registers with, as in Kafka."""
+    """Return the version of a broker's registration at this inter.broker.protocol.version, as in Kafka."""
     if ibp >= InterBrokerProtocol.IBP_2_7_IV0:
         return VERSION_WITH_FEATURES
     return VERSION_WITHOUT_FEATURES if ibp >= InterBrokerProtocol.IBP_0_10_0_IV1 else VERSION_WITHOUT_NAMES
@@ -37,12 +37,12 @@ def path(broker_id: int) -> str:
 
 
 def generated_id(seqid_version: int, reserved_broker_max_id: int) -> int:
-    """The id that a set of /brokers/seqid has drawn: its new data version above the reserved ones (first: 1001)."""
+    """Return the broker id after a set of /brokers/seqid: reserved.broker.max.id plus its version (first: 1001)."""
     return seqid_version + reserved_broker_max_id
 
 
 def encode(info: BrokerInfo, timestamp_ms: int, *, jmx_port: int = -1, version: int = VERSION_WITH_FEATURES) -> bytes:
-    """Write a registration; host and port repeat the first PLAINTEXT endpoint, else null and -1."""
+    """Write a registration; host and port are those of the first PLAINTEXT endpoint, null and -1 if there is none."""
     plain = next((e for e in info.endpoints if e.protocol == "PLAINTEXT"), None)
     content: dict[str, Any] = {
         "version": version,
@@ -86,7 +86,7 @@ def decode(broker_id: int, znode: Znode) -> BrokerInfo:
 
 
 def endpoint_text(endpoint: Endpoint) -> str:
-    """`NAME://host:port`, an IPv6 address in brackets."""
+    """Return `NAME://host:port`, with an IPv6 address in brackets."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{endpoint.listener}://{host}:{endpoint.port}"
 

@@ -1,4 +1,7 @@
-"""/config/changes/config_change_N: which entity's configuration has changed; versions 1 and 2 read."""
+"""/config/changes/config_change_N: notifies brokers of an entity whose configuration has changed (facts §1).
+
+Reads versions 1 and 2, writes 2.
+"""
 
 from typing import NamedTuple
 
@@ -9,12 +12,12 @@ from logyard.broker.znodes.paths import CONFIG_CHANGES
 PATH = CONFIG_CHANGES
 SEQUENCE_PREFIX = f"{CONFIG_CHANGES}/config_change_"  # for a sequential create
 
-# A notification older than this is removed by whoever handles a later one (facts §1).
+# A notification that is so much older than another one is deleted by the brokers (facts §1).
 EXPIRATION_MS = 15 * 60 * 1000
 
 
 class ConfigChange(NamedTuple):
-    """The entity to read again, named as in its path below /config."""
+    """The entity to read again; type and name are those in its path below /config."""
 
     entity_type: str
     entity_name: str
@@ -29,7 +32,7 @@ def encode(entity_type: str, entity_name: str) -> bytes:
 
 
 def decode(data: bytes, path: str = f"{CONFIG_CHANGES}/?") -> ConfigChange:
-    """Read a notification. Raises CorruptData, which a reader notes and skips."""
+    """Read a notification. Raises CorruptData."""
     content = fields.Fields.parse(path, data)
     version = content.version()
     if version == 1:

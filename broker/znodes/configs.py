@@ -1,7 +1,7 @@
 """/config/<type>/<name>: dynamic configuration of topics, brokers, clients, users and ips (facts §1).
 
-An entity is named as in Kafka's change notifications: a type and a name, both as they stand in the path,
-so a user's client is type `users`, name `U/clients/C`. Users and clients are URL-encoded (`sanitize`).
+An entity has a type and a name, as in Kafka's change notifications: both as they are in the path. So a user's client
+has type `users`, name `U/clients/C`. Users and clients are URL-encoded (`sanitize`).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ USERS = "users"
 IPS = "ips"
 TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 
-DEFAULT = "<default>"  # the entity whose settings hold where a broker, client, user or ip has none
+DEFAULT = "<default>"  # the entity with the defaults of all brokers, clients, users or ips
 
 
 def type_path(entity_type: str) -> str:
@@ -24,7 +24,7 @@ def type_path(entity_type: str) -> str:
 
 
 def path(entity_type: str, entity_name: str) -> str:
-    """The znode of one entity; `entity_name` is already sanitized where that applies."""
+    """Return the path of an entity; users and clients in `entity_name` are URL-encoded already."""
     return f"/config/{entity_type}/{entity_name}"
 
 
@@ -33,18 +33,18 @@ def topic_path(topic: str) -> str:
 
 
 def broker_path(broker_id: int | None) -> str:
-    """The znode of one broker, of all brokers for None."""
+    """Return the path of a broker's settings; None: those of all brokers."""
     return path(BROKERS, DEFAULT if broker_id is None else str(broker_id))
 
 
 def sanitize(name: str) -> str:
     """URL-encode a user or client id so that it can be a znode's name and a metric's tag (KIP-55)."""
-    # Java's encoder also escapes the tilde, which RFC 3986 leaves alone.
+    # Java's encoder also escapes the tilde; Python's does not (RFC 3986).
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
-    """Undo `sanitize`; a plus means a space, as in every URL-encoded form."""
+    """Undo `sanitize`; a plus is a space, as in URL-encoded forms."""
     return unquote_plus(name)
 
 
@@ -53,7 +53,7 @@ def encode(config: Mapping[str, str]) -> bytes:
 
 
 def decode(data: bytes, path: str = "/config/?") -> dict[str, str]:
-    """Read an entity's settings; an empty znode has none. Raises CorruptData."""
+    """Return an entity's settings; an empty znode has none. Raises CorruptData."""
     if not data:
         return {}
     content = fields.Fields.parse(path, data)

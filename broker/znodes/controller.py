@@ -1,4 +1,4 @@
-"""/controller (ephemeral: who leads) and /controller_epoch (the fencing counter)."""
+"""/controller (ephemeral: the id of the controller) and /controller_epoch (for fencing); facts §1, §4."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from logyard.broker.znodes import fields
 PATH = "/controller"
 EPOCH_PATH = "/controller_epoch"
 
-# What the epoch znode is created with; the first elected controller writes 1 (facts §1).
+# The epoch znode is created with this; the first elected controller writes 1 (facts §1).
 INITIAL_EPOCH = 0
-# A larger one is no controller's: one mistaken request, or state, must not use the numbers up.
+# No controller has a larger epoch. A wrong one, in a request or a state, must not exhaust the numbers.
 BELIEVED_MAX = 2**30
 
 
@@ -22,17 +22,17 @@ def encode(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode(data: bytes, path: str = PATH) -> int:
-    """Return the broker id, the only thing that any version is read for. Raises CorruptData."""
+    """Return the controller's broker id, from any version. Raises CorruptData."""
     return fields.Fields.parse(path, data).integer("brokerid")
 
 
 def encode_epoch(epoch: int) -> bytes:
-    """Plain decimal text, not JSON."""
+    """Write an epoch as decimal text; this znode is not JSON."""
     return str(epoch).encode("ascii")
 
 
 def decode_epoch(data: bytes) -> int:
-    """Raises CorruptData unless the znode holds a decimal number."""
+    """Return the epoch. Raises CorruptData if the znode is not a decimal number."""
     try:
         return int(data.decode("ascii"))
     except ValueError:
@@ -40,5 +40,5 @@ def decode_epoch(data: bytes) -> int:
 
 
 def believed(epochs: Iterable[int]) -> int:
-    """The largest of these epochs that a controller can have had; 0 for none."""
+    """Return the largest of these epochs that a controller can have had; 0 if there is none."""
     return max((epoch for epoch in epochs if epoch <= BELIEVED_MAX), default=0)

@@ -13,7 +13,7 @@ VERSION_WITH_LOWEST, VERSION = 1, 2  # from inter.broker.protocol.version 3.3 on
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Whether features are in use, each finalized feature's highest version level, and the znode's own version."""
+    """Status (DISABLED or ENABLED), highest version level of each finalized feature, version of the znode's format."""
 
     status: int = ENABLED
     levels: Mapping[str, int] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Features:
 
 
 def encode(features: Features) -> bytes:
-    """Write version 2, or 1, which repeats each level as the lowest one."""
+    """Write version 2 or 1; version 1 has each level again as the lowest one."""
     levels = {name: {"max_version_level": level} for name, level in features.levels.items()}
     if features.version == VERSION_WITH_LOWEST:
         levels = {name: {**entry, "min_version_level": features.levels[name]} for name, entry in levels.items()}
@@ -29,7 +29,7 @@ def encode(features: Features) -> bytes:
 
 
 def decode(data: bytes, path: str = PATH) -> Features:
-    """Read version 1 (its lowest levels are not used) or 2. Raises CorruptData."""
+    """Read version 1 (without its lowest levels) or 2. Raises CorruptData."""
     content = fields.Fields.parse(path, data)
     version = content.version()
     if version not in (VERSION_WITH_LOWEST, VERSION):

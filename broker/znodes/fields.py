@@ -1,6 +1,6 @@
-"""Reading and writing the JSON in znodes: compact UTF-8 out, any key order and extra keys in (facts §1).
+"""Reads and writes the JSON of znodes. It writes compact UTF-8, and accepts any key order and extra keys (facts §1).
 
-A `Fields` knows the path it came from, so that every complaint names the znode and the key.
+A `Fields` has the znode's path, so that all errors name the znode and the key.
 """
 
 import json
@@ -17,7 +17,7 @@ def dump(content: Mapping[str, Any]) -> bytes:
 
 
 class Fields:
-    """One JSON object of a znode, read with checks; every method raises CorruptData naming path and key."""
+    """One JSON object of a znode. The methods that return values raise CorruptData, which names path and key."""
 
     __slots__ = ("_content", "_where")
 
@@ -27,7 +27,7 @@ class Fields:
 
     @classmethod
     def parse(cls, path: str, data: bytes) -> "Fields":
-        """Parse the whole of a znode; CorruptData unless it is one JSON object."""
+        """Parse a znode. Raises CorruptData if it is not one JSON object."""
         try:
             content = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError) as problem:
@@ -37,20 +37,20 @@ class Fields:
         return cls(path, content)
 
     def wrong(self, key: str, expected: str) -> CorruptData:
-        """Return (not raise) the complaint about one key."""
+        """Return, but do not raise, the error about one key."""
         found = repr(self._content[key])[:60] if key in self._content else "nothing"
         return CorruptData(f"znode {self._where}: {expected} is expected at {key!r}, found {found}")
 
     def has(self, key: str) -> bool:
-        """Whether the key is there with something other than null."""
+        """Whether the key has a value other than null."""
         return self._content.get(key) is not None
 
     def names(self) -> list[str]:
-        """The keys, in the order written."""
+        """Return the keys in the order written."""
         return list(self._content)
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A JSON integer; `default` where the key is missing or null (None: it must be there)."""
+        """Return a JSON integer, or `default` if the key is missing or null (None: that is an error)."""
         value = self._content.get(key)
         if value is None and default is not None:
             return default
@@ -59,7 +59,7 @@ class Fields:
         return value
 
     def integer_text(self, key: str) -> int:
-        """An integer written as a JSON string (Kafka's timestamps and producer ids); a bare one passes too."""
+        """Return an integer that is written as a JSON string (Kafka's timestamps and producer ids), or as a number."""
         value = self._content.get(key)
         try:
             if isinstance(value, str):
@@ -86,7 +86,7 @@ class Fields:
         return Fields(f"{self._where} {key}", value)
 
     def optional_object(self, key: str) -> "Fields":
-        """The object at the key, an empty one where it is missing or null."""
+        """Return the object at the key, an empty one if it is missing or null."""
         return self.object(key) if self.has(key) else Fields(f"{self._where} {key}", {})
 
     def integers(self, key: str) -> tuple[int, ...]:
@@ -108,11 +108,11 @@ class Fields:
         return [Fields(f"{self._where} {key}[{index}]", item) for index, item in enumerate(value)]
 
     def topic_partition(self) -> TopicPartition:
-        """The keys `topic` and `partition` of this object."""
+        """Return the values of the keys `topic` and `partition`."""
         return TopicPartition(self.text("topic"), self.integer("partition"))
 
     def version(self, at_least: int = 1) -> int:
-        """The `version` key, which every znode of Kafka's carries."""
+        """Return the value of `version`, which all of Kafka's znodes have."""
         version = self.integer("version")
         if version < at_least:
             raise self.wrong("version", f"a version of at least {at_least}")
@@ -120,7 +120,7 @@ class Fields:
 
 
 def partitions_json(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
-    """The list of {topic, partition} that several znodes share."""
+    """Return a list of {topic, partition}, which several znodes have."""
     return [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
 
 

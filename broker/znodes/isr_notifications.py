@@ -1,4 +1,4 @@
-"""/isr_change_notification/isr_change_N: partitions whose state a leader wrote itself (facts §10)."""
+"""/isr_change_notification/isr_change_N: partitions whose state znodes a leader has written itself (facts §10)."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""ZooKeeper's operations, answers and client port as plain values.
+"""ZooKeeper's operations and answers as values, and the port of its client.
 
-Pure code yields these; `broker/zk/session.py` carries them out on a server and
-`broker/zk/memory.py` in memory. Versions are znode data versions; -1 means "any".
+Pure code makes the operations; `broker/zk/session.py` carries them out on a server, `broker/zk/memory.py` in memory.
+Versions are znode data versions; -1 means any.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ ANY_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; `sequential` appends ZooKeeper's ten digits; `container` is not used."""
+    """Create a znode; `sequential` appends ZooKeeper's ten digits to the path."""
 
     path: str
     data: bytes = b""
@@ -48,9 +48,9 @@ ZkOp = Create | SetData | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A znode as read: data, data version, creating transaction, owning session (0 = persistent).
+    """A znode: data, data version, transaction that created it, session that owns it (0: it is persistent).
 
-    `mzxid` is the transaction that last wrote the data, -1 where it is not known.
+    `mzxid` is the transaction that last wrote the data, -1 if it is not known.
     """
 
     data: bytes
@@ -62,7 +62,7 @@ class Znode:
 
 
 class ZkCode(Enum):
-    """How one operation ended."""
+    """The result of one operation."""
 
     OK = "ok"
     NO_NODE = "no node"
@@ -70,12 +70,12 @@ class ZkCode(Enum):
     BAD_VERSION = "bad version"
     NOT_EMPTY = "not empty"
     ROLLED_BACK = "rolled back"  # another operation of the same multi failed
-    FAILED = "failed"  # anything else ZooKeeper says (no auth, marshalling…)
+    FAILED = "failed"  # any other error (no auth, marshalling…)
 
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """Answer to one op of a multi. `path` of a Create (the real one when sequential), `version` of a SetData."""
+    """The answer to one operation of a multi: `path` is that of a Create (with its digits), `version` of a SetData."""
 
     code: ZkCode
     path: str = ""
@@ -88,11 +88,11 @@ class OpResult:
 
 
 class SessionExpired(LogyardError):
-    """The ZooKeeper session is gone: ephemeral nodes and watches with it. Nothing more may be written in it."""
+    """The ZooKeeper session has ended, and its ephemeral znodes and watches are gone. Nothing may be written in it."""
 
 
 class WatchEvent(Enum):
-    """What a one-shot watch saw."""
+    """The event for which a watch has fired."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -104,41 +104,41 @@ Watcher = Callable[[WatchEvent, str], None]
 
 
 class ZooKeeper(Protocol):
-    """A session with ZooKeeper, seen from the event loop. Every call may raise SessionExpired.
+    """A session with ZooKeeper, for use on the event loop. All calls may raise SessionExpired.
 
-    A lost connection is retried inside until the session is known to be gone. Watches are one-shot and
-    are called on the event loop, before the answer of any read that was sent after the change.
+    A lost connection is made again until the session is known to have ended. Watches are one-shot, and are called on
+    the event loop, before the answer of a read that was sent after the change.
     """
 
     async def multi(self, ops: Sequence[ZkOp]) -> list[OpResult]:
-        """Do all ops or none, in one transaction; when none, exactly one result says why, others ROLLED_BACK."""
+        """Carry out all operations or none. If none, one result has the reason, and the others ROLLED_BACK."""
         ...
 
     async def pipeline(self, multis: Sequence[Sequence[ZkOp]]) -> list[list[OpResult]]:
-        """Send several independent multis back to back and wait for all answers."""
+        """Send several independent multis, then wait for all answers."""
         ...
 
     async def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        """Read many znodes' data (MultiRead, batched); None where there is no such znode."""
+        """Read the data of many znodes (MultiRead, in batches); None for those that do not exist."""
         ...
 
     async def children(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Read many znodes' children, sorted; None where there is no such znode."""
+        """Read the children of many znodes, sorted; None for znodes that do not exist."""
         ...
 
     async def read_and_watch(self, path: str, watcher: Watcher) -> Znode | None:
-        """Read data and leave a watch (data watch if it exists, else exists-watch)."""
+        """Read a znode and set a watch: on its data if it exists, else on its creation."""
         ...
 
     async def read_and_watch_all(self, targets: Sequence[tuple[str, Watcher]]) -> list[Znode | None]:
-        """The same for many, in a few requests; a change just before the read may call the watcher all the same."""
+        """Do the same for many znodes in a few requests. A change just before the read may call the watcher too."""
         ...
 
     async def children_and_watch(self, path: str, watcher: Watcher) -> list[str] | None:
-        """Read children and leave a child watch; None, and no watch, where there is no such znode."""
+        """Read children and set a child watch; None, and no watch, if the znode does not exist."""
         ...
 
     @property
     def session_id(self) -> int:
-        """The current session's id, to be compared with Znode.ephemeral_owner."""
+        """The current session's id, which Znode.ephemeral_owner has too."""
         ...

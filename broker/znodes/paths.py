@@ -1,4 +1,4 @@
-"""The skeleton of the tree: what every broker creates at start if it is missing (facts §1)."""
+"""The paths that all brokers create at start if they are missing (facts §1)."""
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
@@ -29,7 +29,7 @@ PERSISTENT: tuple[str, ...] = (
 
 
 def ancestors(path: str) -> list[str]:
-    """Return every path above `path`, the highest first, without the root: /a/b/c gives /a, /a/b."""
+    """Return the paths above `path` without the root, the highest first: /a/b/c gives /a, /a/b."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts))]
 

@@ -1,4 +1,4 @@
-"""/admin/preferred_replica_election: partitions whose preferred replica is to lead again."""
+"""/admin/preferred_replica_election: a request to elect the preferred replicas of partitions."""
 
 from collections.abc import Sequence
 

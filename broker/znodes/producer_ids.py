@@ -1,9 +1,9 @@
-"""/latest_producer_id_block: the block of producer ids handed out last; written with a conditional set.
+"""/latest_producer_id_block: the last allocated block of producer ids; written with a conditional set (facts §17).
 
-Rule: no id is handed out twice, also where the znode was deleted under a cluster that had handed some out, and maybe
-made again, empty, by a broker's start. Every broker makes it before the first controller is elected: an empty one that
-is younger than /controller_epoch says as little as none at all. Then a block is taken that no counting can have
-reached: that of this second since 1970.
+Rule: no id is allocated twice, even if somebody deleted the znode, and a starting broker created it again, empty. In a
+new cluster the znode is created before the first controller is elected. So if it is missing, or empty and younger than
+/controller_epoch, it was deleted; then the next block begins at the seconds since 1970 times 1000, which counting
+cannot have reached.
 """
 
 from dataclasses import dataclass
@@ -30,21 +30,21 @@ class ProducerIdBlock:
         return self.end - self.start + 1
 
     def following(self, broker: int) -> "ProducerIdBlock | None":
-        """The next block, for `broker`; None once the 63 bits are used up."""
+        """Return the next block, for `broker`; None if all ids of 63 bits are used up."""
         if self.end > LAST_ID - BLOCK_SIZE:
             return None
         return ProducerIdBlock(broker, self.end + 1, self.end + BLOCK_SIZE)
 
 
 def first_block(broker: int) -> ProducerIdBlock:
-    """The block of a cluster that has given out none (the znode is empty)."""
+    """Return the first block of a new cluster, for `broker`."""
     return ProducerIdBlock(broker, 0, BLOCK_SIZE - 1)
 
 
 def next_block(found: Znode | None, epoch: Znode | None, broker: int, now_ms: int) -> ProducerIdBlock | None:
-    """The block after what was `found`, for `broker`; None once the 63 bits are used up.
+    """Return the block after the one in the znode `found`, for `broker`; None if all ids of 63 bits are used up.
 
-    `epoch` is /controller_epoch as it is now, `now_ms` wall-clock time. Raises CorruptData.
+    `epoch` is the znode /controller_epoch, `now_ms` wall-clock time. Raises CorruptData.
     """
     last = None if found is None else decode(found.data)
     if last is not None:

@@ -1,4 +1,4 @@
-"""/admin/reassign_partitions: where partitions are to be moved, as asked by tools before KIP-455 (facts §6)."""
+"""/admin/reassign_partitions: the reassignments that tools from before KIP-455 request (facts §6)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +22,6 @@ def encode(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
 
 
 def decode(data: bytes, path: str = PATH) -> dict[TopicPartition, tuple[int, ...]]:
-    """Read the targets in the order written; of a partition named twice the last counts. Raises CorruptData."""
+    """Read the targets in the order written; if a partition is named twice, the last counts. Raises CorruptData."""
     content = fields.Fields.parse(path, data)
     return {entry.topic_partition(): entry.integers("replicas") for entry in content.objects("partitions")}

@@ -1,4 +1,4 @@
-"""/brokers/topics/T: a topic's id and the replicas of its partitions; versions 1 to 3 read (facts §1)."""
+"""/brokers/topics/T: a topic's id and the replicas of its partitions; reads versions 1 to 3 (facts §1)."""
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, TopicAssignment, TopicId, topic_id_from_text, topic_id_text
@@ -16,19 +16,19 @@ def topic_path(topic: str) -> str:
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of a topic's partition znodes; empty data, made by the controller only."""
+    """Return the path above a topic's partition znodes; only the controller creates it, empty."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """The parent of one state znode; empty data, made by the controller only."""
+    """Return the path above a state znode; only the controller creates it, empty."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def encode(assignment: TopicAssignment, version: int = VERSION_TOPIC_ID) -> bytes:
-    """Write a topic znode; below version 3 the id, below 2 a running reassignment is not kept.
+    """Write a topic znode. Below version 3 it has no topic id, below 2 no running reassignment.
 
-    Kafka 3.9 writes version 3 at every protocol level, below 2.8 without an id; older brokers do not look at it.
+    Kafka 3.9 writes version 3 at all protocol levels, without an id below 2.8; older brokers ignore the version.
     """
     ordered = sorted(assignment.partitions.items())
     content: dict[str, object] = {
@@ -44,7 +44,7 @@ def encode(assignment: TopicAssignment, version: int = VERSION_TOPIC_ID) -> byte
 
 
 def decode(data: bytes, path: str = f"{TOPICS}/?") -> TopicAssignment:
-    """Read any version; partitions in the order of their numbers. Raises CorruptData."""
+    """Read any version; partitions are in the order of their numbers. Raises CorruptData."""
     content = fields.Fields.parse(path, data)
     partitions = content.object("partitions")
     adding = content.optional_object("adding_replicas")

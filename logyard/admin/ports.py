@@ -5,7 +5,7 @@ Every call is synchronous and bounded by the timeouts of the settings.
 Refusals by the cluster are ApiError; a cluster that does not answer is ClusterUnreachable.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
 EARLIEST = -2
 LATEST = -1
+
+Say = Callable[[str], None]
+"""Shows a line of text to the user."""
 
 
 class ClusterUnreachable(LogyardError):

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from logyard.local.errors import LocalError
 from logyard.local.java import find_java
 from logyard.local.layout import BrokerEntry, Layout, Settings
 from logyard.local.ports import HOST, Ports, is_free
-from logyard.local.processes import GRACE_S, Processes
+from logyard.local.processes import GRACE_S, Processes, Say
 from logyard.local.registrations import Registration, Registrations
 
 READY_S = 120.0
@@ -24,8 +24,6 @@ WORD_TRIES = 3
 
 # -P: the directory it runs in is no place to import from.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "logyard.broker")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class _Start:
 
 
 class LocalCluster:
-    """The cluster of one directory. Every method raises LocalError with one line that says what to do."""
+    """The cluster of one directory. Its methods raise LocalError, whose text is one line that says what to do."""
 
     def __init__(
         self, directory: Path, say: Say = lambda text: None, broker_command: Sequence[str] = BROKER_COMMAND
@@ -63,7 +61,7 @@ class LocalCluster:
         self._broker_command = tuple(broker_command)
 
     def start(self, settings: Settings) -> None:
-        """Start what does not run yet and wait until all of it serves; on failure, stops what it started."""
+        """Start what does not run yet, and wait until all of it serves; after a failure, stop what was started."""
         settings.check()
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         before = {name for name, entry in self.processes.entries().items() if entry.alive}
@@ -80,7 +78,7 @@ class LocalCluster:
                 raise
 
     def start_broker(self, broker: int) -> None:
-        """Start one broker of this cluster again and wait until it serves; does nothing if it runs."""
+        """Start one broker of this cluster again and wait until it serves; do nothing if it runs."""
         settings = self.layout.settings()
         _check_id(broker, settings)
         address = self.address
@@ -95,7 +93,7 @@ class LocalCluster:
             self._describe(settings, address, registered)
 
     def stop_broker(self, broker: int, number: signal.Signals = signal.SIGTERM) -> bool:
-        """Stop one broker with that signal; False if it did not run."""
+        """Stop one broker with that signal. Returns False if it did not run."""
         settings = self.layout.settings()
         _check_id(broker, settings)
         with files.locked(self.layout.lock):
@@ -105,7 +103,7 @@ class LocalCluster:
         return ran
 
     def broker_state(self, broker: int) -> str:
-        """That broker's state on its own host: answers, silent, starting (its port is closed) or gone."""
+        """Return a broker's state on its own host: answers, silent, starting (its port is closed) or gone."""
         _check_id(broker, self.layout.settings())
         port = self._ports.known().get(broker_name(broker), 0)
         for _ in range(WORD_TRIES):
@@ -121,13 +119,13 @@ class LocalCluster:
         return "silent"
 
     def stop(self, grace_s: float = GRACE_S) -> bool:
-        """Stop the brokers, then ZooKeeper; False if nothing ran."""
+        """Stop the brokers, then ZooKeeper. Returns False if nothing ran."""
         ran = self._end(self.processes.entries(), grace_s)
         self.layout.description.unlink(missing_ok=True)
         return ran
 
     def status(self) -> list[BrokerStatus]:
-        """Look at every broker now."""
+        """Return the status of all brokers."""
         settings = self.layout.settings()
         with registrations.connect(self.address) as registered:
             controller = registered.controller()
@@ -135,7 +133,7 @@ class LocalCluster:
 
     @property
     def address(self) -> str:
-        """ZooKeeper's address, chroot included; raises LocalError while the cluster is down."""
+        """ZooKeeper's address with its chroot. Raises LocalError while the cluster is down."""
         return str(self.layout.read_description()["zookeeper"])
 
     def _start_zookeeper(self, settings: Settings) -> str:
@@ -154,7 +152,7 @@ class LocalCluster:
             self._say(f"starting broker{'s' if len(down) > 1 else ''} {', '.join(map(str, down))}")
         starts = []
         for broker in down:
-            # Two brokers must never have the same id: the dead one's session has to be over first.
+            # Two brokers must never have the same id: wait until the dead one's session has ended.
             self._await_unregistered(broker, registered)
             port = self._ports.choose(broker_name(broker), settings.port_of(broker))
             starts.append(_Start(broker, port, registered.get(broker)))
@@ -196,7 +194,7 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def _serves(self, start: _Start, expected: set[int], registered: Registrations) -> bool:
-        """It has registered again, and answers with a controller and the other brokers that are starting."""
+        """Whether a broker has registered again, and its metadata has a controller and all starting brokers."""
         found = registered.get(start.broker)
         if found is None or found == start.previous or found.port != start.port:
             return False
@@ -252,7 +250,7 @@ class LocalCluster:
         return BrokerStatus(broker, pid, port, registered.get(broker) is not None, answers, controller == broker)
 
     def _end(self, names: Iterable[str], grace_s: float = GRACE_S) -> bool:
-        """Stop those brokers together, then those servers: a broker needs ZooKeeper for a clean stop."""
+        """Stop those brokers together, then ZooKeeper, which a broker needs for a clean stop."""
         chosen = list(names)
         brokers = [name for name in chosen if name != zookeeper.NAME]
         ran = self.processes.stop_together(brokers, grace_s=grace_s)
@@ -261,7 +259,7 @@ class LocalCluster:
 
 
 def broker_name(broker: int) -> str:
-    """A broker's name in processes.json, ports.json and logs."""
+    """Return a broker's name in processes.json, ports.json and logs."""
     return f"broker-{broker}"
 
 

@@ -15,7 +15,7 @@ PRIVATE = 0o600
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` atomically (write aside, then rename); it never has a wider mode than asked."""
+    """Replace `path` atomically (write another file, then rename it); its mode is never wider than `mode`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -33,7 +33,7 @@ def write_json(path: Path, value: object, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Read a JSON file; `default` if there is none. Raises LocalError on anything but JSON."""
+    """Read a JSON file; `default` if there is none. Raises LocalError if it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_or_refuse(path: Path) -> Iterator[bool]:
-    """Hold the lock on `path` without waiting: yields False if somebody else has it."""
+    """Hold the lock on `path` without waiting; yields False if another process has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

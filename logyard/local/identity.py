@@ -39,14 +39,14 @@ class Identity:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """The state of that pid now, a zombie's too; None if there is no such process."""
+    """Return the state of that pid, also of a zombie; None if there is no such process."""
     return next(iter(_stats([pid])), None)
 
 
 def _stats(pids: Iterable[int]) -> list[Stat]:
-    """The states of those pids that exist.
+    """Return the states of those pids that exist.
 
-    psutil gives start times as times of day, which change if somebody sets the clock. Ticks since the boot do not.
+    psutil gives start times as times of day, which change if the clock is set; ticks since the boot do not.
     """
     wanted = list(pids)
     while True:
@@ -84,12 +84,12 @@ def is_alive(identity: Identity) -> bool:
 
 
 def snapshot() -> list[Stat]:
-    """Every process of the machine that can be seen now, zombies left out."""
+    """Return all processes of the machine that can be seen, without zombies."""
     return [stat for stat in _stats(psutil.pids()) if not stat.is_dead]
 
 
 def family(leader: Identity) -> list[Identity]:
-    """The leader (if alive), its descendants and everything in its session, parents first."""
+    """Return the leader (if alive), its descendants, and all processes of its session, parents first."""
     if leader.boot != boot_id():
         return []
     stats = snapshot()
@@ -109,7 +109,7 @@ def family(leader: Identity) -> list[Identity]:
 
 
 def carriers(name: str, value: str) -> list[Identity]:
-    """Every process that was started with `name=value` in its environment, such as a token of ours."""
+    """Return the processes that were started with `name=value` in their environment, such as a token of ours."""
     boot = boot_id()
     deadline = time.monotonic() + EXEC_S
     return [
@@ -120,7 +120,7 @@ def carriers(name: str, value: str) -> list[Identity]:
 
 
 def _environment(pid: int, deadline: float) -> dict[str, str]:
-    """A process's environment; empty if it is gone, another user's or the kernel's.
+    """Return a process's environment; empty if the process is gone, another user's or the kernel's.
 
     During an exec there is a moment in which a process has its new program but no environment yet, and reads as empty.
     It would be overlooked when processes are stopped, so it is read again until `deadline`.

@@ -1,4 +1,4 @@
-"""What a local cluster's directory holds: its settings, each broker's server.properties, and cluster.json."""
+"""The files in a local cluster's directory: its settings, each broker's server.properties, and cluster.json."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -36,7 +36,7 @@ class Settings:
                 raise LocalError(f"--config {key}: the launcher sets {key} for each broker; leave it out")
 
     def port_of(self, broker: int) -> int | None:
-        """The port that --port-base gives that broker; ZooKeeper's follows the last broker's."""
+        """Return the port that --port-base gives a broker; ZooKeeper's port follows that of the last broker."""
         return None if self.port_base is None else self.port_base + broker
 
     @property
@@ -76,7 +76,7 @@ class Layout:
         return self.broker_home(broker) / "server.properties"
 
     def log_dirs(self, broker: int, settings: Settings) -> list[str]:
-        """The broker's log directories: `log.dirs` of --config are names below the broker's own folder."""
+        """Return the broker's log directories; names in `log.dirs` of --config are below the broker's own folder."""
         names = [name.strip() for name in settings.config.get("log.dirs", "data").split(",") if name.strip()]
         home = self.broker_home(broker)
         for name in names:
@@ -87,7 +87,7 @@ class Layout:
         return [str(home / name) for name in names]
 
     def settings(self) -> Settings:
-        """The options of the last start; raises LocalError if there was none."""
+        """Return the options of the last start. Raises LocalError if there was none."""
         found = files.read_json(self._settings)
         if found is None:
             raise LocalError(f"no cluster was started in {self.directory}: use `logyard cluster start --dir` first")
@@ -97,7 +97,7 @@ class Layout:
         files.write_json(self._settings, asdict(settings))
 
     def write_properties(self, broker: int, port: int, zookeeper: str, settings: Settings) -> Path:
-        """Write the broker's server.properties and make its log directories; returns the file's path."""
+        """Write the broker's server.properties and create its log directories. Returns the file's path."""
         log_dirs = self.log_dirs(broker, settings)
         for folder in log_dirs:
             Path(folder).mkdir(parents=True, exist_ok=True)
@@ -109,13 +109,13 @@ class Layout:
         return path
 
     def write_description(self, zookeeper: str, brokers: list[BrokerEntry]) -> None:
-        """Write cluster.json, from which tools and operators find the cluster."""
+        """Write cluster.json, in which tools and operators find the cluster's addresses."""
         bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         description = {"zookeeper": zookeeper, "bootstrap": bootstrap, "brokers": [asdict(one) for one in brokers]}
         files.write_json(self.description, description)
 
     def read_description(self) -> dict[str, Any]:
-        """The content of cluster.json; raises LocalError if the cluster is not running."""
+        """Return the content of cluster.json. Raises LocalError if the cluster is not running."""
         found = files.read_json(self.description)
         if not isinstance(found, dict):
             raise LocalError(f"no cluster runs in {self.directory}: use `logyard cluster start --dir {self.directory}`")
@@ -123,7 +123,7 @@ class Layout:
 
 
 def properties(broker: int, port: int, zookeeper: str, log_dirs: list[str], settings: Settings) -> Mapping[str, str]:
-    """The broker's configuration: Kafka's own keys, sized for one machine, --config last."""
+    """Return the broker's configuration: Kafka's keys with values for one machine; --config overrides them."""
     replicas = min(3, settings.brokers)
     keys = {
         "broker.id": str(broker),
@@ -143,6 +143,6 @@ def properties(broker: int, port: int, zookeeper: str, log_dirs: list[str], sett
 
 
 def _escape(value: str) -> str:
-    """A value as java.util.Properties reads it: backslashes doubled, a leading blank kept."""
+    """Escape a value for java.util.Properties: backslashes are doubled, a leading blank is kept."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "\\" + escaped if escaped.startswith(" ") else escaped

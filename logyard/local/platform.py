@@ -1,7 +1,7 @@
 """The whole platform on one machine: ZooKeeper, brokers and Airflow, started and stopped together."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +13,7 @@ from logyard.local.cluster import BROKER_COMMAND, LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.java import find_java
 from logyard.local.layout import Settings
-
-Say = Callable[[str], None]
+from logyard.local.processes import Say
 
 
 class Platform:
@@ -25,11 +24,11 @@ class Platform:
     ) -> None:
         self.directory = directory.absolute()
         self.cluster = LocalCluster(self.directory / "cluster", say, broker_command)
-        # Shared by all platforms, so that the next one need not compile them again; numba tells versions apart.
+        # Compiled kernels are shared by all platforms, so that each need not compile them; numba keeps versions apart.
         self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels")
 
     def start(self, settings: Settings) -> None:
-        """Start everything, independent parts at the same time; on failure, everything is stopped."""
+        """Start everything, independent parts at the same time; after a failure, stop everything."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with files.locked(self.directory / "platform.lock"), ThreadPoolExecutor(max_workers=1) as beside:
             try:
@@ -46,12 +45,12 @@ class Platform:
                 raise
 
     def stop(self) -> bool:
-        """Stop everything: Airflow first, because its tasks use the cluster; False if nothing ran."""
+        """Stop everything: Airflow first, because its tasks use the cluster. Returns False if nothing ran."""
         ran = self.airflow.stop()
         return self.cluster.stop() or ran
 
     def abandon(self) -> None:
-        """Stop everything, and let no other thread start anything."""
+        """Stop everything, and prevent other threads from starting anything."""
         with interrupts.ignored():
             self.airflow.processes.close()
             self.cluster.processes.close()
@@ -64,7 +63,7 @@ class Platform:
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
     def addresses(self) -> list[tuple[str, str]]:
-        """For a new user: where everything is and how to log in."""
+        """Return what a new user needs, as (name, value): addresses, and how to log in."""
         description = self.cluster.layout.read_description()
         return [
             ("Airflow", self.airflow.url),

@@ -1,8 +1,8 @@
-"""Ports that are chosen once, by binding, and kept: a name has the same port at every restart.
+"""Chooses free ports and records them, so that a name has the same port at each restart.
 
 They are below the range that the kernel uses for outgoing connections, so that no client connection occupies a
-broker's port while that broker is down. Somebody else may take a port between our check and the server's own bind; the
-server then fails to start, and its starter calls `again`.
+broker's port while that broker is down. If another process takes a port between our check and the server's bind, the
+server fails to start, and the code that starts it calls `again`.
 """
 
 import random
@@ -33,7 +33,7 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def answers(port: int, host: str = HOST, timeout_s: float = 1.0) -> bool:
-    """Whether somebody listens on that port now."""
+    """Whether a server listens on that port now."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s):
             return True
@@ -52,9 +52,9 @@ class Ports:
         return {str(name): int(port) for name, port in files.read_json(self._path, {}).items()}
 
     def choose(self, name: str, wanted: int | None = None) -> int:
-        """The port of that name: the recorded one, else `wanted`, else a free one; recorded from now on.
+        """Return and record the port of that name: `wanted`, else the recorded one, else a free one.
 
-        A recorded or wanted port is returned even if it is taken: its server reports that at start, or still runs.
+        The first two are returned even if they are taken: the server reports that at its start, or still runs.
         """
         with files.locked(self._lock):
             known = dict(self.known())
@@ -66,7 +66,7 @@ class Ports:
         return known[name]
 
     def again(self, name: str) -> int:
-        """Choose another port for that name: somebody else has taken the recorded one."""
+        """Choose another port for that name: another process has taken the recorded one."""
         with files.locked(self._lock):
             known = dict(self.known())
             known[name] = _free_port(taken=set(known.values()))

@@ -12,7 +12,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from logyard.local.identity import Identity
 
 TOKEN = "LOGYARD_PROCESS"
 GRACE_S = 20.0
+
+Say = Callable[[str], None]
+"""Shows a line of progress to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Processes:
         self._children: list[subprocess.Popen[bytes]] = []  # kept to be reaped when they end
 
     def entries(self) -> dict[str, Entry]:
-        """Everything that was started and not stopped, dead or alive, in the order of starting."""
+        """Return what was started and not stopped, dead or alive, in the order of starting."""
         recorded = files.read_json(self._path, {})
         return {name: Entry(**{**fields, "command": tuple(fields["command"])}) for name, fields in recorded.items()}
 
@@ -79,9 +82,9 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Entry:
-        """Start `command` under `name`, its output appended to logs/NAME.log; returns its recorded entry.
+        """Start `command` under `name`, and append its output to logs/NAME.log. Returns its recorded entry.
 
-        Raises LocalError where that name already runs or the command cannot be started.
+        Raises LocalError if that name already runs, or the command cannot be started.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         entry = Entry(name, secrets.token_hex(16), tuple(command), str(self.logs / f"{name}.log"))
@@ -108,13 +111,13 @@ class Processes:
         return entry
 
     def stop(self, name: str, *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S) -> bool:
-        """Stop that process and its family and forget it; False if nothing of it ran."""
+        """Stop that process and its family, and forget it. Returns False if none of it ran."""
         return self.stop_together([name], number=number, grace_s=grace_s)
 
     def stop_together(
         self, names: Iterable[str], *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S
     ) -> bool:
-        """Stop these at the same time (takes as long as the slowest); False if nothing ran."""
+        """Stop these at the same time, which takes as long as the slowest. Returns False if none ran."""
         known = self.entries()
         ended = [known[name] for name in names if name in known]
         ran = self._end(ended, number, grace_s)
@@ -123,16 +126,16 @@ class Processes:
         return ran
 
     def close(self) -> None:
-        """From now on this object starts nothing, not even from another thread."""
+        """Refuse later starts, also from other threads."""
         self._closed = True
 
     def status(self, name: str) -> int | None:
-        """The exit status of a process that this object started; None while it runs, or if another started it."""
+        """Return the exit status of a process; None while it runs, or if this object did not start it."""
         entry = self.get(name)
         return next((child.poll() for child in self._children if entry and child.pid == entry.pid), None)
 
     def failure(self, name: str) -> str:
-        """Why that process ended, as one line: its exit status if known, and the last line of its log."""
+        """Return in one line why that process ended: its exit status if known, and the last line of its log."""
         entry = self.get(name)
         if entry is None:
             return f"{name} was never started"
@@ -145,7 +148,7 @@ class Processes:
         families = [member for leader in leaders for member in identity.family(leader)]
         signalled = [identity.send(leader, number) for leader in leaders]
         left = self._wait(leaders, grace_s)
-        # Leaders that did not react, and processes that they left behind in whatever session.
+        # Leaders that did not react, and processes that they left behind in any session.
         families += [member for leader in leaders for member in identity.family(leader)]
         families += [member for entry in entries for member in identity.carriers(TOKEN, entry.token)]
         families = list(dict.fromkeys(families))
@@ -196,12 +199,12 @@ def _spawn(entry: Entry, variables: Mapping[str, str], cwd: Path) -> subprocess.
 
 
 def _leaders(entry: Entry) -> list[Identity]:
-    """The process of that entry, or the ones with its token if its start was interrupted."""
+    """Return the process of that entry, or those with its token if its start was interrupted."""
     return [entry.identity] if entry.identity is not None else identity.carriers(TOKEN, entry.token)
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not blank, cut to a readable length."""
+    """Return the last line of a log that is not blank, cut to a readable length."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -210,4 +213,4 @@ def last_line(log: Path) -> str:
     except OSError:
         lines = []
     said = [line.strip() for line in lines if line.strip()]
-    return said[-1][-300:] if said else "it said nothing"
+    return said[-1][-300:] if said else "its log is empty"

@@ -1,4 +1,4 @@
-"""Which brokers are registered in ZooKeeper: read from /brokers/ids, as any of Kafka's tools would."""
+"""Reads the brokers' registrations from ZooKeeper (/brokers/ids), as Kafka's tools do."""
 
 import json
 import logging
@@ -40,17 +40,17 @@ class Registrations:
         self._chroot = chroot
 
     def get(self, broker: int) -> Registration | None:
-        """That broker's registration; None where it has none. Raises LocalError where ZooKeeper fails."""
+        """Return a broker's registration, None if it has none. Raises LocalError if ZooKeeper fails."""
         found = self._read(f"{IDS}/{broker}")
         return None if found is None else parse(broker, *found)
 
     def controller(self) -> int | None:
-        """The broker that /controller names; None if there is no controller or it cannot be read."""
+        """Return the broker id in /controller; None if there is no controller, or it cannot be read."""
         found = self._read("/controller")
         return None if found is None else _integer(_fields(found[0]).get("brokerid"))
 
     def controller_epoch(self) -> int:
-        """The controller epoch; 0 before the first controller, or if it cannot be read."""
+        """Return the controller epoch; 0 before the first controller, or if it cannot be read."""
         found = self._read("/controller_epoch")
         return 0 if found is None else _integer(found[0].decode("ascii", "replace")) or 0
 
@@ -65,9 +65,9 @@ class Registrations:
 
 
 def parse(broker: int, data: bytes, czxid: int) -> Registration:
-    """Read a registration's JSON. `logyard_http` is host:port; Kafka's own brokers have no such key.
+    """Decode a registration's JSON. `logyard_http` is host:port; Kafka's own brokers do not have that key.
 
-    One that cannot be decoded is a registration too: its session is alive, only its addresses are unknown.
+    One that cannot be decoded counts too: its session is alive, only its addresses are unknown.
     """
     fields = _fields(data)
     http_port = _integer(str(fields.get("logyard_http") or "").rstrip("/").rpartition(":")[2])
@@ -91,8 +91,8 @@ def _integer(value: Any) -> int | None:
 
 @contextmanager
 def connect(zookeeper: str) -> Iterator[Registrations]:
-    """A session with `host:port[,host:port…][/chroot]` for the block; LocalError if it cannot be opened."""
-    # kazoo warns of a chroot that does not exist yet; the brokers make it.
+    """Open a session with `host:port[,host:port…][/chroot]` for the block. Raises LocalError if that fails."""
+    # Without the chroot, because kazoo warns if it does not exist yet; the brokers create it.
     hosts, slash, chroot = zookeeper.partition("/")
     client = KazooClient(hosts=hosts, timeout=10.0, logger=_silent)
     try:

@@ -1,4 +1,4 @@
-"""Two hand-made Kafka requests, ApiVersions and Metadata, to see from outside whether a broker serves.
+"""Sends two requests, ApiVersions and Metadata, to see whether a broker serves.
 
 The launcher imports no broker code, so that a broker is not checked by its own client code.
 """
@@ -22,7 +22,7 @@ class View:
 
 
 class WireError(Exception):
-    """The peer does not answer, or not like a Kafka broker."""
+    """The peer does not answer, or not as a Kafka broker does."""
 
 
 class Refused(WireError):
@@ -30,7 +30,7 @@ class Refused(WireError):
 
 
 def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, tuple[int, int]]:
-    """The APIs that broker advertises: lowest and highest version by key. Raises WireError."""
+    """Return the APIs that a broker advertises: lowest and highest version by key. Raises WireError."""
     body = _ask(host, port, API_VERSIONS, 0, b"", timeout_s)
     try:
         code, count = struct.unpack_from(">hi", body)
@@ -43,13 +43,13 @@ def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, 
 
 
 def ask_metadata(host: str, port: int, timeout_s: float = 2.0) -> View:
-    """The brokers and the controller as that broker knows them. Raises WireError."""
+    """Return the brokers and the controller in a broker's metadata. Raises WireError."""
     no_topics = struct.pack(">i", 0)
     return parse_metadata(_ask(host, port, METADATA, METADATA_VERSION, no_topics, timeout_s))
 
 
 def parse_metadata(body: bytes) -> View:
-    """Read the brokers and the controller off a Metadata response, version 1, without its header."""
+    """Decode the brokers and the controller of a Metadata response, version 1, without its header."""
     try:
         (count,) = struct.unpack_from(">i", body)
         position, brokers = 4, {}

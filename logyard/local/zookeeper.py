@@ -41,7 +41,7 @@ _OPTIONS = (
 
 
 def jars() -> Path:
-    """The folder of PySpark's jars; raises LocalError where PySpark is not installed."""
+    """Return the folder of PySpark's jars. Raises LocalError if PySpark is not installed."""
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise LocalError(
@@ -51,7 +51,7 @@ def jars() -> Path:
 
 
 def four_letters(port: int, word: str, host: str = HOST, timeout_s: float = 2.0) -> str:
-    """The server's answer to a four-letter word (`srvr`, `mntr`…); "" where nothing answers."""
+    """Return the server's answer to a four-letter word (`srvr`, `mntr`…); "" if it does not answer."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as link:
             link.sendall(word.encode("ascii"))
@@ -65,9 +65,9 @@ def is_ready(port: int) -> bool:
 
 
 def start(directory: Path, processes: Processes, ports: Ports, java: Java, wanted_port: int | None = None) -> int:
-    """Start the server of `directory` (or find it running) and wait until it serves; returns its port.
+    """Start the server of `directory` if it does not run, and wait until it serves. Returns its port.
 
-    Raises LocalError with the reason when it does not come up.
+    Raises LocalError with the reason if it does not serve in time.
     """
     if processes.alive(NAME):
         port = ports.choose(NAME)
@@ -96,7 +96,7 @@ def _command(directory: Path, port: int, java: Java) -> list[str]:
 
 
 def _wait_ready(port: int, processes: Processes) -> bool:
-    """True once it serves, False if another process took its port; raises LocalError if it ends otherwise."""
+    """Return True once it serves, False if another process has its port. Raises LocalError if it ends otherwise."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         # Check that ours is alive first: another ZooKeeper may have taken the port and answer.

@@ -1,4 +1,4 @@
-"""docs/state-machines.md, drawn from the tables that the controller itself goes by."""
+"""Generates docs/state-machines.md from the tables that the controller uses."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,10 @@ Phase = TypeVar("Phase", bound=IntEnum)
 HEAD = """\
 # The controller's state machines
 
-Drawn from the code; `test_state_machine_pages.py` fails when this page differs.
-After a change that is meant: `LOGYARD_REWRITE=1 pytest tests/unit/controller/partitions/test_state_machine_pages.py`.
+This page is generated from the code; `test_state_machine_pages.py` fails if they differ. After a change of the code
+`LOGYARD_REWRITE=1 pytest tests/unit/controller/partitions/test_state_machine_pages.py` writes it again.
 
-A move that no arrow shows is refused with a warning in the log; the rest of its batch goes on.
+A transition without an arrow is refused, with a warning in the log; the other transitions of its batch are carried out.
 """
 
 CASES: tuple[tuple[Strategy, Assignment, tuple[int, ...], frozenset[int], frozenset[int], bool], ...] = (
@@ -96,7 +96,7 @@ def _elections() -> list[str]:
         "",
         *_rules(leader_election),
         "",
-        "| why | replicas | ISR | online | leader; new ISR |",
+        "| election | replicas | ISR | online | leader; new ISR |",
         "|---|---|---|---|---|",
         *rows,
         "",
@@ -105,7 +105,7 @@ def _elections() -> list[str]:
 
 def _outcome(election: Election | None) -> str:
     if election is None:
-        return "nobody"
+        return "none"
     return f"{election.leader}; {_ids(election.isr)}" + (" (records may be lost)" if election.unclean else "")
 
 
@@ -114,8 +114,8 @@ def _events() -> list[str]:
     rows = [f"| {kind.__name__} | {_first_line(kind)} | {dispatch.STATES.get(kind, 0)} |" for kind in kinds]
     return [
         "## Events",
-        f"`{_path(dispatch)}`; the number is Kafka's ControllerState while the event is worked on. "
-        f"The first {len(dispatch.ALWAYS)} are handled by every broker, the others by the controller.",
+        f"`{_path(dispatch)}`; the number is Kafka's ControllerState while the event is handled. "
+        f"All brokers handle the first {len(dispatch.ALWAYS)}, only the controller handles the others.",
         "",
         "| event | | state |",
         "|---|---|---|",
@@ -129,14 +129,18 @@ def _first_line(kind: type) -> str:
 
 
 def _rules(module: ModuleType) -> list[str]:
-    """The rules at the head of a module as a list, one line each."""
+    """The rules at the head of a module as a list, one line each; a rule ends at the next one or at an empty line."""
     found: list[str] = []
+    is_rule = False
     for line in (inspect.getdoc(module) or "").splitlines():
         if line.startswith("Rule "):
             rule = line.partition(": ")[2]
             found.append(f"- {rule[0].upper()}{rule[1:]}")
-        elif found and line.startswith(" "):
+            is_rule = True
+        elif is_rule and line.strip():
             found[-1] += " " + line.strip()
+        else:
+            is_rule = False
     return found
 
 

@@ -38,7 +38,7 @@ _SET, _DELETE = 0, 1
 _MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
-class Sender(Protocol):
+class ConfigSender(Protocol):
     """The part of `requests.ClusterRequests` that is needed."""
 
     def ask(self, make: Callable[[], Any], node: int | None = None) -> Any: ...
@@ -48,7 +48,7 @@ class Sender(Protocol):
     def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None: ...
 
 
-def describe(sender: Sender, entity: Entity, *, everything: bool = False) -> list[Setting]:
+def describe(sender: ConfigSender, entity: Entity, *, everything: bool = False) -> list[Setting]:
     """The settings of one topic, broker or broker's loggers, by name; only those set on it unless `everything`."""
     from kafka.protocol.admin import DescribeConfigsRequest
 
@@ -64,7 +64,7 @@ def describe(sender: Sender, entity: Entity, *, everything: bool = False) -> lis
     return sorted((one for one in found if everything or own is None or one.source == own), key=lambda one: one.name)
 
 
-def alter(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
+def alter(sender: ConfigSender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
     """Set and remove settings. Raises BadConfig if a setting to remove is not set, ApiError if the brokers refuse."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
@@ -81,7 +81,7 @@ def alter(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequen
         translation.refuse(result.error_code, result.error_message)
 
 
-def quotas(sender: Sender, entity: Entity) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+def quotas(sender: ConfigSender, entity: Entity) -> list[tuple[dict[str, str | None], dict[str, float]]]:
     """(type → name, key → value) of every entity that has exactly these types and, where given, names."""
     from kafka.protocol.admin import DescribeClientQuotasRequest
 
@@ -106,7 +106,7 @@ def quotas(sender: Sender, entity: Entity) -> list[tuple[dict[str, str | None], 
     return sorted(found, key=lambda entry: [(kind, name or "") for kind, name in sorted(entry[0].items())])
 
 
-def alter_quotas(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
+def alter_quotas(sender: ConfigSender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
     """Raises BadConfig on a value that is no number or a key to unset that is not set, ApiError."""
     from kafka.protocol.admin import AlterClientQuotasRequest
 
@@ -123,7 +123,7 @@ def alter_quotas(sender: Sender, entity: Entity, add: Mapping[str, str], delete:
         translation.refuse(entry.error_code, entry.error_message)
 
 
-def alter_credentials(sender: Sender, user: str, add: Mapping[str, str], delete: Sequence[str]) -> None:
+def alter_credentials(sender: ConfigSender, user: str, add: Mapping[str, str], delete: Sequence[str]) -> None:
     """Set and remove a user's SCRAM credentials. Raises BadConfig, ApiError."""
     upsert = {mechanism: parse_credential(mechanism, text) for mechanism, text in add.items() if mechanism in SCRAM}
     problem = sender.alter_scram(user, upsert, delete)
@@ -131,7 +131,7 @@ def alter_credentials(sender: Sender, user: str, add: Mapping[str, str], delete:
         raise ApiError(translation.code(-1), f"user {user}: {problem}")
 
 
-def credential_lines(sender: Sender, users: Sequence[str] | None) -> list[str]:
+def credential_lines(sender: ConfigSender, users: Sequence[str] | None) -> list[str]:
     """What `describe` prints about users' credentials, without the credentials."""
     return [
         f"SCRAM credential configs for user-principal '{user}' are "

@@ -13,7 +13,7 @@ from logyard.broker.model import TopicPartition
 _CONSUMERS = ("consumer", "")
 
 
-class Sender(Protocol):
+class GroupSender(Protocol):
     """The part of `requests.ClusterRequests` that is needed."""
 
     def ask(
@@ -27,7 +27,7 @@ class Sender(Protocol):
     def live_brokers(self) -> list[int]: ...
 
 
-def list_groups(sender: Sender, states: Sequence[str] = ()) -> list[GroupListing]:
+def list_groups(sender: GroupSender, states: Sequence[str] = ()) -> list[GroupListing]:
     """Every consumer group, or those in these states, by name. Raises ApiError, ClusterUnreachable."""
     from kafka.protocol.admin import ListGroupsRequest
 
@@ -43,7 +43,7 @@ def list_groups(sender: Sender, states: Sequence[str] = ()) -> list[GroupListing
     return [found[name] for name in sorted(found) if not states or found[name].state in states]
 
 
-def describe(sender: Sender, name: str) -> Group:
+def describe(sender: GroupSender, name: str) -> Group:
     """One group; one that does not exist is Dead. Raises ApiError, ClusterUnreachable."""
     from kafka.protocol.admin import DescribeGroupsRequest
 
@@ -65,7 +65,7 @@ def describe(sender: Sender, name: str) -> Group:
     )
 
 
-def delete(sender: Sender, name: str) -> ApiError | None:
+def delete(sender: GroupSender, name: str) -> ApiError | None:
     """Delete an empty group; returns the error, or None."""
     from kafka.protocol.admin import DeleteGroupsRequest
 
@@ -76,7 +76,7 @@ def delete(sender: Sender, name: str) -> ApiError | None:
 
 
 def delete_offsets(
-    sender: Sender, name: str, partitions: Sequence[TopicPartition]
+    sender: GroupSender, name: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
     """Delete a group's committed offsets of these partitions. Raises ApiError if none can be deleted."""
     from kafka.protocol.consumer import OffsetDeleteRequest

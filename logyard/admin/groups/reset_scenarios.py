@@ -8,11 +8,9 @@ from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.groups.groups import BadGroups
-from logyard.admin.ports import EARLIEST, LATEST
+from logyard.admin.ports import EARLIEST, LATEST, Say
 from logyard.admin.times import parse_duration_ms, parse_time_ms
 from logyard.broker.model import TopicPartition
-
-Say = Callable[[str], None]
 
 
 class OffsetClient(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, ReplicaSize
-from logyard.admin.ports import Pause
+from logyard.admin.ports import Pause, Say
 from logyard.admin.reassignment import json_files, status
 from logyard.admin.reassignment.cancellation import would_be_leaderless
 from logyard.admin.reassignment.execution import cancel_moves, start_moves
@@ -33,7 +33,6 @@ _VERIFY = (
 )
 _NO_PLACE = (ErrorCode.REPLICA_NOT_AVAILABLE,)
 
-Say = Callable[[str], None]
 """Prints a text and a newline."""
 
 

@@ -24,7 +24,7 @@ _MOVING = (
 ProducersOrError = tuple[Producer, ...] | ApiError
 
 
-class Sender(Protocol):
+class TransactionSender(Protocol):
     """The part of `requests.ClusterRequests` that is needed."""
 
     def ask(
@@ -41,7 +41,7 @@ class Sender(Protocol):
 
 
 def list_transactions(
-    sender: Sender, producer_ids: Iterable[int] = (), duration_ms: int | None = None
+    sender: TransactionSender, producer_ids: Iterable[int] = (), duration_ms: int | None = None
 ) -> list[TransactionListing]:
     """Every broker's transactional ids, or those of some producers, or with a transaction that is open for longer.
 
@@ -63,7 +63,7 @@ def list_transactions(
     return sorted(found, key=lambda one: (one.coordinator, one.transactional_id))
 
 
-def describe_transaction(sender: Sender, transactional_id: str) -> Transaction | None:
+def describe_transaction(sender: TransactionSender, transactional_id: str) -> Transaction | None:
     """One transactional id; None where its coordinator does not know it. Raises ApiError, ClusterUnreachable."""
     from kafka.protocol.admin import DescribeTransactionsRequest
 
@@ -89,7 +89,7 @@ def describe_transaction(sender: Sender, transactional_id: str) -> Transaction |
 
 
 def describe_producers(
-    sender: Sender, partitions: Sequence[TopicPartition], broker: int | None = None
+    sender: TransactionSender, partitions: Sequence[TopicPartition], broker: int | None = None
 ) -> dict[TopicPartition, ProducersOrError]:
     """The producers of partitions, as their leaders know them, or as that broker's replicas do.
 
@@ -111,7 +111,7 @@ def describe_producers(
     return found
 
 
-def write_abort_marker(sender: Sender, marker: AbortMarker) -> None:
+def write_abort_marker(sender: TransactionSender, marker: AbortMarker) -> None:
     """End a transaction on one partition: its leader appends the marker. Raises ApiError, ClusterUnreachable."""
     from kafka.protocol.producer import WriteTxnMarkersRequest
 
@@ -150,7 +150,7 @@ def write_abort_marker(sender: Sender, marker: AbortMarker) -> None:
 
 
 def _producers_of(
-    sender: Sender, partitions: Sequence[TopicPartition], node: int
+    sender: TransactionSender, partitions: Sequence[TopicPartition], node: int
 ) -> Iterator[tuple[TopicPartition, ProducersOrError]]:
     from kafka.protocol.admin import DescribeProducersRequest
 
@@ -183,7 +183,7 @@ def _producer(found: Any) -> Producer:
 
 
 def _by_node(
-    sender: Sender,
+    sender: TransactionSender,
     partitions: Sequence[TopicPartition],
     broker: int | None,
     found: dict[TopicPartition, ProducersOrError],

@@ -1,4 +1,4 @@
-"""A small client of Airflow's REST API for what a user does in the UI; used by the demo and the tests.
+"""A small client of Airflow's REST API, for what a user does in the UI; the demo and the tests use it.
 
     with AirflowApi("http://127.0.0.1:8080", "admin", password) as api:
         api.wait_healthy(60)
@@ -79,7 +79,7 @@ class AirflowApi:
     # -- waiting for the platform ---------------------------------------------------------------
 
     def health(self) -> dict[str, str]:
-        """The status of each component, "" if it has none. Needs no login."""
+        """Return the status of each component, "" if it has none. It needs no login."""
         try:
             answer = self._http.get("/api/v2/monitor/health")
             content = answer.json() if answer.status_code == 200 else {}
@@ -96,7 +96,7 @@ class AirflowApi:
                 return
 
     def wait_dag(self, dag_id: str, timeout_s: float) -> None:
-        """Wait until a DAG is known and active; raises at once on an import error."""
+        """Wait until Airflow knows a DAG, and make it active. Raises AirflowError at once for an import error."""
         for _ in self._until(timeout_s, lambda: f"DAG {dag_id} did not appear"):
             answer = self._send_again("GET", f"/api/v2/dags/{dag_id}", allow=(404,))
             if answer.status_code == 200 and not answer.json().get("is_paused"):
@@ -109,11 +109,11 @@ class AirflowApi:
                 raise AirflowError(f"DAG {dag_id}: {str(errors[0].get('stack_trace', ''))[-2000:]}")
 
     def import_errors(self) -> list[dict[str, Any]]:
-        """Errors of DAG files."""
+        """Return the import errors of DAG files."""
         return list(self._send_again("GET", "/api/v2/importErrors").json()["import_errors"])
 
     def plugin_import_errors(self) -> list[dict[str, Any]]:
-        """Errors of plugins."""
+        """Return the import errors of plugins."""
         return list(self._send_again("GET", "/api/v2/plugins/importErrors").json()["import_errors"])
 
     # -- runs -------------------------------------------------------------------------------------
@@ -155,20 +155,20 @@ class AirflowApi:
         return self.wait_run(self.trigger(dag_id, conf), timeout_s, progress)
 
     def tasks(self, run: Run) -> list[TaskView]:
-        """The run's tasks in the order in which they started."""
+        """Return the run's tasks in the order in which they started."""
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
         found = self._send_again("GET", where).json()["task_instances"]
         found.sort(key=lambda t: (t.get("start_date") or "9", t["task_id"], t["map_index"]))
         return [TaskView(t["task_id"], t.get("state") or "none", t["try_number"], t["map_index"], t) for t in found]
 
     def xcom(self, run: Run, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
-        """The value that a task returned (or pushed under another key)."""
+        """Return the value that a task returned, or pushed under another key."""
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         answer = self._send_again("GET", where, params={"deserialize": "true", "map_index": map_index})
         return answer.json()["value"]
 
     def log(self, run: Run, task: TaskView) -> list[str]:
-        """The lines of a task's last try."""
+        """Return the log lines of a task's last try."""
         tasks = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
         where = f"{tasks}/{task.task_id}/logs/{max(task.try_number, 1)}"
         answer = self.send(
@@ -179,7 +179,7 @@ class AirflowApi:
         return [text for line in answer.text.splitlines() for text in _log_line(line)]
 
     def why_failed(self, run: Run) -> str:
-        """A text that names the failed tasks, with the last lines of their logs."""
+        """Return a text with the failed tasks, and the last lines of their logs."""
         parts = [f"DAG {run.dag_id}, run {run.run_id}: {run.state}"]
         for task in self.tasks(run):
             if task.state == "failed":
@@ -190,7 +190,7 @@ class AirflowApi:
     # -- plumbing -----------------------------------------------------------------------------------
 
     def get(self, path: str, **params: Any) -> Any:
-        """Any other GET of this server, as JSON (the plugin's routes, for one)."""
+        """Send any other GET, say to the plugin's routes. Returns the decoded JSON."""
         return self._send_again("GET", path, params=params).json()
 
     def _where_it_is(self, run: Run) -> str:
@@ -241,7 +241,7 @@ class AirflowApi:
 
 
 def _log_line(line: str) -> list[str]:
-    """One NDJSON log line as text; group marks and empty lines are dropped."""
+    """Return one NDJSON log line as lines of text, without group marks and empty lines."""
     try:
         content = json.loads(line)
     except ValueError:

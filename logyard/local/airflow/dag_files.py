@@ -9,7 +9,7 @@ from pathlib import Path
 from logyard.local import files
 from logyard.local.errors import LocalError
 
-# DAG → the arguments of its factory beside prefix and connection.
+# DAG → the arguments of its factory besides prefix and connection.
 DAGS: Mapping[str, Sequence[str]] = {
     "abort_hanging_transactions": (),
     "audit_replicas": ("spark",),
@@ -27,7 +27,7 @@ DAGS: Mapping[str, Sequence[str]] = {
     "topic_lifecycle": (),
     "topics_as_code": ("directory",),
 }
-# The digest of what follows shows whether somebody has changed the file.
+# The digest of the rest of the file shows whether it was changed.
 _MARK = "# Written by `logyard airflow install-dags`: {}"
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
@@ -48,7 +48,7 @@ class DagFile:
             raise LocalError(f"--prefix {self.prefix!r}: letters, digits and . _ - are allowed")
 
     def text(self, dag: str) -> str:
-        """The file of one DAG."""
+        """Return the content of one DAG's file."""
         arguments = [repr(self.prefix), repr(self.connection)]
         arguments += [repr(self.spark_connection)] if "spark" in DAGS[dag] else []
         imports = [f"from logyard.dags.factories.{dag} import {dag}_dag", ""]
@@ -65,7 +65,7 @@ def install(directory: Path, wanted: DagFile, dags: Sequence[str], *, force: boo
     if strange:
         raise LocalError(f"there is no DAG {strange[0]!r}: choose among {', '.join(DAGS)}")
     if not directory.is_dir():
-        raise LocalError(f"{directory} is no folder: make it first, or name Airflow's DAGs folder")
+        raise LocalError(f"{directory} is not a folder: create it, or name Airflow's DAGs folder")
     planned = {directory / f"{wanted.prefix}{dag}.py": wanted.text(dag) for dag in dags}
     for path in planned:
         if path.exists() and not force and not _is_ours(path):
@@ -76,7 +76,7 @@ def install(directory: Path, wanted: DagFile, dags: Sequence[str], *, force: boo
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether the file is as this command wrote it."""
+    """Whether this command wrote the file, and it is unchanged."""
     first, _, body = path.read_text(errors="replace").partition("\n")
     return first == _MARK.format(_digest(body))
 

@@ -1,12 +1,12 @@
-"""Apache Airflow on loopback: database, api-server, scheduler, dag-processor and triggerer, started and stopped by pid.
+"""Starts and stops Apache Airflow on loopback: database, api-server, scheduler, dag-processor and triggerer.
 
-Not by `airflow standalone`, which leaves its children behind and opens log servers on every interface.
+It does not use `airflow standalone`, which leaves child processes behind, and opens log servers on all interfaces.
 """
 
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -15,7 +15,7 @@ from logyard.local.airflow.settings import Home, environment
 from logyard.local.errors import LocalError
 from logyard.local.java import Java
 from logyard.local.ports import HOST, Ports, is_free
-from logyard.local.processes import Processes
+from logyard.local.processes import Processes, Say
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -30,11 +30,9 @@ READY_S = 180.0
 STOP_S = 4.0
 PORT_TRIES = 5
 
-Say = Callable[[str], None]
-
 
 class Airflow:
-    """The Airflow of one directory. Methods raise LocalError with one line that says what to do."""
+    """The Airflow of one directory. Its methods raise LocalError, whose text is one line that says what to do."""
 
     def __init__(self, directory: Path, say: Say = lambda text: None, kernels: Path | None = None) -> None:
         self.directory = directory.absolute()
@@ -87,11 +85,11 @@ class Airflow:
         )
 
     def stop(self, grace_s: float = STOP_S) -> bool:
-        """Stop every component and its tasks; False if nothing ran."""
+        """Stop all components and their tasks. Returns False if nothing ran."""
         return self.processes.stop_together(list(self.processes.entries()), grace_s=grace_s)
 
     def health(self, timeout_s: float = 5.0) -> dict[str, str]:
-        """Each component's health as Airflow reports it; empty if the api-server does not answer."""
+        """Return each component's health as Airflow reports it; empty if the api-server does not answer."""
         try:
             answer = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=timeout_s, trust_env=False).json()
         except (httpx.HTTPError, ValueError):
@@ -99,7 +97,7 @@ class Airflow:
         return {name: str((answer.get(name) or {}).get("status")) for name in HEALTH}
 
     def _await_health(self, port: int) -> bool:
-        """True if all are healthy, False if another process took the api-server's port; raises LocalError otherwise."""
+        """Return True if all are healthy, False if another process has the api-server's port; else raise LocalError."""
         deadline = time.monotonic() + READY_S
         ill: list[str] = []
         while time.monotonic() < deadline:

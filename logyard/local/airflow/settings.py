@@ -1,4 +1,4 @@
-"""Airflow's settings, all through its environment: folders, users, DAGs, and how to reach the cluster."""
+"""Airflow's settings, all as environment variables: folders, users, DAGs, and connections to the cluster."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ CONNECTION = "logyard_default"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folders of one Airflow; `kernels`: the compiled kernels of the Spark jobs."""
+    """The folders of one Airflow; `kernels` has the compiled kernels of the Spark jobs."""
 
     directory: Path
     kernels: Path
@@ -65,14 +65,14 @@ class Home:
 
 
 def dags_folder() -> Path:
-    """The packaged DAGs' folder, with links resolved."""
+    """Return the folder of the packaged DAGs, with links resolved."""
     return (Path(__file__).resolve().parents[2] / "dags").resolve()
 
 
 def environment(home: Home, port: int, connections: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
-    """The variables for every component of Airflow and for the tasks it starts, on top of `base`.
+    """Return the environment for all components of Airflow and their tasks, based on `base`.
 
-    Settings of another Airflow that the caller's shell may carry (AIRFLOW…) are left out.
+    Settings in `base` of another Airflow (AIRFLOW…) are left out.
     """
     url = f"http://{HOST}:{port}"
     kept = {name: value for name, value in base.items() if not name.startswith("AIRFLOW")}
@@ -98,7 +98,7 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-        # A file that changed is read again at once all the same.
+        # A file that has changed is read again at once.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
         # A worker notices its task's end only at its next heartbeat. At the default of 5 s, a task that deferred and
         # resumed sooner counts as killed: the scheduler learns of the first part's end after it queued the second.
@@ -118,17 +118,17 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
 
 
 def connections(description: Mapping[str, Any], cluster_file: Path, spark_master: str = "local[2]") -> dict[str, str]:
-    """The connections of a local cluster as variables: `logyard_default` and `spark_default`.
+    """Return the connections of a local cluster, `logyard_default` and `spark_default`, as environment variables.
 
-    `description` is what cluster.json holds. The command that starts a dead broker is a list of arguments in which
-    the operators put the broker's id for {broker_id}.
+    `description` is the content of cluster.json. The command that starts a dead broker is a list of arguments, in which
+    the operators replace {broker_id}.
     """
     command = str(Path(sys.executable).with_name("logyard"))
     start, stop, status = (
         [command, "cluster", verb, "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
         for verb in ("start-broker", "stop-broker", "broker-status")
     )
-    # What is left of a hung broker is stopped before it is started again.
+    # A hung broker is killed before it is started again.
     stop += ["--signal", "KILL"]
     logyard = {
         "conn_type": "logyard",

@@ -1,6 +1,6 @@
-"""What the topic must hold, worked out with pandas from the acknowledgements, against what a stock consumer reads.
+"""Compares what a topic must have, computed with pandas from the acknowledgements, with what a stock consumer reads.
 
-Every table here has the columns partition, offset, key, value: one row per record.
+All tables have one row per record, with the columns partition, offset, key, value.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ BATCH = 10_000
 def acknowledged_table(
     acknowledged: Acknowledged, keys: Sequence[bytes] | None, values: Sequence[bytes]
 ) -> pd.DataFrame:
-    """What was sent, at the place where each record was acknowledged; sorted by place.
+    """Return the records that were sent, with the partition and offset that were acknowledged, sorted by these.
 
-    Raises LocalError if two records were acknowledged at one place: one of them is lost then.
+    Raises LocalError if two records were acknowledged at the same offset: one of them is lost then.
     """
     table = pd.DataFrame(
         {
@@ -45,9 +45,9 @@ def acknowledged_table(
 
 
 def expected_after_compaction(sent: pd.DataFrame, ends: Mapping[int, int]) -> pd.DataFrame:
-    """The records that compaction must leave: below each partition's end the last of every key, above it all.
+    """Return the records that compaction must leave: below each partition's end the last of each key, above it all.
 
-    `ends[p]` is the offset at which the compacted range of partition p stops, its active segment's first.
+    `ends[p]` is the end offset of the compacted range of partition p: the first of its active segment.
     """
     closed = sent["offset"] < sent["partition"].map(ends)
     last = sent[closed].groupby(["partition", "key"], sort=False)["offset"].transform("max")
@@ -57,7 +57,7 @@ def expected_after_compaction(sent: pd.DataFrame, ends: Mapping[int, int]) -> pd
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How what was found differs from what was expected; nothing differs when all are zero."""
+    """The differences between what was found and what was expected; there is none if all are zero."""
 
     missing: int
     unexpected: int
@@ -72,7 +72,7 @@ class Difference:
 
 
 def compare(expected: pd.DataFrame, found: pd.DataFrame) -> Difference:
-    """Compare record by record, by place; also a record that is there twice is unexpected."""
+    """Compare the records by partition and offset; a record that is there twice is unexpected too."""
     merged = expected.merge(found, on=PLACE, how="outer", suffixes=("_expected", "_found"), indicator="side")
     missing = merged["side"] == "left_only"
     unexpected = merged["side"] == "right_only"
@@ -88,7 +88,7 @@ def compare(expected: pd.DataFrame, found: pd.DataFrame) -> Difference:
 
 
 def checksum(table: pd.DataFrame) -> str:
-    """A digest over place, key and value of every record, in the order of places."""
+    """Return a digest over partition, offset, key and value of all records, in the order of offsets."""
     digest = hashlib.sha256()
     for row in table.sort_values(PLACE)[COLUMNS].itertuples(index=False, name=None):
         partition, offset, key, value = row
@@ -98,9 +98,9 @@ def checksum(table: pd.DataFrame) -> str:
 
 
 def read_topic(bootstrap: str, topic: str) -> pd.DataFrame:
-    """Read every record of the topic with a stock consumer, CRCs checked, from the first to the last.
+    """Read all records of the topic with a stock consumer, which checks the CRCs.
 
-    Raises LocalError where the consumer reports an error or nothing comes for half a minute.
+    Raises LocalError if the consumer reports an error, or if nothing arrives for half a minute.
     """
     consumer = Consumer(
         {

@@ -1,4 +1,4 @@
-"""The cluster as a stock client and the disks show it: leaders, replicas, segments."""
+"""Reads leaders, replicas and segments with a stock client and from the disks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition as Metadata tells it; the first of `replicas` is the preferred leader."""
+    """One partition in a Metadata answer; the first of `replicas` is the preferred leader."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -26,7 +26,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at the cluster."""
+    """The cluster's metadata at one time."""
 
     brokers: frozenset[int]
     controller: int
@@ -43,11 +43,11 @@ class View:
 
 
 def look(bootstrap: str) -> View:
-    """Ask a broker for all there is. Raises LocalError where none answers."""
+    """Return the metadata of all topics. Raises LocalError if no broker answers."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0})
     try:
         found = admin.list_topics(timeout=ANSWER_S)
-    except Exception as error:  # whatever the client says, it is no answer
+    except Exception as error:  # the client may raise anything
         raise LocalError(f"no broker of {bootstrap} answers: {error}") from error
     partitions = {
         (topic.topic, number): Partition(p.leader, tuple(p.replicas), tuple(p.isrs))
@@ -58,7 +58,7 @@ def look(bootstrap: str) -> View:
 
 
 def directories(description: Mapping[str, Any], topic: str, partition: int) -> dict[int, Path]:
-    """Where each broker of cluster.json keeps its replica of that partition; only those that have one."""
+    """Return the directories of a partition's replicas by broker id, for the brokers in cluster.json."""
     found = {}
     for broker in description["brokers"]:
         for log_dir in broker["log_dirs"]:
@@ -69,17 +69,17 @@ def directories(description: Mapping[str, Any], topic: str, partition: int) -> d
 
 
 def segment_bases(directory: Path) -> list[int]:
-    """The base offsets of a replica's segments, ascending; the last one is the active segment's."""
+    """Return the base offsets of a replica's segments, ascending; the last one is the active segment's."""
     return sorted(int(path.stem) for path in directory.glob("*.log") if path.stem.isdigit())
 
 
 def log_bytes(directory: Path) -> int:
-    """How many bytes the segments of a replica take, indexes left out."""
+    """Return the bytes of a replica's segments, without indexes."""
     return sum(path.stat().st_size for path in directory.glob("*.log"))
 
 
 def compactable_ends(description: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Where the closed segments of each partition end: no replica's active segment may begin before that."""
+    """Return, by partition, the lowest base offset of the replicas' active segments: compaction stops there."""
     return {
         partition: min(segment_bases(directory)[-1] for directory in found.values())
         for partition in partitions
@@ -88,5 +88,5 @@ def compactable_ends(description: Mapping[str, Any], topic: str, partitions: Seq
 
 
 def topic_bytes(description: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> int:
-    """Bytes of all replicas of the topic."""
+    """Return the bytes of all replicas of the topic."""
     return sum(log_bytes(d) for p in partitions for d in directories(description, topic, p).values())

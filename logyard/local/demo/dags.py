@@ -1,21 +1,20 @@
-"""DAG runs over Airflow's REST API, as the steps want them: several at a time, results by task."""
+"""Runs DAGs through Airflow's REST API for the demo's steps: several at a time, with results by task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from logyard.local.airflow.api import AirflowApi, AirflowError, Run
 from logyard.local.errors import LocalError
+from logyard.local.processes import Say
 
 KNOWN_S = 90.0
 RUN_S = 240.0
 
-Note = Callable[[str], None]
-
 
 class DagRuns:
-    """Starts runs and waits for them; `note` hears which task a run is at. Raises LocalError."""
+    """Starts runs and waits for them; `note` gets the tasks that are running. Methods raise LocalError."""
 
-    def __init__(self, url: str, user: str, password: str, note: Note = lambda text: None) -> None:
+    def __init__(self, url: str, user: str, password: str, note: Say = lambda text: None) -> None:
         self._api = AirflowApi(url, user, password)
         self._note = note
 
@@ -26,7 +25,7 @@ class DagRuns:
         self._api.close()
 
     def await_known(self, dag_ids: Sequence[str]) -> None:
-        """Wait until Airflow has parsed these DAGs, and see that no file and no plugin failed to import."""
+        """Wait until Airflow has parsed these DAGs, and check that all files and plugins were imported."""
         try:
             for dag_id in dag_ids:
                 self._api.wait_dag(dag_id, KNOWN_S)
@@ -37,7 +36,7 @@ class DagRuns:
             raise LocalError(f"Airflow could not import everything: {one_line(str(errors[0]))}")
 
     def run_all(self, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """Start these (DAG id, conf) together, wait for all; what the tasks of each returned, by task id."""
+        """Start these (DAG id, conf) together, and wait for all. Returns their tasks' results by task id."""
         try:
             started = [self._api.trigger(dag_id, conf) for dag_id, conf in runs]
             return [self._results(self._wait(run)) for run in started]
@@ -57,13 +56,13 @@ class DagRuns:
         for task in self._api.tasks(run):
             try:
                 results[task.task_id] = self._api.xcom(run, task.task_id, map_index=task.map_index)
-            except AirflowError:  # a sensor returns nothing, and a skipped task neither
+            except AirflowError:  # sensors and skipped tasks return nothing
                 results[task.task_id] = None
         return results
 
 
 def one_line(text: str) -> str:
-    """The first thing that a long account says, and the last that is neither small talk of Spark's nor blank."""
+    """Return the first and the last line of a long text, without blank lines and Spark's INFO lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and " INFO " not in line]
     if len(lines) <= 1:
         return text.strip().splitlines()[0] if text.strip() else text

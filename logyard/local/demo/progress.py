@@ -1,4 +1,4 @@
-"""How far the demo is: a bar on a terminal, plain lines elsewhere (a CI log has no cursor)."""
+"""Shows the demo's progress: a bar on a terminal, lines elsewhere (in a CI log)."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ LINE_EVERY_S = 5.0
 
 
 class Display:
-    """Shows the step that runs. `note` says what it waits for now, `advance` how much of it is done."""
+    """Shows the running step: `note` shows what it waits for, `advance` how much of it is done."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -21,7 +21,7 @@ class Display:
 
     @contextmanager
     def step(self, number: int, total: int, title: str) -> Iterator[None]:
-        """Show a step while the block runs, then one line with its seconds; nothing more where it fails."""
+        """Show a step while the block runs, then a line with its seconds, unless it has failed."""
         head = f"[{number}/{total}] {title}"
         started = time.monotonic()
         if self._console.is_terminal:
@@ -44,7 +44,7 @@ class Display:
         self._line(f"{head}: done in {time.monotonic() - started:.1f} s")
 
     def note(self, text: str) -> None:
-        """Say what is waited for; the same text is not said twice in a row."""
+        """Show what the step waits for; the same text is not shown twice in a row."""
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, description=f"{self._head}: {text}")
@@ -53,7 +53,7 @@ class Display:
         self._said = text
 
     def advance(self, done: int, total: int) -> None:
-        """Show `done` of `total`; as lines at most every few seconds."""
+        """Show `done` of `total`; a line appears at most every few seconds."""
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, completed=done, total=total)

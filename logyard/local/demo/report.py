@@ -1,4 +1,4 @@
-"""What the demo did: a table for people, and the same as JSON for whoever comes after it."""
+"""The report of the demo: a table, and the same as JSON."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ Figure = int | float | str | bool | None
 
 @dataclass(slots=True)
 class StepReport:
-    """One step: its figures in the order in which they became known."""
+    """One step, with its figures in the order in which they were found."""
 
     number: int
     name: str
@@ -63,7 +63,7 @@ def readable(name: str) -> str:
 
 
 def shown(value: Figure) -> str:
-    """A figure for people: thousands apart, seconds with one digit, yes and no."""
+    """Format a figure: with thousands separators, one decimal, yes or no."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The demo: the platform up, the eight steps, a table and report.json, the platform down."""
+"""Runs the demo: starts the platform, runs the eight steps, writes the report, stops the platform."""
 
 import os
 import platform as machine
@@ -24,9 +24,9 @@ BROKERS = 3
 
 
 def run(directory: Path, *, keep: bool = False, console: Console | None = None) -> None:
-    """Run everything and write report.json; raises LocalError naming the step that failed and why.
+    """Run all steps and write report.json. Raises LocalError with the failed step and the reason.
 
-    Whatever happens, nothing runs afterwards, unless `keep` asks for it.
+    At the end everything is stopped, also after a failure, unless `keep` is set.
     """
     directory = directory.absolute()
     console = console or Console()
@@ -69,7 +69,7 @@ def _steps(platform: Platform, display: Display, report: Report) -> None:
 
 @contextmanager
 def _reported(display: Display, report: Report, number: int, total: int, name: str, title: str) -> Iterator[Figures]:
-    """Time a step, show it, and keep its figures; a failure names the step."""
+    """Time a step, show it, and report its figures; an error gets the step's name."""
     step = StepReport(number, name, title)
     report.steps.append(step)
     started = time.monotonic()

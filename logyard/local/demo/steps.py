@@ -1,6 +1,6 @@
-"""The main job, step by step: each does its part through Airflow, then checks it by other means than it was done by.
+"""The steps of the demo's main job: each does its work through Airflow, then checks it by other means.
 
-A step returns the figures that the report shows, and raises LocalError where anything is not as it must be.
+A step returns the figures for the report, and raises LocalError if a check fails.
 """
 
 import signal
@@ -30,7 +30,7 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
         "cleanup.policy": "compact",
         "segment.bytes": str(SEGMENT_BYTES),
         "min.insync.replicas": "2",
-        # The broker's own cleaner leaves the topic to the Spark job that this demonstrates.
+        # So the broker's own cleaner leaves the topic to the Spark job, which this demonstrates.
         "min.cleanable.dirty.ratio": "1",
     },
     UNASSIGNED: {"cleanup.policy": "delete", "segment.bytes": str(SEGMENT_BYTES), "min.insync.replicas": "2"},
@@ -40,19 +40,19 @@ Figures = dict[str, Figure]
 
 
 class Dags(Protocol):
-    """Runs DAGs as a click in the UI would."""
+    """Runs DAGs as a user does in the UI."""
 
     def run_all(self, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """Start these (DAG id, conf) together, wait for all; what the tasks of each returned, by task id.
+        """Start these (DAG id, conf) together, and wait for all. Returns their tasks' results by task id.
 
-        Raises LocalError naming the task that failed and its last words.
+        Raises LocalError with the failed task and the last lines of its log.
         """
         ...
 
 
 @dataclass(slots=True)
 class Yard:
-    """What the steps share. `expected[topic]`: the records that must be there now, at their places."""
+    """What the steps share. `expected[topic]` has the records that the topic must have, with their offsets."""
 
     platform: Platform
     dags: Dags
@@ -71,14 +71,14 @@ class Yard:
         return str(self.description["bootstrap"])
 
     def run(self, dag: str, **conf: Any) -> dict[str, Any]:
-        """Run one DAG; what its tasks returned, by task id."""
+        """Run one DAG. Returns its tasks' results by task id."""
         self.display.note(f"DAG {dag}")
         return self.dags.run_all([(dag, conf)])[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what it is called in the report's JSON, what it says it does, and doing it."""
+    """One step: its name in the report's JSON, its title, and the function that does it."""
 
     name: str
     title: str
@@ -86,7 +86,7 @@ class Step:
 
 
 def create(yard: Yard) -> Figures:
-    """Both topics, by two runs of one DAG at the same time."""
+    """Create both topics, by two runs of one DAG at the same time."""
     yard.display.note("DAG logyard_create_topic, twice")
     confs = [
         {"topic": topic, "partitions": PARTITIONS, "replication_factor": REPLICAS, "configs": dict(CONFIGS[topic])}
@@ -103,7 +103,7 @@ def create(yard: Yard) -> Figures:
 
 
 def load(yard: Yard) -> Figures:
-    """All flights by a stock client with acks=all; read back by another."""
+    """Send all flights with a stock client and acks=all, and read them with another."""
     keyed, unassigned = yard.flights.keyed, yard.flights.unassigned
     yard.display.note(f"{len(keyed):,} events to {FLIGHTS}, acks=all")
     acknowledged = loader.load(yard.bootstrap, FLIGHTS, keyed, yard.display.advance)
@@ -128,7 +128,7 @@ def load(yard: Yard) -> Figures:
 
 
 def audit(yard: Yard) -> Figures:
-    """Every replica by Spark; the number of records must be what was acknowledged, on each replica."""
+    """Audit all replicas with Spark; each must have as many records as were acknowledged."""
     summary = result(yard.run("logyard_audit_replicas", topics=list(TOPICS)), "verdict")
     records = sum(len(yard.expected[topic]) for topic in TOPICS)
     replicas = sum(len(p.replicas) for p in cluster_view.look(yard.bootstrap).partitions.values())
@@ -141,12 +141,12 @@ def audit(yard: Yard) -> Figures:
 
 
 def compact(yard: Yard) -> Figures:
-    """By Spark while the brokers are live; then a stock consumer against pandas."""
+    """Compact with Spark while the brokers run; then compare what a stock consumer reads with what pandas expects."""
     partitions = range(PARTITIONS)
     before = cluster_view.topic_bytes(yard.description, FLIGHTS, partitions)
     ends = cluster_view.compactable_ends(yard.description, FLIGHTS, partitions)
     sent = yard.expected[FLIGHTS]
-    # Asked for by hand: also where a topic is not dirty enough for its own settings.
+    # `force`: also if the topic is not dirty enough for its own settings.
     summary = result(
         yard.run("logyard_compact_segments", topics=[FLIGHTS], options={"force": True}), "replicas_compacted"
     )
@@ -167,12 +167,12 @@ def compact(yard: Yard) -> Figures:
 
 
 def export(yard: Yard) -> Figures:
-    """To Parquet, twice: the second run has nothing to do."""
+    """Export to Parquet, twice; the second run must have nothing to do."""
     destination = str(yard.export_to)
     once = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
     first = exported.read(yard.export_to)
     exported.require(yard.expected[FLIGHTS], first)
-    yard.display.note("once more: nothing may be exported twice")
+    yard.display.note("again: nothing may be exported twice")
     again = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
     second = exported.read(yard.export_to)
     if again["rows"] or len(second) != len(first):
@@ -186,11 +186,11 @@ def export(yard: Yard) -> Figures:
 
 
 def reassign(yard: Yard) -> Figures:
-    """Empty one broker, then give it its share again; a producer goes on meanwhile."""
+    """Move all replicas off one broker, then back, while a producer sends."""
     yard.traffic = Traffic(yard.bootstrap, UNASSIGNED, yard.flights.unassigned)
     yard.traffic.start()
     before = cluster_view.look(yard.bootstrap)
-    # Not the controller, which the next step kills: two brokers see the worst of it.
+    # Not the controller, which the next step kills: so two brokers are tested.
     drained = min(broker for broker in before.brokers if broker != before.controller)
     led = sum(before.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
     held = sum(cluster_view.log_bytes(d) for d in _replicas_on(yard, drained))
@@ -215,7 +215,7 @@ def reassign(yard: Yard) -> Figures:
 
 
 def recover(yard: Yard) -> Figures:
-    """kill -9 for the controller's process; Airflow brings a new controller and the broker back."""
+    """Kill the controller's process with KILL; Airflow recovers the controller and starts the broker."""
     cluster = yard.platform.cluster
     with registrations.connect(cluster.address) as registered:
         epoch_before = registered.controller_epoch()
@@ -245,7 +245,7 @@ def recover(yard: Yard) -> Figures:
 
 
 def audit_again(yard: Yard) -> Figures:
-    """Nothing that was acknowledged is lost: neither what was loaded nor what was sent while brokers died."""
+    """Check that no acknowledged event is lost: neither those loaded, nor those sent while brokers moved and died."""
     if yard.traffic is None:
         raise LocalError("nothing was sent while brokers moved and died")
     acknowledged, values = yard.traffic.end()
@@ -279,7 +279,7 @@ STEPS = (
 
 
 def result(returned: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What that one task returned whose result has `key`. Raises LocalError where no task's has."""
+    """Return the result of the task whose result has `key`. Raises LocalError if there is none."""
     for value in returned.values():
         if isinstance(value, dict) and key in value:
             return value
@@ -287,7 +287,7 @@ def result(returned: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _require_content(yard: Yard, topics: Sequence[str]) -> None:
-    """What a stock consumer reads must be what is expected, record by record."""
+    """Raise LocalError if a stock consumer does not read exactly the expected records."""
     for topic in topics:
         yard.display.note(f"reading {topic} with a stock consumer")
         difference = checks.compare(yard.expected[topic], checks.read_topic(yard.bootstrap, topic))

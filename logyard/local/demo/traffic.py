@@ -1,4 +1,4 @@
-"""A producer that does not stop while brokers are moved and killed; what it was promised must be there afterwards."""
+"""A producer that sends while replicas are moved and brokers killed; what was acknowledged must be there afterwards."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ PAUSE_S = 0.02
 
 
 class Traffic:
-    """Sends `values` over and over, one every `PAUSE_S` seconds, with acks=all, until it is ended."""
+    """Sends `values` repeatedly with acks=all, one every `PAUSE_S` seconds, until `end`."""
 
     def __init__(self, bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
         self._producer = Producer({**producer_config(bootstrap), "linger.ms": 5})
@@ -30,9 +30,9 @@ class Traffic:
         self._thread.start()
 
     def end(self) -> tuple[Acknowledged, list[bytes]]:
-        """Stop sending, wait for what is under way, and return what was acknowledged where.
+        """Stop sending, and wait for what is in flight. Returns where the events were acknowledged, and the events.
 
-        Raises LocalError if a single event was not: none may fail while a majority of replicas lives.
+        Raises LocalError if one was not acknowledged: none may fail while most replicas are alive.
         """
         self._over.set()
         self._thread.join()
@@ -48,7 +48,7 @@ class Traffic:
         return Acknowledged(partitions, np.array([offset for _, offset in places], dtype=np.int64)), self._sent
 
     def close(self) -> None:
-        """Stop at once, whatever is under way."""
+        """Stop at once; events in flight are dropped."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -137,7 +137,7 @@ def test_a_failure_names_status_and_last_words(processes: Processes) -> None:
 
 
 def test_last_line_of_nothing(tmp_path: Path) -> None:
-    assert last_line(tmp_path / "none.log") == "it said nothing"
+    assert last_line(tmp_path / "none.log") == "its log is empty"
 
 
 def test_a_child_that_fled_its_family_is_found_by_the_token(processes: Processes) -> None:

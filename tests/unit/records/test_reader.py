@@ -111,7 +111,7 @@ def test_a_count_of_one_decompresses_no_more_than_a_piece(monkeypatch: pytest.Mo
             yield piece
 
     monkeypatch.setattr(piecewise, "pieces", counted)
-    with pytest.raises(CorruptData, match="behind its 1 records"):
+    with pytest.raises(CorruptData, match="after its 1 records"):
         list(reader.outlines(batch, parse_header(batch)))
     assert len(taken) == 1
 

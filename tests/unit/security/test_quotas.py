@@ -135,6 +135,6 @@ def test_settings_of_znodes_become_quotas_and_bad_ones_are_refused(world: World)
     assert world.configs.quotas() == {("u", "c"): {PRODUCE: "5"}}
     quota_settings.changed(world.configs, "ips", "10.0.0.1", {"connection_creation_rate": "3"})
     assert world.configs.ip_quotas() == {"10.0.0.1": {"connection_creation_rate": "3"}}
-    with pytest.raises(CorruptData, match=r"users/u: producer_byte_rate=fast is no number"):
+    with pytest.raises(CorruptData, match=r"users/u: producer_byte_rate=fast is not a number"):
         quota_settings.changed(world.configs, "users", "u", {PRODUCE: "fast"})
     assert holding_quota(world.configs, "u", "c", QuotaKey.PRODUCE) == (("u", "c"), 5)

@@ -41,7 +41,7 @@ def test_nothing_is_written_where_anything_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="not written by this command"):
         install(tmp_path, WEST, ["create_topic", "topic_lifecycle"])
     assert [path.name for path in tmp_path.iterdir()] == ["west_topic_lifecycle.py"]
-    with pytest.raises(LocalError, match="no folder"):
+    with pytest.raises(LocalError, match="not a folder"):
         install(tmp_path / "absent", WEST, ["create_topic"])
     for broken in (("a b", "c", "s"), ("p_", "c'", "s"), ("p_", "c", "")):
         with pytest.raises(LocalError, match="are allowed"):
