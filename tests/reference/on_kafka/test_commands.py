@@ -1,7 +1,7 @@
 """`logyard brokers|leaders|configs|zk|groups` on Apache Kafka: the same tests as on our brokers."""
 
 # ruff: noqa: F401  (the tests are run from here)
-from tests.integration.test_commands import (
+from tests.integration.commands.test_commands import (
     run,
     test_brokers_by_requests_and_znodes,
     test_groups_from_the_first_look_to_the_end,

@@ -5,7 +5,7 @@ test_tools.py moves replicas under a throttle on both.
 """
 
 # ruff: noqa: F401  (the tests are run from here)
-from tests.integration.test_commands_reassign import (
+from tests.integration.commands.test_commands_reassign import (
     run,
     test_a_move_by_znodes,
     test_a_proposal,

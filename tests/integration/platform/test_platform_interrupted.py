@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
-PROGRAM = Path(__file__).parents[1] / "support" / "platform_of_standins.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "platform_of_standins.py"
 
 
 def traces(directory: Path) -> list[str]:

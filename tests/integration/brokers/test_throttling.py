@@ -16,7 +16,7 @@ from tests.integration.conftest import CONFIG
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.wire_client import ask
 
-RACKED_BROKER = Path(__file__).resolve().parents[1] / "librdkafka" / "racked_broker.py"
+RACKED_BROKER = Path(__file__).resolve().parents[2] / "librdkafka" / "racked_broker.py"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ALTER_QUOTAS, DESCRIBE_QUOTAS, REASSIGN, ALTER_CONFIGS, CREATE_TOPICS = 49, 48, 45, 44, 19
 TOPIC, BROKER = 2, 4

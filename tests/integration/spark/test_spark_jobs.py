@@ -15,7 +15,7 @@ from tests.support.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS = 2
 EVENTS = [(b"key%d" % (i % 97), b"value %d of %d" % (i, i % 97) * 4) for i in range(12_000)]
 

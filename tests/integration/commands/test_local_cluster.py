@@ -18,7 +18,7 @@ from logyard.local.ports import Ports
 
 pytestmark = pytest.mark.integration
 
-STANDIN = (sys.executable, str(Path(__file__).parents[1] / "support" / "standin_broker.py"))
+STANDIN = (sys.executable, str(Path(__file__).parents[2] / "support" / "standin_broker.py"))
 
 
 @pytest.fixture

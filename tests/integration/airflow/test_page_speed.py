@@ -15,7 +15,7 @@ from tests.support.page_steps import PAGE
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+SHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 
 # When the first rows are drawn, for whoever asks later.
 FIRST_ROWS = """

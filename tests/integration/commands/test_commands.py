@@ -55,7 +55,7 @@ def test_leaders_go_back_to_the_preferred(run: Any, cluster: RealCluster) -> Non
     cluster.create("elected", partitions=1, replicas=3)
     preferred, *others = cluster.describe("elected")[0].replicas
     # Another order of the same replicas: the leader stays, and is the preferred one no longer.
-    from tests.integration.test_commands_reassign import write
+    from tests.integration.commands.test_commands_reassign import write
 
     path = cluster.directory / "order.json"
     order = [*others, preferred]

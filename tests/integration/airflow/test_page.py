@@ -24,7 +24,7 @@ from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+SHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 # Where Kafka lets people write what they like: groups, clients, racks. Topics' names are the nearest that is legal.
 HOSTILE = "<img src=x onerror=globalThis.taken=1>"
 COUSIN = "img_src-x_onerror-globalThis.taken-1"

@@ -21,7 +21,7 @@ from logyard.local.airflow.dag_files import DAGS
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("logyard", "broker", "operators", "plugins", "dags", "spark_jobs", "pyproject.toml", "README.md", "LICENSE")
 THEIRS = {
     "operators/__init__.py": "",
