@@ -1,16 +1,15 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test check types fast proof bench sim clean reference bench-reference
+.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-reference proof bench sim clean reference bench-reference
 BIN := .venv/bin
 # Compiled files are kept (git ignores them): without them, every worker of every run compiles the tests again, and
 # every broker that a test starts the product.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Folders of tests that exist; `proof` adds what runs beside Apache Kafka.
-FAST := $(wildcard tests/architecture tests/properties tests/unit)
-PURE := $(FAST) $(wildcard tests/scenarios tests/simulation)
-REAL := $(wildcard tests/integration)
+FAST := tests/architecture tests/properties tests/unit
 PYTEST := $(BIN)/python -m pytest -q
+# Two workers; one that has nothing left takes from the other.
+TWO := -n 2 --dist worksteal
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -36,12 +35,28 @@ types: setup
 	$(BIN)/mypy
 
 fast: setup
-	$(PYTEST) -n 2 --dist worksteal -m "not integration and not reference and not spark and not airflow and not slow" $(FAST)
+	$(PYTEST) $(TWO) -m "not spark and not airflow and not slow" $(FAST)
 
-test: setup ## the tests, of the long ones and of those beside Apache Kafka a short path: under 25 minutes
-	$(PYTEST) -n 2 --dist worksteal -m "not reference" $(PURE)
-	$(PYTEST) -m "not reference and not long" $(REAL)
+test: setup ## all of the following, of what is long a short path: under 25 minutes
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-simulation
+	@$(MAKE) --no-print-directory test-integration
+	@$(MAKE) --no-print-directory test-reference
+
+test-unit: setup ## what needs no processes, with Airflow's and Spark's parts: units, properties, architecture, scenarios
+	$(PYTEST) $(TWO) $(FAST) tests/scenarios
+
+test-simulation: setup ## real brokers on simulated machines, some seeds
+	$(PYTEST) $(TWO) tests/simulation
+
+test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
+	$(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m "not long" tests/integration
+
+test-reference: setup ## ours and Apache Kafka's in one cluster, the short path
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
+
+test-%: setup
+	$(PYTEST) -m "not long" tests/integration/$*
 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
 	$(BIN)/python tests/proof.py

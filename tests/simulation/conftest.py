@@ -1,14 +1,15 @@
-"""How many seeds are run: `--seeds N`."""
+"""Which seeds are run: `--seeds N` the first N, `--seeds N-M` those from N to M."""
 
 import pytest
 
-SEEDS = 50
+SEEDS = "20"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=SEEDS, help="how many seeds of the simulator are run")
+    parser.addoption("--seeds", default=SEEDS, help="seeds of the simulator that are run: N, or N-M")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(1, metafunc.config.getoption("--seeds", SEEDS) + 1))
+        first, dash, last = str(metafunc.config.getoption("--seeds", SEEDS)).partition("-")
+        metafunc.parametrize("seed", range(int(first), int(last) + 1) if dash else range(1, int(first) + 1))

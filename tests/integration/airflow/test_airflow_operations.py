@@ -76,6 +76,10 @@ def test_topics_as_code_waits_for_a_person(yard: Yard) -> None:
         assert client.snapshot(["coded-one"]).missing == ("coded-one",)
     where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/approve/-1/hitlDetails"
     assert "coded-two: + cleanup.policy: compact" in yard.api.get(where)["body"]
+    # A person takes seconds. An answer in milliseconds starts a second worker while the one that asked still ends.
+    asking = yard.task(run, "approve")
+    assert asking is not None
+    eventually(lambda: not _workers(asking), "the worker that asked has ended", 60)
     yard.api.send("PATCH", where, json={"chosen_options": ["Approve"], "params_input": {}})
     yard.api.wait_run(run, 120)
     assert yard.result(run, "apply")["changed"] == ["coded-one", "coded-two"]
@@ -267,12 +271,17 @@ def _create_on(client: KafkaClusterClient, topic: str, assignment: dict[int, tup
 
 
 def _kill(task: TaskView) -> None:
-    """kill -9 for the process that runs the task, known by its title."""
-    title = f"airflow worker -- {task.details['id']}"
-    found = [p for p in psutil.process_iter(["cmdline"]) if " ".join(p.info["cmdline"] or ()).startswith(title)]
-    assert found, f"no process {title!r}"
+    """kill -9 for the process that runs the task."""
+    found = _workers(task)
+    assert found, f"no process runs {task.task_id}"
     for process in found:
         process.send_signal(signal.SIGKILL)
+
+
+def _workers(task: TaskView) -> list[psutil.Process]:
+    """The processes that run the task, known by their title."""
+    title = f"airflow worker -- {task.details['id']}"
+    return [p for p in psutil.process_iter(["cmdline"]) if " ".join(p.info["cmdline"] or ()).startswith(title)]
 
 
 def _throttles(client: KafkaClusterClient, topic: str) -> list[str]:
