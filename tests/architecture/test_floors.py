@@ -1,4 +1,4 @@
-"""Imports go down only, pure packages stay pure, and every tracked Python file was looked at."""
+"""Imports go down only, and every tracked Python file was looked at."""
 
 import subprocess
 
@@ -32,9 +32,6 @@ def test_planted_violations_are_found() -> None:
     assert floors.violations(relative, "broker.log.layout")
     neighbour = "from logyard.broker.groups import groups\n"
     assert floors.violations(neighbour, "broker.controller.topics")
-    impure = "import time\n"
-    assert floors.violations(impure, "broker.controller.topics")
-    assert not floors.violations(impure, "broker.controller.runner")
     bare = "import broker\n"
     assert floors.violations(bare, "operators.topics")
     too_wide = "from logyard.broker.controller.runner import ControllerRunner\n"

@@ -1,0 +1,145 @@
+"""Only shells touch asyncio, threads, sockets, files and clocks: each module that does is listed, with its reason.
+
+The list holds for the broker and `logyard/admin`, whose logic is to be tested with neither a process nor a wait. A
+module that is not listed takes a port instead; an entry that touches nothing any more has to go.
+"""
+
+import ast
+
+import pytest
+
+from tests.support import floors
+
+ROOTS = ("broker", "admin")
+IMPURE = {
+    "asyncio",
+    "concurrent",
+    "fcntl",
+    "http",
+    "kazoo",
+    "logging",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "select",
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uvicorn",
+}
+
+SHELLS = {
+    "broker.__main__": "the process: its event loop, signals, logging, and the file of settings",
+    "broker.broker": "starts and stops everything on the loop, and makes the pool of threads and the dice",
+    "broker.components": "hands the loop and its timers to the parts",
+    "broker.coordinators": "hands the loop to the coordinators, and keeps their tasks",
+    "broker.clock": "is the port of the clocks",
+    "broker.log_format": "formats what libraries write through logging",
+    "broker.tasks": "starts every task and tries again",
+    "broker.config.broker": "an unset host name is that of the machine",
+    "broker.cleaner.catch_up": "waits for replicas that were away, and runs beside the broker",
+    "broker.cleaner.child": "is the program of a child process: its thread, signals and pause",
+    "broker.cleaner.cleaner": "looks for dirty logs at intervals",
+    "broker.cleaner.own_run": "waits for a worker while it renews the lease",
+    "broker.cleaner.worker": "starts the child process and talks to it",
+    "broker.client.alter_partition": "sends ISR changes one after the other, again after a pause",
+    "broker.client.controller_requests": "pauses before it asks the controller again",
+    "broker.client.http_get": "asks other brokers' HTTP servers, in a thread",
+    "broker.client.link": "is the connection to another broker",
+    "broker.client.peers": "has a task for each broker that the controller sends to",
+    "broker.client.producer_ids": "waits for the next block within a deadline",
+    "broker.controller.runner": "runs the generators: their queue, effects and pauses",
+    "broker.groups.runner": "holds the futures of who waits for a group, and loads in tasks",
+    "broker.transactions.runner": "holds the futures of who waits for a transaction, and loads in tasks",
+    "broker.transactions.markers.runner": "sends markers in tasks",
+    "broker.http.connections": "bounds what uvicorn's connections may take",
+    "broker.http.server": "binds the socket and runs uvicorn",
+    "broker.http.token": "writes the file of the token",
+    "broker.leases.leases": "keeps the tasks in which a lease's work goes on",
+    "broker.leases.quarantine": "waits until the replica is out of the ISR",
+    "broker.leases.service": "lets a commit go on when its caller is gone",
+    "broker.log.background": "flushes, expires and writes checkpoints at intervals",
+    "broker.log.checkpoint_writer": "lets one writer at a time",
+    "broker.log.flusher": "wakes when something is to be flushed",
+    "broker.log.store": "loads directories in threads, side by side",
+    "broker.log.disk.real": "is the port of the disk: system calls",
+    "broker.replication.follower.fetcher": "fetches from a leader in a loop of its own",
+    "broker.server.admission": "has connections wait until there is room",
+    "broker.server.answer_writer": "writes to a connection's transport",
+    "broker.server.api": "names the future that a handler may return",
+    "broker.server.connection": "is the protocol of a client's connection",
+    "broker.server.dispatch": "measures handlers, and waits for those that answer later",
+    "broker.server.handlers.fetch": "answers when there is data or the time is over",
+    "broker.server.handlers.metadata": "names the future of an answer that waits for a creation",
+    "broker.server.handlers.produce": "answers when the replicas have it or the time is over",
+    "broker.server.host_names": "asks DNS in a thread",
+    "broker.server.listener": "binds and accepts",
+    "broker.server.record_threads": "opens records in threads, some at a time",
+    "broker.server.request": "names the future that a handler may return",
+    "broker.server.throttling": "measures how long requests take, which quotas count",
+    "broker.server.topic_waits": "waits until the metadata has changed",
+    "broker.server.turns": "gives the loop a turn between pieces of large work",
+    "broker.server.unread_answers": "looks at intervals who does not read",
+    "broker.zk.config_watcher": "reads changed settings one after the other",
+    "broker.zk.isr_writer": "writes ISRs in a task, again after a pause",
+    "broker.zk.link": "is kazoo, whose threads it hands over to the loop",
+    "broker.zk.memory": "answers as the server does: later, and with timers",
+    "broker.zk.registration": "waits until the broker's old registration is gone",
+    "broker.zk.session": "waits for the session and for answers",
+    "admin.cluster.client": "measures its timeouts, and pauses between attempts",
+    "admin.cluster.connection": "connects kafka-python within a time, and keeps its log quiet",
+    "admin.cluster.probe": "asks all brokers side by side, in threads",
+    "admin.cluster.reachability": "opens sockets to find what a client would meet",
+    "admin.cluster.sign_of_life": "opens a socket to find whether a broker answers",
+    "admin.configs.znodes": "draws the salt of a password",
+    "admin.connector": "runs the commands that start and stop brokers",
+    "admin.reassignment.planner": "draws by a seed that the plan names",
+    "admin.reassignment.proposal": "draws by a seed that the plan names",
+    "admin.settings": "reads the file that names a cluster",
+    "admin.zookeeper.batch": "sorts kazoo's errors",
+    "admin.zookeeper.cluster_client": "dates what it writes",
+    "admin.zookeeper.ensemble": "is kazoo, within a time",
+    "admin.zookeeper.znodes": "is kazoo, as the port of the znodes",
+}
+
+
+def touched(source: str, module: str) -> set[str]:
+    """What the module takes of the outside: imported packages, and `open`."""
+    opens = any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+        for node in (ast.walk(ast.parse(source)) if "open(" in source else ())
+    )
+    imported = {name.partition(".")[0] for name in floors.imports(source, module)}
+    return (imported & IMPURE) | ({"open"} if opens else set())
+
+
+def test_only_shells_touch_the_outside() -> None:
+    found = {
+        module: touched(path.read_text(), module)
+        for path in floors.python_files(floors.ROOT)
+        if (module := floors.module_name(path, floors.ROOT)).partition(".")[0] in ROOTS
+    }
+    outside = {module: what for module, what in found.items() if what}
+    assert {m: what for m, what in outside.items() if m not in SHELLS} == {}, "take a port, or say here why not"
+    assert SHELLS.keys() - outside.keys() == set(), "these touch nothing any more: take them out of the list"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "import time\n",
+        "from asyncio import sleep\n",
+        "def f():\n    import threading\n",
+        "def f():\n    with open('x') as file:\n        pass\n",
+    ],
+)
+def test_planted_ones_are_found(planted: str) -> None:
+    assert touched(planted, "broker.groups.groups")
+    assert not touched("from logyard.broker.clock import Clock\nself.disk.open('x')\n", "broker.groups.groups")
