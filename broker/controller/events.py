@@ -1,15 +1,18 @@
 """The controller's events: from ZooKeeper, from brokers, from timers, and requests of the admin API.
 
 Events are values with names in the past tense. Requests are named for what is asked, and are answered by exactly one
-`Answer` effect, with the result type in their docstrings.
+`Answer` effect with a value of the type that each of them names.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, Generic, TypeVar
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, PartitionState, TopicId, TopicPartition
+
+A = TypeVar("A", covariant=True)
 
 # From this broker's own life
 
@@ -153,6 +156,12 @@ class UncleanElectionEnabled:
 # Requests
 
 
+class Request(Generic[A]):
+    """Asked of the controller (`ControllerRunner.ask`), which answers with an A."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a request for one topic, partition or feature: NONE or an error, and its text."""
@@ -186,8 +195,8 @@ class CreatedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopics:
-    """Create topics, or only check them. Answer: tuple[CreatedTopic, ...], in the request's order."""
+class CreateTopics(Request[tuple[CreatedTopic, ...]]):
+    """Create topics, or only check them. Answered in order once the znodes are there; they are led a little later."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -205,16 +214,16 @@ class NewPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePartitions:
-    """Grow topics, or only check the request. Answer: dict[str, Outcome]."""
+class CreatePartitions(Request[dict[str, Outcome]]):
+    """Grow topics, or only check. Answered once the topic znodes are written; the partitions are led a little later."""
 
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopics:
-    """Queue topics for deletion. Answer: dict[str, Outcome]."""
+class DeleteTopics(Request[dict[str, Outcome]]):
+    """Delete topics. Answered once they are queued for deletion; they go a little later."""
 
     topics: tuple[str, ...]
 
@@ -227,28 +236,25 @@ class ElectionKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ElectLeaders:
-    """Elect leaders; None means all partitions. Answer: dict[TopicPartition, Outcome]."""
+class ElectLeaders(Request[dict[TopicPartition, Outcome]]):
+    """Elect leaders; None means all partitions. Answered once the elections are written."""
 
     kind: ElectionKind
     partitions: tuple[TopicPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AlterReassignments:
-    """Move partitions to other replicas; None cancels. Answer: dict[TopicPartition, Outcome]."""
+class AlterReassignments(Request[dict[TopicPartition, Outcome]]):
+    """Move partitions to other replicas; None cancels. Answered once the moves have begun."""
 
     targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ListReassignments:
-    """Running reassignments of these partitions, or of all (None). Answer: dict[TopicPartition, Assignment]."""
+class ListReassignments(Request[Mapping[TopicPartition, Assignment]]):
+    """Running reassignments of these partitions, or of all (None)."""
 
     partitions: tuple[TopicPartition, ...] | None = None
-
-
-Reassignments = Mapping[TopicPartition, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +275,8 @@ class IsrChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartition:
-    """A leader asks for new ISRs. Answer: AlterPartitionResult."""
+class AlterPartition(Request["AlterPartitionResult"]):
+    """A leader asks for new ISRs. Answered once they are written."""
 
     broker_id: int
     broker_epoch: int
@@ -296,8 +302,8 @@ class AlterPartitionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
-    """A broker asks for a block of producer ids. Answer: ProducerIdBlock."""
+class AllocateProducerIds(Request["ProducerIdBlock"]):
+    """A broker asks for a block of producer ids. Answered once the block is written."""
 
     broker_id: int
     broker_epoch: int
@@ -331,16 +337,16 @@ class FeatureChange:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateFeatures:
-    """Finalize features, or only check the request. Answer: dict[str, Outcome]."""
+class UpdateFeatures(Request[dict[str, Outcome]]):
+    """Finalize features, or only check. Answered once /feature is written."""
 
     changes: tuple[FeatureChange, ...]
     validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdown:
-    """A broker is about to shut down. Answer: ShutdownResult."""
+class ControlledShutdown(Request["ShutdownResult"]):
+    """A broker is about to shut down. Answered once its leaderships have been handed over as far as possible."""
 
     broker_id: int
     broker_epoch: int
@@ -353,19 +359,6 @@ class ShutdownResult:
     error: ErrorCode = ErrorCode.NONE
     remaining: tuple[TopicPartition, ...] = ()
 
-
-Request = (
-    CreateTopics
-    | CreatePartitions
-    | DeleteTopics
-    | ElectLeaders
-    | AlterReassignments
-    | ListReassignments
-    | AlterPartition
-    | AllocateProducerIds
-    | UpdateFeatures
-    | ControlledShutdown
-)
 
 Event = (
     Started
@@ -389,5 +382,5 @@ Event = (
     | LeadersImbalanceDue
     | DeletionRetryDue
     | UncleanElectionEnabled
-    | Request
+    | Request[Any]
 )

@@ -12,14 +12,13 @@ Rule 4: every event has an id, which its log lines, requests and later events ca
 import asyncio
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.controller import dispatch, effects, events, garbage_collector, gauges
-from logyard.broker.controller.api import ControllerApi
 from logyard.broker.controller.broker_requests import encoding
 from logyard.broker.controller.broker_requests.batch import BrokerRequest
 from logyard.broker.controller.context import ControllerContext
@@ -38,11 +37,13 @@ _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
 _BIG_REQUEST = 1000  # partitions; the event loop gets a turn before each such request is encoded
 
 
+A = TypeVar("A")
+
 Observer = Callable[[Envelope, Effect | None], None]
 """Called for every event (None) and for every effect it causes; for transcripts, stories and tests."""
 
 
-class ControllerRunner(ControllerApi):
+class ControllerRunner:
     """One broker's controller, standing by or active."""
 
     def __init__(
@@ -148,13 +149,17 @@ class ControllerRunner(ControllerApi):
         """Return the controller's metrics by Kafka's names; after an event the cost is linear in partitions."""
         return self._gauges.now() | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
 
-    def _ask(self, request: events.Request) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async def ask(self, request: events.Request[A]) -> A:
+        """Have a request carried out, and return its answer; what concerns one topic or partition of it is in there.
+
+        Raises ApiError(NOT_CONTROLLER) where this broker is not controller or stops being it before the answer
+        (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka).
+        """
         if self._task is None or self._session_is_lost:
-            answer.set_exception(not_controller(request))
-        else:
-            self.queue.put(request, answer=answer)
-        return answer
+            raise not_controller(request)
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.queue.put(request, answer=answer)
+        return await answer
 
     async def _run(self) -> None:
         while True:

@@ -71,19 +71,19 @@ class Transcript:
 
     async def do_create(self, name: str, partitions: str, replicas: str) -> None:
         topic = events.NewTopic(name, int(partitions), int(replicas))
-        await self._ask(lambda runner: runner.create_topics(events.CreateTopics((topic,))))
+        await self._ask(lambda runner: runner.ask(events.CreateTopics((topic,))))
 
     async def do_delete(self, name: str) -> None:
-        await self._ask(lambda runner: runner.delete_topics(events.DeleteTopics((name,))))
+        await self._ask(lambda runner: runner.ask(events.DeleteTopics((name,))))
 
     async def do_move(self, tp: str, target: str) -> None:
         wanted = None if target == "cancel" else numbers(target)
         request = events.AlterReassignments(((partition(tp), wanted),))
-        await self._ask(lambda runner: runner.alter_reassignments(request))
+        await self._ask(lambda runner: runner.ask(request))
 
     async def do_elect(self, tp: str) -> None:
         request = events.ElectLeaders(events.ElectionKind.PREFERRED, (partition(tp),))
-        await self._ask(lambda runner: runner.elect_leaders(request))
+        await self._ask(lambda runner: runner.ask(request))
 
     async def do_in_sync(self, tp: str, isr: str) -> None:
         topic, number = partition(tp)
@@ -91,7 +91,7 @@ class Transcript:
 
     async def do_shut_down(self, broker: str) -> None:
         request = events.ControlledShutdown(int(broker), self.world.brokers[int(broker)].epoch)
-        await self._ask(lambda runner: runner.controlled_shutdown(request))
+        await self._ask(lambda runner: runner.ask(request))
 
     async def do_expire(self, broker: str) -> None:
         self.world.tree.expire(self.world.brokers[int(broker)].zk.session_id)

@@ -282,7 +282,7 @@ class World:
         assert state is not None
         change = IsrChange(partition, state.leader_epoch, tuple(isr), state.partition_epoch, topic=topic)
         leader = self.brokers[state.leader]
-        answer = await self.controller.runner.alter_partition(AlterPartition(leader.id, leader.epoch, (change,)))
+        answer = await self.controller.runner.ask(AlterPartition(leader.id, leader.epoch, (change,)))
         assert answer.error == 0, answer
         assert answer.partitions[0].error == 0, answer
         await self.settle()

@@ -11,7 +11,7 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     asked = AllocateProducerIds(message.broker_id, message.broker_epoch)
-    block = await services.controller.allocate_producer_ids(asked)
+    block = await services.controller.ask(asked)
     return {"error_code": int(block.error), "producer_id_start": block.start, "producer_id_len": block.length}
 
 

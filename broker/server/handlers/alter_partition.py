@@ -13,7 +13,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     changes = tuple(_change(version, topic, p) for topic in message.topics for p in topic.partitions)
     asked = AlterPartition(message.broker_id, message.broker_epoch, changes, version)
-    result = await services.controller.alter_partition(asked)
+    result = await services.controller.ask(asked)
     topics: dict[Any, list[Fields]] = {}
     for altered in result.partitions:
         key = altered.change.topic_id if version >= 2 else altered.change.topic

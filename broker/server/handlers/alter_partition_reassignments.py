@@ -16,7 +16,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         for topic in message.topics
         for p in topic.partitions
     )
-    outcomes = await services.controller.alter_reassignments(AlterReassignments(targets))
+    outcomes = await services.controller.ask(AlterReassignments(targets))
     return {
         "error_code": 0,
         "error_message": None,

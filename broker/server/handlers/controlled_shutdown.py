@@ -11,7 +11,7 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     epoch = message.broker_epoch if request.api_version >= 2 else -1
-    result = await services.controller.controlled_shutdown(ControlledShutdown(message.broker_id, epoch))
+    result = await services.controller.ask(ControlledShutdown(message.broker_id, epoch))
     return {
         "error_code": int(result.error),
         "remaining_partitions": [{"topic_name": tp.topic, "partition_index": tp.partition} for tp in result.remaining],

@@ -23,7 +23,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     added = {new.topic: max(0, new.count - len(services.metadata.partitions(new.topic))) for new in wanted}
     refused = set() if validate_only else {topic for topic, count in added.items() if count and charge.refuses(count)}
     wanted = tuple(new for new in wanted if new.topic not in refused)
-    outcomes = dict(await services.controller.create_partitions(CreatePartitions(wanted, validate_only)))
+    outcomes = dict(await services.controller.ask(CreatePartitions(wanted, validate_only)))
     if not validate_only:
         for new in wanted:
             if outcomes[new.topic].error is not ErrorCode.NONE:

@@ -29,7 +29,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     sizes = {topic.name: _size(services, topic) for topic in wanted}
     over = set() if validate_only else {name for name, size in sizes.items() if charge.refuses(size)}
     wanted = tuple(topic for topic in wanted if topic.name not in over)
-    created = list(await services.controller.create_topics(CreateTopics(wanted, validate_only)))
+    created = list(await services.controller.ask(CreateTopics(wanted, validate_only)))
     if not validate_only:
         for topic in created:
             if topic.error is not ErrorCode.NONE:

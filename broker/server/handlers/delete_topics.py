@@ -23,7 +23,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     sizes = {name: len(services.metadata.partitions(name)) for name in names}
     refused = {name for name in names if name in services.metadata and charge.refuses(sizes[name])}
     allowed = tuple(name for name in names if name not in refused)
-    outcomes = dict(await services.controller.delete_topics(DeleteTopics(allowed)))
+    outcomes = dict(await services.controller.ask(DeleteTopics(allowed)))
     for kept in (name for name in allowed if outcomes[name].error is not ErrorCode.NONE and name in services.metadata):
         charge.give_back(sizes[kept])
     outcomes |= {name: Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in refused}

@@ -17,7 +17,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     kind = ElectionKind(message.election_type) if request.api_version >= 1 else ElectionKind.PREFERRED
     named = message.topic_partitions
     wanted = None if named is None else tuple(TopicPartition(t.topic, p) for t in named for p in t.partitions)
-    outcomes = dict(await services.controller.elect_leaders(ElectLeaders(kind, wanted)))
+    outcomes = dict(await services.controller.ask(ElectLeaders(kind, wanted)))
     if wanted is None:
         outcomes = {tp: o for tp, o in outcomes.items() if o.error is not ErrorCode.ELECTION_NOT_NEEDED}
     elected = [tp for tp, outcome in outcomes.items() if outcome.error is ErrorCode.NONE]

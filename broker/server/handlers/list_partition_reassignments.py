@@ -13,7 +13,7 @@ from logyard.broker.server.services import Services
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     named = message.topics
     wanted = None if named is None else tuple(TopicPartition(t.name, p) for t in named for p in t.partition_indexes)
-    moving = await services.controller.list_reassignments(ListReassignments(wanted))
+    moving = await services.controller.ask(ListReassignments(wanted))
     topics: dict[str, list[dict[str, Any]]] = {}
     for tp, assignment in moving.items():
         topics.setdefault(tp.topic, []).append(

@@ -17,7 +17,7 @@ _KINDS = {kind.value: kind for kind in UpgradeKind}
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     changes = tuple(_change(update, request.api_version) for update in message.feature_updates)
     validate_only = request.api_version >= 1 and bool(message.validate_only)
-    outcomes = await services.controller.update_features(UpdateFeatures(changes, validate_only))
+    outcomes = await services.controller.ask(UpdateFeatures(changes, validate_only))
     return {
         "error_code": 0,
         "error_message": None,

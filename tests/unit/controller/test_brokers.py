@@ -164,7 +164,7 @@ async def test_rubbish_in_the_topic_config_stops_only_unclean_elections(world: W
 
 
 async def elect(world: World, kind: ElectionKind, *tps: TopicPartition) -> dict[TopicPartition, ErrorCode]:
-    outcomes = await world.controller.runner.elect_leaders(ElectLeaders(kind, tps or None))
+    outcomes = await world.controller.runner.ask(ElectLeaders(kind, tps or None))
     await world.settle()
     assert all(isinstance(o, Outcome) for o in outcomes.values())
     return {tp: o.error for tp, o in outcomes.items()}
@@ -248,7 +248,7 @@ async def test_auto_rebalance(make_world: Callable[..., World]) -> None:
 
 async def shut(world: World, broker: int, epoch: int | None = None) -> tuple[ErrorCode, list[TopicPartition]]:
     asked = ControlledShutdown(broker, world.brokers[broker].epoch if epoch is None else epoch)
-    result = await world.controller.runner.controlled_shutdown(asked)
+    result = await world.controller.runner.ask(asked)
     await world.settle()
     return result.error, list(result.remaining)
 
@@ -297,13 +297,13 @@ async def test_follower_that_leaves_is_stopped(world: World) -> None:
     ],
 )
 async def test_who_may_ask(world: World, broker: int, epoch: int, code: ErrorCode) -> None:
-    result = await world.controller.runner.controlled_shutdown(ControlledShutdown(broker, epoch))
+    result = await world.controller.runner.ask(ControlledShutdown(broker, epoch))
     assert result.error is code
 
 
 async def test_asked_of_the_wrong_broker(world: World) -> None:
     with pytest.raises(ApiError) as refused:
-        await world.brokers[2].runner.controlled_shutdown(ControlledShutdown(3, -1))
+        await world.brokers[2].runner.ask(ControlledShutdown(3, -1))
     assert refused.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
 
 
@@ -337,5 +337,5 @@ async def test_all_partitions_leave_out_those_that_are_led_well(world: World) ->
     await world.start(3)
     await world.grow_isr("t", 0, 1, 3)
     await world.grow_isr("t", 1, 1, 3)
-    outcomes = await world.controller.runner.elect_leaders(ElectLeaders(ElectionKind.PREFERRED))
+    outcomes = await world.controller.runner.ask(ElectLeaders(ElectionKind.PREFERRED))
     assert {tp: o.error for tp, o in outcomes.items()} == {TP: ErrorCode.NONE}

@@ -61,7 +61,7 @@ class Chaos:
 
     def do_create(self) -> None:
         topic = NewTopic(self.random.choice(TOPICS), self.random.randint(1, 3), self.random.randint(1, 2))
-        self.ask(lambda runner: runner.create_topics(CreateTopics((topic,))))
+        self.ask(lambda runner: runner.ask(CreateTopics((topic,))))
 
     def do_create_by_hand(self) -> None:
         path = topic_znode.topic_path(self.random.choice(TOPICS))
@@ -70,15 +70,15 @@ class Chaos:
 
     def do_delete(self) -> None:
         name = self.random.choice(TOPICS)
-        self.ask(lambda runner: runner.delete_topics(DeleteTopics((name,))))
+        self.ask(lambda runner: runner.ask(DeleteTopics((name,))))
 
     def do_grow(self) -> None:
         wanted = NewPartitions(self.random.choice(TOPICS), self.random.randint(1, 4))
-        self.ask(lambda runner: runner.create_partitions(CreatePartitions((wanted,))))
+        self.ask(lambda runner: runner.ask(CreatePartitions((wanted,))))
 
     def do_move(self) -> None:
         targets = ((self.tp(), self.replicas()), (self.tp(), None))
-        self.ask(lambda runner: runner.alter_reassignments(AlterReassignments(targets)))
+        self.ask(lambda runner: runner.ask(AlterReassignments(targets)))
 
     def do_move_by_hand(self) -> None:
         if self.world.read(reassignments.PATH) is None:
@@ -97,7 +97,7 @@ class Chaos:
 
     def do_elect(self) -> None:
         kind = self.random.choice(list(ElectionKind))
-        self.ask(lambda runner: runner.elect_leaders(ElectLeaders(kind)))
+        self.ask(lambda runner: runner.ask(ElectLeaders(kind)))
 
     def do_elect_by_hand(self) -> None:
         if self.world.read(preferred_election.PATH) is None:
@@ -105,7 +105,7 @@ class Chaos:
 
     def do_shut_down(self) -> None:
         broker = self.random.choice(list(self.world.brokers.values()))
-        self.ask(lambda runner: runner.controlled_shutdown(ControlledShutdown(broker.id, broker.epoch)))
+        self.ask(lambda runner: runner.ask(ControlledShutdown(broker.id, broker.epoch)))
 
     async def do_kill(self) -> None:
         if len(self.world.brokers) > 1:

@@ -18,7 +18,7 @@ LEFT_OVER = b'{"version":2,"status":1,"features":{"left":{"max_version_level":2}
 
 
 async def update(world: World, *changes: FeatureChange, validate_only: bool = False) -> dict[str, Outcome]:
-    return await world.controller.runner.update_features(UpdateFeatures(changes, validate_only))
+    return await world.controller.runner.ask(UpdateFeatures(changes, validate_only))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_no_features_below_2_7(make_world: Callable[..., World]) -> None:
 
 async def test_asked_of_another_broker(world: World) -> None:
     with pytest.raises(ApiError) as refused:
-        await world.brokers[2].runner.update_features(UpdateFeatures(()))
+        await world.brokers[2].runner.ask(UpdateFeatures(()))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 

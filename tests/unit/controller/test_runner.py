@@ -38,7 +38,7 @@ async def test_hand_made_topic_comes_alive(world: World) -> None:
 
 
 async def test_create_topic_by_request(world: World) -> None:
-    (created,) = await world.controller.runner.create_topics(
+    (created,) = await world.controller.runner.ask(
         CreateTopics((NewTopic("flights", 6, 3, configs={"cleanup.policy": "compact"}),))
     )
     assert (created.error, created.num_partitions, created.replication_factor) == (0, 6, 3)

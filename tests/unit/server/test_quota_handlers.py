@@ -7,7 +7,7 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.controller.events import CreatedTopic, Outcome
+from logyard.broker.controller.events import CreatedTopic, CreatePartitions, CreateTopics, DeleteTopics, Outcome
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
@@ -169,14 +169,16 @@ class Controller:
         self.asked.append(name)
         return ErrorCode.POLICY_VIOLATION if name.startswith("bad") else ErrorCode.NONE
 
-    async def create_topics(self, asked: Any) -> list[CreatedTopic]:
-        return [CreatedTopic(t.name, self._outcome(t.name), num_partitions=t.num_partitions) for t in asked.topics]
-
-    async def delete_topics(self, asked: Any) -> dict[str, Outcome]:
-        return {name: Outcome(self._outcome(name)) for name in asked.topics}
-
-    async def create_partitions(self, asked: Any) -> dict[str, Outcome]:
-        return {new.topic: Outcome(self._outcome(new.topic)) for new in asked.topics}
+    async def ask(self, asked: CreateTopics | DeleteTopics | CreatePartitions) -> Any:
+        match asked:
+            case CreateTopics():
+                return [
+                    CreatedTopic(t.name, self._outcome(t.name), num_partitions=t.num_partitions) for t in asked.topics
+                ]
+            case DeleteTopics():
+                return {name: Outcome(self._outcome(name)) for name in asked.topics}
+            case CreatePartitions():
+                return {new.topic: Outcome(self._outcome(new.topic)) for new in asked.topics}
 
 
 class Metadata:

@@ -50,7 +50,7 @@ async def test_fenced_controller_writes_nothing_more(world: World) -> None:
     await world.make_topic("t", (1, 2))
     world.write(SetData(controller_znode.EPOCH_PATH, b"7"))
     with pytest.raises(ApiError) as refused:
-        await world.brokers[1].runner.create_topics(CreateTopics((NewTopic("u", 1, 1),)))
+        await world.brokers[1].runner.ask(CreateTopics((NewTopic("u", 1, 1),)))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     await world.settle()
     assert world.tree.children("/brokers/topics") == ["t"]
@@ -61,8 +61,8 @@ async def test_fenced_controller_writes_nothing_more(world: World) -> None:
 async def test_session_expiry(world: World) -> None:
     await world.make_topic("t", (1, 2))
     first = world.brokers[1]
-    asked = asyncio.ensure_future(first.runner.list_reassignments(ListReassignments()))
-    leaving = asyncio.ensure_future(first.runner.controlled_shutdown(ControlledShutdown(2, -1)))
+    asked = asyncio.ensure_future(first.runner.ask(ListReassignments()))
+    leaving = asyncio.ensure_future(first.runner.ask(ControlledShutdown(2, -1)))
     await asyncio.sleep(0)
     first.runner.on_session_lost()
     with pytest.raises(ApiError) as refused:
@@ -94,7 +94,7 @@ async def test_zombie_sends_nothing_in_its_old_name(world: World) -> None:
         await asyncio.sleep(0)
     assert world.brokers[2].runner.is_active
     seen = len(world.brokers[3].received)
-    asked = asyncio.ensure_future(first.runner.create_topics(CreateTopics((NewTopic("zombie", 1, 1),))))
+    asked = asyncio.ensure_future(first.runner.ask(CreateTopics((NewTopic("zombie", 1, 1),))))
     await asyncio.sleep(0)
     first.zk.reconnect()
     with pytest.raises(ApiError):
@@ -113,13 +113,13 @@ async def test_requests_carry_the_epoch(world: World) -> None:
 
 async def test_stopped_runner_answers_who_waits(world: World) -> None:
     runner = world.controller.runner
-    asked = asyncio.ensure_future(runner.list_reassignments(ListReassignments()))
+    asked = asyncio.ensure_future(runner.ask(ListReassignments()))
     await asyncio.sleep(0)
     await runner.stop()
     with pytest.raises(ApiError):
         await asked
     with pytest.raises(ApiError):
-        await runner.list_reassignments(ListReassignments())
+        await runner.ask(ListReassignments())
 
 
 async def test_an_event_that_fails_costs_nobody_else(world: World) -> None:
@@ -130,10 +130,10 @@ async def test_an_event_that_fails_costs_nobody_else(world: World) -> None:
 
     world.controller.zk.children = fails  # type: ignore[method-assign, assignment]
     with pytest.raises(ApiError) as refused:
-        await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+        await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 1),)))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     world.controller.zk.children = real  # type: ignore[method-assign]
-    (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+    (created,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 1),)))
     assert created.error is ErrorCode.NONE
 
 
@@ -142,21 +142,21 @@ async def test_an_event_that_fails_costs_nobody_else(world: World) -> None:
 
 async def test_blocks_follow_each_other(world: World) -> None:
     runner = world.controller.runner
-    blocks = [await runner.allocate_producer_ids(AllocateProducerIds(b, world.brokers[b].epoch)) for b in (2, 3, 2)]
+    blocks = [await runner.ask(AllocateProducerIds(b, world.brokers[b].epoch)) for b in (2, 3, 2)]
     assert [(b.start, b.length) for b in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert producer_ids.decode(world.read(producer_ids.PATH) or b"") == producer_ids.ProducerIdBlock(2, 2000, 2999)
 
 
 async def test_no_block_is_given_out_twice_where_the_znode_was_deleted(world: World) -> None:
     runner, asked = world.controller.runner, AllocateProducerIds(2, world.brokers[2].epoch)
-    await runner.allocate_producer_ids(asked)
+    await runner.ask(asked)
     world.remove(producer_ids.PATH)
-    start = (await runner.allocate_producer_ids(asked)).start
+    start = (await runner.ask(asked)).start
     assert start == max(world.clock.now_ms() // 1000, 1) * 1000 >= 1000
     world.remove(producer_ids.PATH)
     world.make(producer_ids.PATH)
     world.clock.advance(3)
-    assert (await runner.allocate_producer_ids(asked)).start == start + 3000
+    assert (await runner.ask(asked)).start == start + 3000
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ async def test_no_block_is_given_out_twice_where_the_znode_was_deleted(world: Wo
     [(9, 1, ErrorCode.BROKER_ID_NOT_REGISTERED), (2, 1, ErrorCode.STALE_BROKER_EPOCH)],
 )
 async def test_refused_blocks(world: World, broker: int, epoch: int, code: ErrorCode) -> None:
-    answer = await world.controller.runner.allocate_producer_ids(AllocateProducerIds(broker, epoch))
+    answer = await world.controller.runner.ask(AllocateProducerIds(broker, epoch))
     assert answer == ProducerIdBlock(code)
 
 
 async def test_rubbish_gives_no_ids(world: World) -> None:
     world.set(producer_ids.PATH, b"rubbish")
     asked = AllocateProducerIds(2, world.brokers[2].epoch)
-    assert (await world.controller.runner.allocate_producer_ids(asked)).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await world.controller.runner.ask(asked)).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -225,7 +225,7 @@ async def test_controller_dies_anywhere_in_a_creation(make_world: Callable[..., 
     world = make_world()
     await world.start(1, 2, 3)
     world.brokers[1].die_after(steps)
-    await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 3, 3),)))
+    await world.controller.runner.ask(CreateTopics((NewTopic("t", 3, 3),)))
     await world.settle()
     await world.kill(1)
     for partition in range(3):

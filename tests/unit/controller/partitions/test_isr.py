@@ -31,7 +31,7 @@ async def ask(world: World, *, requester: int = 2, epoch: int | None = None, ver
         fields["topic_id"] = world.topic("t").topic_id
     broker_epoch = world.brokers[requester].epoch if epoch is None else epoch
     request = AlterPartition(requester, broker_epoch, (IsrChange(**(fields | change)),), version)
-    result: AlterPartitionResult = await world.controller.runner.alter_partition(request)
+    result: AlterPartitionResult = await world.controller.runner.ask(request)
     await world.settle()
     return result
 
@@ -60,7 +60,7 @@ async def test_broker_epoch_must_be_equal(led: World, epoch: int) -> None:
 
 async def test_unknown_requester(led: World) -> None:
     request = AlterPartition(9, 1, ())
-    assert (await led.controller.runner.alter_partition(request)).error is ErrorCode.STALE_BROKER_EPOCH
+    assert (await led.controller.runner.ask(request)).error is ErrorCode.STALE_BROKER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_znode_changed_behind_our_back(led: World) -> None:
 
 async def test_not_the_controller(led: World) -> None:
     with pytest.raises(ApiError) as refused:
-        await led.brokers[2].runner.alter_partition(AlterPartition(2, led.brokers[2].epoch, ()))
+        await led.brokers[2].runner.ask(AlterPartition(2, led.brokers[2].epoch, ()))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 

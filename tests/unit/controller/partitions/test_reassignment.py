@@ -30,7 +30,7 @@ TP = TopicPartition("t", 0)
 
 
 async def move(world: World, *target: int, tp: TopicPartition = TP) -> ErrorCode:
-    outcomes = await world.controller.runner.alter_reassignments(AlterReassignments(((tp, target or None),)))
+    outcomes = await world.controller.runner.ask(AlterReassignments(((tp, target or None),)))
     await world.settle()
     return outcomes[tp].error
 
@@ -74,7 +74,7 @@ async def test_whole_way_through_the_znodes(six: World) -> None:
     new = [p for r in six.brokers[5].told(LEADER_AND_ISR) for t in r["topic_states"] for p in t["partition_states"]]
     assert new[-1]["is_new"]
     assert new[-1]["adding_replicas"] == [4, 5, 6]
-    listed = await six.controller.runner.list_reassignments(ListReassignments())
+    listed = await six.controller.runner.ask(ListReassignments())
     assert listed == {TP: assignment(six)}
 
     await six.grow_isr("t", 0, 1, 2, 3, 4)
@@ -86,7 +86,7 @@ async def test_whole_way_through_the_znodes(six: World) -> None:
     assert (state.leader, state.isr) == (4, (4, 5, 6))
     assert six.topic("t").topic_id == topic_id
     assert [six.brokers[b].deleted for b in range(1, 7)] == [[TP], [TP], [TP], [], [], []]
-    assert await six.controller.runner.list_reassignments(ListReassignments()) == {}
+    assert await six.controller.runner.ask(ListReassignments()) == {}
     assert six.brokers[2].metadata[TP]["replicas"] == [4, 5, 6]
 
 
@@ -131,7 +131,7 @@ async def test_refused(six: World, target: tuple[int, ...], code: ErrorCode) -> 
 
 
 async def test_empty_target_is_refused(six: World) -> None:
-    outcomes = await six.controller.runner.alter_reassignments(AlterReassignments(((TP, ()),)))
+    outcomes = await six.controller.runner.ask(AlterReassignments(((TP, ()),)))
     assert outcomes[TP].error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -178,7 +178,7 @@ async def test_cancel_that_would_delete_the_only_in_sync_replica_is_refused(six:
 async def test_superseding_a_move_whose_added_replica_leads(six: World) -> None:
     await move(six, 4, 5, 6)
     await six.grow_isr("t", 0, 1, 2, 3, 4)
-    await six.controller.runner.elect_leaders(ElectLeaders(ElectionKind.PREFERRED, (TP,)))
+    await six.controller.runner.ask(ElectLeaders(ElectionKind.PREFERRED, (TP,)))
     await six.settle()
     state = six.state("t")
     assert state is not None
@@ -273,7 +273,7 @@ async def test_controller_dies_after_any_write(make_world: Callable[..., World],
 
 async def test_growth_is_refused_while_moving(six: World) -> None:
     await move(six, 4, 5, 6)
-    outcomes = await six.controller.runner.create_partitions(CreatePartitions((NewPartitions("t", 2),)))
+    outcomes = await six.controller.runner.ask(CreatePartitions((NewPartitions("t", 2),)))
     assert outcomes["t"].error is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
@@ -300,7 +300,7 @@ async def test_a_move_written_into_the_topic_znode_begins_at_the_watch(six: Worl
     written(six, Assignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3)))
     await six.settle()
     assert six.topic("t").partitions[0] == Assignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
-    moving = await six.controller.runner.list_reassignments(ListReassignments())
+    moving = await six.controller.runner.ask(ListReassignments())
     assert moving == {TP: six.topic("t").partitions[0]}
     assert six.brokers[4].told(LEADER_AND_ISR), "the added replicas are started"
     await six.grow_isr("t", 0, 1, 2, 3, 4, 5, 6)
@@ -319,7 +319,7 @@ async def test_a_written_move_supersedes_a_running_one(six: World) -> None:
 async def test_what_does_not_start_from_the_replicas_there_are_is_ignored(six: World, stale: Assignment) -> None:
     written(six, stale)
     await six.settle()
-    assert await six.controller.runner.list_reassignments(ListReassignments()) == {}
+    assert await six.controller.runner.ask(ListReassignments()) == {}
     state = six.state("t")
     assert state is not None
     assert (state.leader, state.isr, state.leader_epoch) == (1, (1, 2, 3), 0)
@@ -392,7 +392,7 @@ async def test_a_topic_that_moves_as_a_whole_is_written_twice(make_world: Callab
     await world.make_topic("t", *[(1, 2)] * 20)
     before = len(world.controller.effects)
     targets = tuple((TopicPartition("t", n), (3, 2)) for n in range(20))
-    outcomes = await world.controller.runner.alter_reassignments(AlterReassignments(targets))
+    outcomes = await world.controller.runner.ask(AlterReassignments(targets))
     assert {o.error for o in outcomes.values()} == {ErrorCode.NONE}
     await world.settle()
     changes = []
@@ -401,7 +401,7 @@ async def test_a_topic_that_moves_as_a_whole_is_written_twice(make_world: Callab
         assert state is not None
         changes.append(IsrChange(number, state.leader_epoch, (1, 2, 3), state.partition_epoch, topic="t"))
     leader = world.brokers[1]
-    await world.controller.runner.alter_partition(AlterPartition(1, leader.epoch, tuple(changes)))
+    await world.controller.runner.ask(AlterPartition(1, leader.epoch, tuple(changes)))
     await world.settle()
     assert set(world.topic("t").partitions.values()) == {Assignment((3, 2))}
     path = topic_znode.topic_path("t")
@@ -409,13 +409,13 @@ async def test_a_topic_that_moves_as_a_whole_is_written_twice(make_world: Callab
     written = [op for e in multis for ops in e.multis for op in ops if isinstance(op, SetData) and op.path == path]
     assert len(written) == 2
     assert len(world.brokers[1].deleted) == 20
-    assert await world.controller.runner.list_reassignments(ListReassignments()) == {}
+    assert await world.controller.runner.ask(ListReassignments()) == {}
 
 
 async def test_one_move_that_cannot_end_does_not_hold_up_the_others(six: World) -> None:
     await six.make_topic("u", (1, 2), (1, 2))
     stuck, free = TopicPartition("u", 0), TopicPartition("u", 1)
-    outcomes = await six.controller.runner.alter_reassignments(AlterReassignments(((stuck, (4, 2)), (free, (5, 2)))))
+    outcomes = await six.controller.runner.ask(AlterReassignments(((stuck, (4, 2)), (free, (5, 2)))))
     assert {o.error for o in outcomes.values()} == {ErrorCode.NONE}
     await six.kill(4)
     await six.grow_isr("u", 1, 1, 2, 5)

@@ -16,7 +16,7 @@ from tests.support.controller_world import World
 
 
 async def create(world: World, *topics: NewTopic, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
-    created = await world.controller.runner.create_topics(CreateTopics(topics, validate_only))
+    created = await world.controller.runner.ask(CreateTopics(topics, validate_only))
     await world.settle()
     return created
 
@@ -120,7 +120,7 @@ async def test_racks(make_world: Callable[..., World]) -> None:
     await world.start(1, 2, 3, racks={1: "a", 2: "b"})
     (created,) = await create(world, NewTopic("t", 1, 2))
     assert created.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 2),), rack_aware=False))
+    (created,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 2),), rack_aware=False))
     assert created.error is ErrorCode.NONE
 
 
@@ -156,7 +156,7 @@ async def test_old_protocol_level_writes_no_ids(make_world: Callable[..., World]
 
 async def test_not_controller(world: World) -> None:
     with pytest.raises(ApiError) as refused:
-        await world.brokers[2].runner.create_topics(CreateTopics(()))
+        await world.brokers[2].runner.ask(CreateTopics(()))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -164,7 +164,7 @@ async def test_not_controller(world: World) -> None:
 
 
 async def grow(world: World, *topics: NewPartitions, validate_only: bool = False) -> list[ErrorCode]:
-    outcomes = await world.controller.runner.create_partitions(CreatePartitions(topics, validate_only))
+    outcomes = await world.controller.runner.ask(CreatePartitions(topics, validate_only))
     await world.settle()
     return [outcomes[t.topic].error for t in topics]
 

@@ -24,7 +24,7 @@ TP = TopicPartition("t", 0)
 
 
 async def delete(world: World, *names: str) -> list[ErrorCode]:
-    outcomes = await world.controller.runner.delete_topics(DeleteTopics(names))
+    outcomes = await world.controller.runner.ask(DeleteTopics(names))
     await world.settle()
     return [outcomes[name].error for name in names]
 
@@ -35,7 +35,7 @@ def traces(world: World, name: str) -> list[str]:
 
 
 async def test_all_of_a_topic_goes(world: World) -> None:
-    await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 2, 3),)))
+    await world.controller.runner.ask(CreateTopics((NewTopic("t", 2, 3),)))
     await world.settle()
     assert await delete(world, "t") == [ErrorCode.NONE]
     assert traces(world, "t") == []
@@ -58,12 +58,12 @@ async def test_unknown_and_repeated(world: World) -> None:
 async def test_recreated_at_once_under_the_same_name(world: World) -> None:
     runner = world.controller.runner
     for _ in range(3):
-        (created,) = await runner.create_topics(CreateTopics((NewTopic("t", 1, 2),)))
+        (created,) = await runner.ask(CreateTopics((NewTopic("t", 1, 2),)))
         assert created.error is ErrorCode.NONE
-        await runner.delete_topics(DeleteTopics(("t",)))
+        await runner.ask(DeleteTopics(("t",)))
         while world.read(topic_znode.topic_path("t")) is not None:
             await world.settle()
-    (created,) = await runner.create_topics(CreateTopics((NewTopic("t", 1, 2),)))
+    (created,) = await runner.ask(CreateTopics((NewTopic("t", 1, 2),)))
     await world.settle()
     assert world.topic("t").topic_id == created.topic_id
     assert world.state("t") is not None
@@ -192,7 +192,7 @@ async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
         world.make(reassignments.PATH, reassignments.encode({TP: (3, 2)}))
         await world.settle()
     else:
-        await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (3, 2)),)))
+        await world.controller.runner.ask(AlterReassignments(((TP, (3, 2)),)))
     assert world.controller.runner.gauges()["ReassigningPartitions"] == 1
     await delete(world, "t")
     assert traces(world, "t") == []
@@ -203,7 +203,7 @@ async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
 async def test_the_dead_target_of_a_move_holds_the_deletion_back(world: World) -> None:
     """As in Kafka, whose controller counts it among the topic's replicas: it may have a part of the records."""
     await world.make_topic("t", (1, 2))
-    await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (3, 2)),)))
+    await world.controller.runner.ask(AlterReassignments(((TP, (3, 2)),)))
     await world.kill(3)
     await delete(world, "t")
     assert len(traces(world, "t")) == 2
@@ -216,7 +216,7 @@ async def test_the_dead_target_of_a_move_holds_the_deletion_back(world: World) -
 async def test_a_new_controller_ends_the_move_of_what_is_to_be_deleted(world: World) -> None:
     await world.make_topic("t", (2, 3))
     await world.kill(3)
-    await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (2,)),)))
+    await world.controller.runner.ask(AlterReassignments(((TP, (2,)),)))
     await delete(world, "t")
     await world.kill(1)
     await world.start(3)
@@ -251,7 +251,7 @@ async def test_a_replica_on_a_failed_directory_holds_the_deletion_back_until_its
 async def test_deleted_and_made_again_and_again_without_a_pause(world: World) -> None:
     ids = set()
     for _ in range(5):
-        (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 2, 3),)))
+        (created,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 2, 3),)))
         assert created.error is ErrorCode.NONE
         ids.add(created.topic_id)
         await delete(world, "t")
@@ -263,10 +263,10 @@ async def test_a_topic_made_while_its_namesake_is_deleted_is_refused_until_it_is
     await world.make_topic("t", (1, 2, 3))
     world.brokers[3].silent = True
     await delete(world, "t")
-    (refused,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+    (refused,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 1),)))
     assert refused.error is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "being deleted" in (refused.message or "")
     await world.kill(3)
     await world.start(3)
-    (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+    (created,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 1),)))
     assert created.error is ErrorCode.NONE
