@@ -24,10 +24,11 @@ from logyard.broker.controller.settings import (
     protocol_level,
 )
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata import wire as metadata_wire
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, PartitionState, TopicPartition
 from logyard.broker.protocol import codec, header
-from logyard.broker.replication import wire as replication_wire
+from logyard.broker.server.handlers import leader_and_isr as leader_and_isr_handler
+from logyard.broker.server.handlers import stop_replica as stop_replica_handler
+from logyard.broker.server.handlers import update_metadata as update_metadata_handler
 
 TOPIC_ID = UUID(int=77)
 
@@ -164,18 +165,18 @@ def test_ungrouped_on_the_wire(text: str) -> None:
     batch.leader_and_isr([1], second)
     batch.stop_replica(1, third, delete=True)
     leader_and_isr, metadata, _, _, stop = (through_the_codec(level, r) for r in batch.requests())
-    order = replication_wire.leader_and_isr(leader_and_isr, level.leader_and_isr_version)
+    order = leader_and_isr_handler.order_of(leader_and_isr, level.leader_and_isr_version)
     assert [(p.tp, p.leader, p.leader_epoch, p.isr, p.partition_epoch, p.replicas) for p in order.partitions] == [
         (first.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
         (second.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
     ]
     assert [p.is_new for p in order.partitions] == [level.leader_and_isr_version >= 1, False]
-    update = metadata_wire.update_metadata(metadata, level.update_metadata_version)
+    update = update_metadata_handler.update_of(metadata, level.update_metadata_version)
     assert {p.tp for p in update.partitions} == {first.tp, second.tp}
     assert [(b.id, b.endpoints[0].host, b.endpoints[0].port) for b in update.brokers] == [
         (b, "127.0.0.1", 9000 + b) for b in (1, 2, 3)
     ]
-    stopped = replication_wire.stop_replica(stop, level.stop_replica_version)
+    stopped = stop_replica_handler.order_of(stop, level.stop_replica_version)
     assert [(p.tp, p.delete) for p in stopped.partitions] == [(third.tp, True)]
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata import wire as metadata_wire
 from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.protocol import codec
-from logyard.broker.replication import wire
 from logyard.broker.replication.events import LeaderAndIsrPartition, PartitionErrors, StopReplicaPartition
+from logyard.broker.server.handlers import leader_and_isr, stop_replica, update_metadata
 
 TP = TopicPartition("flights", 4)
 ID = uuid.UUID(int=77)
@@ -56,7 +55,7 @@ def test_leader_and_isr(version: int) -> None:
             "live_leaders": [{"broker_id": 2, "host_name": "h", "port": 1}],
         },
     )
-    asked = wire.leader_and_isr(message, version)
+    asked = leader_and_isr.order_of(message, version)
     assert (asked.controller_id, asked.controller_epoch) == (1, 5)
     assert asked.broker_epoch == (88 if version >= 2 else -1)
     assert asked.topic_ids == ({"flights": ID} if version >= 5 else {})
@@ -80,7 +79,7 @@ def test_leader_and_isr(version: int) -> None:
 @pytest.mark.parametrize("version", range(8))
 def test_the_answer_to_leader_and_isr(version: int) -> None:
     outcome = PartitionErrors(ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}, {"flights": ID})
-    frame = codec.encode_response(4, version, 3, wire.leader_and_isr_response(outcome, version))
+    frame = codec.encode_response(4, version, 3, leader_and_isr.response(outcome, version))
     _, answer = codec.decode_response(4, version, memoryview(frame)[4:])
     assert answer.error_code == 0
     if version >= 5:
@@ -111,11 +110,11 @@ def test_stop_replica(version: int) -> None:
             ],
         },
     )
-    asked = wire.stop_replica(message, version)
+    asked = stop_replica.order_of(message, version)
     assert asked.partitions == (StopReplicaPartition(TP, 7 if version >= 3 else -1, True),)
     assert asked.broker_epoch == (88 if version >= 1 else -1)
     outcome = PartitionErrors(ErrorCode.NONE, {TP: ErrorCode.FENCED_LEADER_EPOCH})
-    frame = codec.encode_response(5, version, 3, wire.stop_replica_response(outcome))
+    frame = codec.encode_response(5, version, 3, stop_replica.response(outcome))
     _, answer = codec.decode_response(5, version, memoryview(frame)[4:])
     errors = [(p.topic_name, p.partition_index, p.error_code) for p in answer.partition_errors]
     assert errors == [("flights", 4, 74)]
@@ -147,7 +146,7 @@ def test_update_metadata(version: int) -> None:
             "live_brokers": [{"id": 2, "v0_host": "h2", "v0_port": 9092, "endpoints": [endpoint], "rack": "r"}],
         },
     )
-    update = metadata_wire.update_metadata(message, version)
+    update = update_metadata.update_of(message, version)
     offline = (3,) if version >= 4 else ()
     assert update.partitions == (PartitionUpdate(TP, 2, 6, (2,), (2, 3), 9, offline, 5),)
     assert update.broker_epoch == (88 if version >= 5 else -1)
