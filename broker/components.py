@@ -84,23 +84,10 @@ class Components:
         self.features = FinalizedFeatures()
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
-        self.to_controller = ToController(
-            lambda: self.metadata.brokers.get(self.metadata.controller_id),
-            config.inter_broker_listener,
-            f"broker-{broker_id}",
-            config.int("controller.socket.timeout.ms") / 1000,
-        )
+        self.to_controller = self._controller_link()
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
-        self.log_dir_moves = LogDirMoves(
-            self.replicas.hosted,
-            self.store.logs,
-            self.store,
-            self._spawn,
-            asyncio.sleep,
-            lambda text: log.info("logs", note=text),
-        )
-        self.replicas.requests.add_listener(self.log_dir_moves)
+        self.log_dir_moves = self._log_dir_moves()
         self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
         self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
@@ -117,28 +104,9 @@ class Components:
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
-        self.http = HttpService(
-            self.lease_service,
-            controller_gauges=self.controller.gauges,
-            apis=self.dispatcher.counters,
-            health=self.health,
-            other_gauges=self._gauges,
-        )
+        self.http = self._http()
         self.cleaning = self._cleaning(zk)
-        changes = SettingsChanges(
-            config,
-            policies,
-            configs=self.configs,
-            controller=self.controller,
-            replicas=self.replicas,
-            store=self.store,
-            cleaning=self.cleaning,
-            admission=environment.admission,
-        )
-        self._watches = SessionWatches(
-            ConfigWatcher(zk, changes.take, lambda note: log.warning("config", note=note)),
-            FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
-        )
+        self._watches = self._session_watches(zk)
 
     def _log_store(self) -> LogStore:
         environment = self._environment
@@ -151,6 +119,14 @@ class Components:
             new_uuid=environment.new_uuid,
             note=lambda text: log.info("logs", note=text),
             on_offline=self._log_dir_failed,
+        )
+
+    def _controller_link(self) -> ToController:
+        return ToController(
+            lambda: self.metadata.brokers.get(self.metadata.controller_id),
+            self.config.inter_broker_listener,
+            f"broker-{self.config.broker_id}",
+            self.config.int("controller.socket.timeout.ms") / 1000,
         )
 
     def _controller(self, zk: Any) -> ControllerRunner:
@@ -202,6 +178,18 @@ class Components:
         )
         replicas.use_fetchers(fetchers)
         return replicas, fetchers
+
+    def _log_dir_moves(self) -> LogDirMoves:
+        moves = LogDirMoves(
+            self.replicas.hosted,
+            self.store.logs,
+            self.store,
+            self._spawn,
+            asyncio.sleep,
+            lambda text: log.info("logs", note=text),
+        )
+        self.replicas.requests.add_listener(moves)
+        return moves
 
     def _services(self, zk: Any, cluster_id: str) -> Services:
         config, environment = self.config, self._environment
@@ -273,6 +261,31 @@ class Components:
         )
         self.replicas.requests.add_listener(service.catch_up)
         return service
+
+    def _http(self) -> HttpService:
+        return HttpService(
+            self.lease_service,
+            controller_gauges=self.controller.gauges,
+            apis=self.dispatcher.counters,
+            health=self.health,
+            other_gauges=self._gauges,
+        )
+
+    def _session_watches(self, zk: Any) -> SessionWatches:
+        changes = SettingsChanges(
+            self.config,
+            self._policies,
+            configs=self.configs,
+            controller=self.controller,
+            replicas=self.replicas,
+            store=self.store,
+            cleaning=self.cleaning,
+            admission=self._environment.admission,
+        )
+        return SessionWatches(
+            ConfigWatcher(zk, changes.take, lambda note: log.warning("config", note=note)),
+            FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
+        )
 
     def http_app(self) -> Starlette:
         """Return the HTTP application: /health, /metrics, and with the token /leases and /partitions."""

@@ -79,6 +79,7 @@ SHELLS = {
     "broker.server.handlers.fetch": "answers when there is data or the time is over",
     "broker.server.handlers.metadata": "names the future of an answer that waits for a creation",
     "broker.server.handlers.produce": "answers when the replicas have it or the time is over",
+    "broker.server.handlers.write_txn_markers": "answers when all markers are written",
     "broker.server.host_names": "asks DNS in a thread",
     "broker.server.listener": "binds and accepts",
     "broker.server.record_threads": "opens records in threads, some at a time",

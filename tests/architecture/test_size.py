@@ -17,7 +17,6 @@ NESTING = 4
 
 # What is too large → why it stays so. A file by its path, a function or class as path::name.
 EXCEPTIONS = {
-    "broker/components.py::__init__": "makes every part of a broker and gives it its ports, in order",
     "broker/log/partition_log.py": "what changes a log shares one state; decision 25",
     "broker/replication/partition.py": "what changes a partition's leader, ISR and watermark shares one state",
     "broker/replication/follower/fetcher.py::LeaderFetcher": "each parameter is a port; the manager alone makes it",
@@ -27,12 +26,6 @@ EXCEPTIONS = {
     "logyard/cli/groups.py::reset_offsets": "typer's options, a parameter each, with their help",
     "operators/reassignment.py::PlanReassignmentOperator": "keyword-only and stored, as Airflow's operators are",
     "operators/spark.py::ExportSegmentsOperator": "keyword-only and stored, as Airflow's operators are",
-    "tests/support/recovery_world.py": "one world, whose faults touch every part of it",
-    "tests/unit/config/test_topic_settings_act.py": "a case for every setting of a topic",
-    "tests/unit/controller/partitions/test_reassignment.py": "one procedure's cases",
-    "tests/unit/log/recovery/test_recovery.py": "one procedure's cases",
-    "tests/unit/server/test_connection.py": "one protocol's cases, on one stand-in of a transport",
-    "tests/unit/server/test_every_api.py::test_a_group_from_its_first_member_to_its_end": "one history, told in order",
 }
 
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)

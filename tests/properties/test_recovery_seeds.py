@@ -17,17 +17,8 @@ from logyard.admin.recovery import rules
 from logyard.admin.recovery.case import Case, Expectation, Limits
 from logyard.admin.recovery.recovery import NotRecovered, Recoverer
 from logyard.admin.recovery.witnesses import STOP, HostState, Probe, Queue, Wire
-from tests.support.recovery_world import (
-    GRACE_S,
-    PAUSE_S_MAX,
-    Touched,
-    Way,
-    World,
-    WorldClient,
-    WorldEnsemble,
-    WorldLauncher,
-    WorldPause,
-)
+from tests.support.recovery_ports import WorldClient, WorldEnsemble, WorldLauncher, WorldPause
+from tests.support.recovery_world import GRACE_S, PAUSE_S_MAX, Touched, Way, World
 
 SEEDS = 3000
 TROUBLE_S = 300.0  # for so long faults come; then those of Airflow's side are over

@@ -1,4 +1,4 @@
-"""Each of a topic's settings acts, from the next call on: one proof per setting, and one refusal per setting.
+"""Each of a topic's settings acts, from the next call on: one proof per setting.
 
 A proof gets a log whose settings are the defaults (with small segments), changes one, and looks at what became of it.
 """
@@ -26,56 +26,11 @@ from logyard.broker.records.batch import TimestampType, parse_header, records
 from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.server.handlers import fetch
 from tests.support.logs import NOW, TP, content, new_log, offsets, produced
+from tests.support.topic_settings import IGNORED, OF_2_5, SINCE, TIERED
 
 ROOT = Path(__file__).resolve().parents[3]
 DAY = 86_400_000
 
-# What Kafka 2.5 has, and what came until 3.9.
-OF_2_5 = {
-    "cleanup.policy",
-    "compression.type",
-    "delete.retention.ms",
-    "file.delete.delay.ms",
-    "flush.messages",
-    "flush.ms",
-    "follower.replication.throttled.replicas",
-    "index.interval.bytes",
-    "leader.replication.throttled.replicas",
-    "max.compaction.lag.ms",
-    "max.message.bytes",
-    "message.downconversion.enable",
-    "message.format.version",
-    "message.timestamp.difference.max.ms",
-    "message.timestamp.type",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "min.insync.replicas",
-    "preallocate",
-    "retention.bytes",
-    "retention.ms",
-    "segment.bytes",
-    "segment.index.bytes",
-    "segment.jitter.ms",
-    "segment.ms",
-    "unclean.leader.election.enable",
-}
-SINCE = {
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "remote.storage.enable",
-}
-# Tiered storage, which there is not: the first is refused, the others mean nothing without it.
-TIERED = {"remote.storage.enable", "local.retention.bytes", "local.retention.ms"}
-# Ignored by Kafka since 3.0 (KIP-724): records are v2.
-IGNORED = {
-    "message.format.version",
-    "compression.lz4.level",  # not Kafka's doing: the library's lz4 has one level
-}
 PROVED_ELSEWHERE = {
     "delete.retention.ms": "tests/unit/cleaner/test_cleaner.py",
     "file.delete.delay.ms": "tests/unit/log/test_flushes_and_checkpoints.py",
@@ -411,53 +366,3 @@ def test_it_acts_at_once(name: str) -> None:
     log = new_log()
     change(log)
     PROOFS[name](log)
-
-
-BAD = {
-    "cleanup.policy": "shrink",
-    "compression.type": "brotli",
-    "compression.gzip.level": "10",
-    "compression.lz4.level": "18",
-    "compression.zstd.level": "23",
-    "delete.retention.ms": "-1",
-    "file.delete.delay.ms": "-1",
-    "flush.messages": "0",
-    "flush.ms": "-1",
-    "follower.replication.throttled.replicas": "0-1",
-    "leader.replication.throttled.replicas": "all",
-    "index.interval.bytes": "-1",
-    "local.retention.bytes": "-3",
-    "local.retention.ms": "-3",
-    "max.compaction.lag.ms": "0",
-    "max.message.bytes": "-1",
-    "message.downconversion.enable": "perhaps",
-    "message.timestamp.after.max.ms": "-1",
-    "message.timestamp.before.max.ms": "-1",
-    "message.timestamp.difference.max.ms": "-1",
-    "message.timestamp.type": "Now",
-    "min.cleanable.dirty.ratio": "1.1",
-    "min.compaction.lag.ms": "-1",
-    "min.insync.replicas": "0",
-    "preallocate": "2",
-    "remote.storage.enable": "true",
-    "retention.bytes": "much",
-    "retention.ms": "-2",
-    "segment.bytes": "13",
-    "segment.index.bytes": "3",
-    "segment.jitter.ms": "-1",
-    "segment.ms": "0",
-    "unclean.leader.election.enable": "maybe",
-}
-
-
-@pytest.mark.parametrize("name", sorted(BAD))
-def test_a_bad_value_is_refused_with_name_and_range(name: str) -> None:
-    assert set(BAD) | {"message.format.version"} == set(TOPIC_KEYS)
-    with pytest.raises(ApiError) as caught:
-        validate_topic_overrides({name: BAD[name]})
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
-    message = caught.value.message or ""
-    assert name in message
-    allowed = TOPIC_KEYS[name].key.allowed.text
-    assert allowed in message
-    assert re.search(r"at least|to |one of|list|true|number|integer|pairs|not allowed", message), message

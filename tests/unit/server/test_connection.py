@@ -3,119 +3,17 @@
 import asyncio
 import random
 import struct
-from typing import Any
 
 import pytest
 
-from logyard.broker.errors import CorruptData
-from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import TOGETHER_BYTES
-from logyard.broker.server.api_table import APIS
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
     BUFFER_BYTES_MIN,
     PIPELINE_MAX,
-    Connection,
 )
-from logyard.broker.server.request import Encoded, Session
-from logyard.broker.server.unread_answers import UnreadAnswers
-
-PRODUCE, OTHER = 0, 3
-
-
-class Wire:
-    """The transport's twin: what was written, and whether reading is on."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-        self.reading = True
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        self.written.append(bytes(data))
-
-    def writelines(self, pieces: Any) -> None:
-        self.written.append(b"".join(bytes(p) for p in pieces))
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("10.0.0.1", 4000)
-
-
-class Server:
-    """Answers every frame with itself, at once or when told to."""
-
-    def __init__(
-        self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None, answers: UnreadAnswers | None = None
-    ) -> None:
-        self.frames: list[bytes] = []
-        self.held: dict[bytes, asyncio.Future[Encoded]] = {}
-        self.hold = False
-        self.pieces = b""
-        self.wire = Wire()
-        self.connection = Connection(
-            self,
-            "L",
-            1,
-            frame_bytes_max,
-            lambda c: True,
-            lambda c: None,
-            memory,
-            answers,
-        )
-        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
-
-    def may_pipeline(self, api_key: int) -> bool:
-        return api_key == PRODUCE
-
-    def has_small_answer(self, api_key: int) -> bool:
-        return api_key in APIS and APIS[api_key].small_answer
-
-    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
-        taken = bytes(frame)
-        self.frames.append(taken)
-        if taken[2:] == b"refuse":
-            raise CorruptData("refused")
-        if taken[2:] == b"mistake":
-            raise RuntimeError("nobody thought of it")
-        if taken[2:] == b"no answer":
-            return None
-        if not self.hold:
-            return [taken[:3], taken[3:]] if taken == self.pieces else taken
-        self.held[taken] = asyncio.get_running_loop().create_future()
-        return self.held[taken]
-
-    def feed(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            buffer = self.connection.get_buffer(-1)
-            taken = min(len(buffer), len(view))
-            buffer[:taken] = view[:taken]
-            self.connection.buffer_updated(taken)
-            view = view[taken:]
-
-    async def answer(self, frame: bytes) -> None:
-        self.held[frame].set_result(frame)
-        await asyncio.sleep(0)
-
-
-def frame(key: int, body: bytes) -> bytes:
-    return struct.pack(">h", key) + body
-
-
-def sized(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(f)) + f for f in frames)
+from tests.support.connected import OTHER, PRODUCE, Server, frame, sized
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -332,87 +230,3 @@ async def test_a_muted_peer_is_stopped_before_its_requests_fill_more_than_the_bu
     assert fed <= BUFFER_BYTES_MIN
     assert server.frames == []
     server.connection.connection_lost(None)
-
-
-def test_large_requests_wait_for_the_memory_that_others_have_and_then_go_on() -> None:
-    memory = RequestMemory(200_000)
-    big = frame(OTHER, b"x" * 250_000)
-    one, two = Server(memory=memory), Server(memory=memory)
-    one.feed(sized(big)[:1000])
-    assert memory.left < 0, "granted while anything is left"
-    two.feed(sized(big)[:1000])
-    assert not two.wire.reading
-    assert two.connection.busy
-    small = Server(memory=memory)
-    small.feed(sized(frame(OTHER, b"small")))
-    assert small.frames, "small requests need none"
-    one.feed(sized(big)[1000:])
-    assert one.frames == [big]
-    assert two.wire.reading
-    two.feed(sized(big)[1000:] + sized(frame(OTHER, b"next")))
-    assert two.frames == [big, frame(OTHER, b"next")]
-    assert memory.left == 200_000
-
-
-def test_memory_of_a_connection_that_breaks_comes_back() -> None:
-    memory = RequestMemory(100_000)
-    one, two = Server(memory=memory), Server(memory=memory)
-    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
-    two.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
-    one.connection.connection_lost(None)
-    assert two.wire.reading
-    two.connection.connection_lost(None)
-    assert memory.left == 100_000
-
-
-def test_a_closed_connection_gives_no_memory_back_that_it_never_had() -> None:
-    memory = RequestMemory(100_000)
-    one, two = Server(memory=memory), Server(memory=memory)
-    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
-    two.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
-    two.connection.close()
-    one.connection.connection_lost(None)
-    two.connection.connection_lost(None)
-    assert memory.left == 100_000
-
-
-def test_who_waits_for_memory_and_goes_is_forgotten() -> None:
-    memory = RequestMemory(100_000)
-    one = Server(memory=memory)
-    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
-    for _ in range(10):
-        other = Server(memory=memory)
-        other.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
-        other.connection.connection_lost(None)
-    assert memory.waiting == 0
-
-
-async def test_who_waits_for_others_to_read_and_goes_is_forgotten() -> None:
-    answers = UnreadAnswers(1000, lambda: 0.0)
-    answers.loading(1000)
-    for _ in range(10):
-        server = Server(answers=answers)
-        server.feed(sized(frame(OTHER, b"x")))
-        assert server.frames == []
-        server.connection.connection_lost(None)
-    assert answers.waiting == 0
-    answers.loading(-1000)
-
-
-async def test_a_mistake_over_one_connections_request_is_not_anothers_trouble() -> None:
-    answers = UnreadAnswers(1000, lambda: 0.0)
-    answers.loading(1000)
-    bad, good = Server(answers=answers), Server(answers=answers)
-    bad.feed(sized(frame(OTHER, b"mistake")))
-    good.feed(sized(frame(OTHER, b"x")))
-    answers.loading(-1000)  # called by whoever has read: a cold read, another connection
-    assert bad.wire.closed
-    assert good.frames == [frame(OTHER, b"x")]
-
-
-def test_a_size_over_the_limit_closes_before_memory_is_asked_for() -> None:
-    memory = RequestMemory(100_000)
-    server = Server(frame_bytes_max=1 << 20, memory=memory)
-    server.feed(struct.pack(">i", (1 << 20) + 1) + b"x" * 100)
-    assert server.wire.closed
-    assert memory.left == 100_000

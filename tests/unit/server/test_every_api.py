@@ -136,7 +136,8 @@ async def test_the_first_question_for_a_coordinator_makes_its_topic(ask: Asking)
     assert held["segment.bytes"] == "104857600"
 
 
-async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
+async def joined_group(ask: Asking) -> dict[str, Any]:
+    """Have a member join the group; returns group, member and generation, as requests name them."""
     for _ in range(100):
         found = await ask("FindCoordinator", coordinator_keys=[GROUP], key_type=0)
         if found.coordinators[0].error_code == NONE:
@@ -159,25 +160,35 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     who = {"group_id": GROUP, "member_id": member, "generation_id": joined.generation_id}
     synced = await ask("SyncGroup", **who, assignments=[{"member_id": member, "assignment": b"mine"}])
     assert (synced.error_code, bytes(synced.assignment)) == (NONE, b"mine")
-    assert (await ask("Heartbeat", **who)).error_code == NONE
+    return who
 
+
+async def commit(ask: Asking, who: Mapping[str, Any]) -> list[int]:
+    """Commit offset 2 of partition 0, 3 of 1, and one of a partition that is not there; returns the errors."""
     commits = [
         {"partition_index": p, "committed_offset": p + 2, "committed_leader_epoch": 0, "committed_metadata": "m"}
         for p in (0, 1, 9)
     ]
     answer = await ask(
-        "OffsetCommit", group_id=GROUP, member_id=member, generation_id_or_member_epoch=joined.generation_id,
-        topics=[topic("name", partitions=commits)],
+        "OffsetCommit", group_id=GROUP, member_id=who["member_id"],
+        generation_id_or_member_epoch=who["generation_id"], topics=[topic("name", partitions=commits)],
     )  # fmt: skip
-    codes = [p.error_code for p in answer.topics[0].partitions]
-    assert codes == [NONE, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    return [p.error_code for p in answer.topics[0].partitions]
+
+
+async def test_a_member_joins_and_commits(ask: Asking) -> None:
+    who = await joined_group(ask)
+    assert (await ask("Heartbeat", **who)).error_code == NONE
+    assert await commit(ask, who) == [NONE, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     fetched = await ask("OffsetFetch", groups=[{"group_id": GROUP, "topics": None}], require_stable=True)
     partitions = fetched.groups[0].topics[0].partitions
     assert [(p.committed_offset, p.metadata, p.error_code) for p in partitions] == [(2, "m", NONE), (3, "m", NONE)]
     fetched = await ask("OffsetFetch", 1, group_id="nobody", topics=[topic("name", partition_indexes=[0])])
     assert fetched.topics[0].partitions[0].committed_offset == -1
 
-    # Version 0 is kept in ZooKeeper, where no coordinator looks.
+
+async def test_offsets_of_version_0_are_kept_in_zookeeper_where_no_coordinator_looks(ask: Asking) -> None:
+    await commit(ask, await joined_group(ask))
     old = [
         {"partition_index": p, "committed_offset": 7, "committed_metadata": "m" * length}
         for p, length in ((0, 4096), (1, 4097), (9, 1))
@@ -195,6 +206,9 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     fetched = await ask("OffsetFetch", 1, group_id=GROUP, topics=[topic("name", partition_indexes=[0])])
     assert fetched.topics[0].partitions[0].committed_offset == 2
 
+
+async def test_a_group_is_shown(ask: Asking) -> None:
+    await joined_group(ask)
     (listed,) = (await ask("ListGroups", states_filter=["stable"], types_filter=["Classic"])).groups
     assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Stable", "classic")
     assert (await ask("ListGroups", states_filter=[], types_filter=["consumer"])).groups == []
@@ -203,6 +217,11 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     assert [(m.client_id, m.client_host) for m in described.members] == [(CLIENT, "/127.0.0.1")]
     assert described.authorized_operations > 0
 
+
+async def test_a_group_is_left_and_deleted(ask: Asking) -> None:
+    who = await joined_group(ask)
+    await commit(ask, who)
+    member = who["member_id"]
     delete: dict[str, Any] = {"group_id": GROUP, "topics": [topic("name", partitions=[{"partition_index": 0}])]}
     answer = await ask("OffsetDelete", **delete)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

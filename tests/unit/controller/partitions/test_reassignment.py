@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 
@@ -20,31 +19,16 @@ from logyard.broker.controller.events import (
 )
 from logyard.broker.controller.settings import LEVEL_2_5
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import Assignment, TopicAssignment, TopicPartition
+from logyard.broker.model import Assignment, TopicPartition
 from logyard.broker.znodes import isr_notifications, partition_state, reassignments
 from logyard.broker.znodes import topics as topic_znode
 from logyard.broker.znodes.ops import Create, SetData
+from tests.support.controller_moves import TP, move
 from tests.support.controller_world import World
-
-TP = TopicPartition("t", 0)
-
-
-async def move(world: World, *target: int, tp: TopicPartition = TP) -> ErrorCode:
-    outcomes = await world.controller.runner.ask(AlterReassignments(((tp, target or None),)))
-    await world.settle()
-    return outcomes[tp].error
 
 
 def assignment(world: World) -> Assignment:
     return world.topic("t").partitions[0]
-
-
-@pytest.fixture
-async def six(make_world: Callable[..., World]) -> World:
-    world = make_world()
-    await world.start(1, 2, 3, 4, 5, 6)
-    await world.make_topic("t", (1, 2, 3))
-    return world
 
 
 @pytest.mark.parametrize(
@@ -285,78 +269,6 @@ async def test_partitions_added_by_hand_meanwhile_are_kept(six: World) -> None:
     await six.grow_isr("t", 0, 1, 2, 3, 4, 5, 6)
     assert six.topic("t").partitions == {0: Assignment((4, 5, 6)), 1: Assignment((2, 3))}
     assert six.state("t", 1) is not None
-
-
-# Moves written into topic znodes by hand
-
-
-def written(world: World, assignment: Assignment) -> None:
-    before = world.topic("t")
-    content = TopicAssignment({**before.partitions, 0: assignment}, before.topic_id)
-    world.set(topic_znode.topic_path("t"), topic_znode.encode(content))
-
-
-async def test_a_move_written_into_the_topic_znode_begins_at_the_watch(six: World) -> None:
-    written(six, Assignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3)))
-    await six.settle()
-    assert six.topic("t").partitions[0] == Assignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
-    moving = await six.controller.runner.ask(ListReassignments())
-    assert moving == {TP: six.topic("t").partitions[0]}
-    assert six.brokers[4].told(LEADER_AND_ISR), "the added replicas are started"
-    await six.grow_isr("t", 0, 1, 2, 3, 4, 5, 6)
-    assert six.topic("t").partitions[0] == Assignment((4, 5, 6))
-
-
-async def test_a_written_move_supersedes_a_running_one(six: World) -> None:
-    await move(six, 4, 2, 3)
-    written(six, Assignment((5, 2, 3, 1), (5,), (1,)))
-    await six.settle()
-    assert six.topic("t").partitions[0] == Assignment((5, 2, 3, 1), (5,), (1,))
-    assert TP in six.brokers[4].deleted
-
-
-@pytest.mark.parametrize("stale", [Assignment((1, 2, 4), (1,), (2,)), Assignment((3, 2, 1))])
-async def test_what_does_not_start_from_the_replicas_there_are_is_ignored(six: World, stale: Assignment) -> None:
-    written(six, stale)
-    await six.settle()
-    assert await six.controller.runner.ask(ListReassignments()) == {}
-    state = six.state("t")
-    assert state is not None
-    assert (state.leader, state.isr, state.leader_epoch) == (1, (1, 2, 3), 0)
-
-
-async def test_a_new_topic_that_is_written_as_moving_ends_its_move(six: World) -> None:
-    content = TopicAssignment({0: Assignment((4, 5, 1), (4,), (1,)), 1: Assignment((1, 2))})
-    six.make(topic_znode.topic_path("u"), topic_znode.encode(content))
-    await six.settle()
-    assert six.topic("u").partitions == {0: Assignment((4, 5)), 1: Assignment((1, 2))}
-    assert TopicPartition("u", 0) in six.brokers[1].deleted
-
-
-async def test_a_partition_added_as_moving_ends_its_move(six: World) -> None:
-    before = six.topic("t")
-    content = TopicAssignment({**before.partitions, 1: Assignment((4, 5, 1), (4,), (1,))}, before.topic_id)
-    six.set(topic_znode.topic_path("t"), topic_znode.encode(content))
-    await six.settle()
-    assert six.topic("t").partitions[1] == Assignment((4, 5))
-
-
-async def test_an_id_that_an_old_tool_dropped_is_put_back_with_what_it_added(six: World) -> None:
-    topic_id = six.topic("t").topic_id
-    six.set(topic_znode.topic_path("t"), b'{"version":1,"partitions":{"0":[1,2,3],"1":[2,3]}}')
-    await six.settle()
-    assert six.topic("t").topic_id == topic_id
-    assert sorted(six.topic("t").partitions) == [0, 1]
-    assert six.state("t", 1) is not None
-
-
-async def test_an_id_that_somebody_changed_is_put_back(six: World) -> None:
-    before = six.topic("t")
-    changed = TopicAssignment({0: Assignment((4, 2, 3, 1), (4,), (1,))}, UUID(int=99))
-    six.set(topic_znode.topic_path("t"), topic_znode.encode(changed))
-    await six.settle()
-    assert six.topic("t").topic_id == before.topic_id
-    assert six.topic("t").partitions[0] == Assignment((4, 2, 3, 1), (4,), (1,)), "and the move written with it begins"
 
 
 # Below 2.7-IV2 leaders write their ISR themselves
