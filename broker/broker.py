@@ -201,7 +201,7 @@ class Broker:
     async def _own_id(self) -> int:
         """Return the id in the log directories, else a new one from ZooKeeper (facts §1, seqid)."""
         assert self._environment is not None
-        kept = await _read_identity(self.config, self._environment)
+        kept = await read_identity(self.config, self._environment)
         if kept is not None and kept.broker_id is not None:
             return kept.broker_id
         if not self.config.bool("broker.id.generation.enable"):
@@ -284,18 +284,3 @@ class Broker:
         if self._new_session is not None:
             self._new_session.cancel()
         self._new_session = tasks.keep("new session", self._session_established)
-
-
-async def _read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
-    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
-    store = LogStore(
-        log_settings.settings_from(config, environment.open_files_max),
-        environment.disk,
-        environment.clock,
-        environment.run_blocking,
-        topic_config=lambda _: TopicConfig(),
-    )
-    try:
-        return await store.open()
-    finally:
-        await store.close()

@@ -84,7 +84,12 @@ class Components:
         self.features = FinalizedFeatures()
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
-        self.to_controller = self._controller_link()
+        self.to_controller = ToController(
+            lambda: self.metadata.brokers.get(self.metadata.controller_id),
+            config.inter_broker_listener,
+            f"broker-{broker_id}",
+            config.int("controller.socket.timeout.ms") / 1000,
+        )
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
         self.log_dir_moves = self._log_dir_moves()
@@ -119,14 +124,6 @@ class Components:
             new_uuid=environment.new_uuid,
             note=lambda text: log.info("logs", note=text),
             on_offline=self._log_dir_failed,
-        )
-
-    def _controller_link(self) -> ToController:
-        return ToController(
-            lambda: self.metadata.brokers.get(self.metadata.controller_id),
-            self.config.inter_broker_listener,
-            f"broker-{self.config.broker_id}",
-            self.config.int("controller.socket.timeout.ms") / 1000,
         )
 
     def _controller(self, zk: Any) -> ControllerRunner:
