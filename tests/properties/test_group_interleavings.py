@@ -18,7 +18,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import loading, membership, record_format
 from logyard.broker.groups.events import Join, Joined, Leaver, OffsetCommit, Sync
 from logyard.broker.groups.runner import GroupCoordinator
-from tests.support.held_offsets import HeldOffsetsLog
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 DAY_S = 86_400.0
 RETENTION_MS = 7 * 86_400_000
@@ -62,7 +62,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.log = HeldOffsetsLog()
+        self.log = MemoryOffsetsLog(1)
         self.log.held = True
         self.clock = ManualClock()
         self.timers = Timers(self.clock)

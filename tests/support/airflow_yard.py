@@ -1,4 +1,13 @@
-"""Three real brokers and the real Airflow that operates them, for the tests that need both."""
+"""Three real brokers and the real Airflow that operates them, for the tests that need both.
+
+    with running_yard(tmp_path, {"min.insync.replicas": "2"}, ["logyard_create_topics"]) as yard:
+        run = yard.api.run_dag("logyard_create_topics", conf)
+        returned = yard.result(run, task_id)
+        os.kill(yard.pid(1), signal.SIGKILL)
+
+`yard.cluster` is a RealCluster, `yard.api` Airflow's REST API, `yard.client()` our client of the cluster. It takes half
+a minute to start: the tests of a module share one.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

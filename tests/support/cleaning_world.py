@@ -1,4 +1,13 @@
-"""The built-in cleaner over a `LeaseWorld`: real leases and commits, the cleaning done on the spot."""
+"""The built-in cleaner over a `LeaseWorld`: real leases and commits, the cleaning done on the spot.
+
+    async with LeaseWorld() as world:
+        fill(world.lead(), 60)
+        worker = Worker(world)
+        assert await cleaner_of(world, worker).clean_next(worker)
+
+`worker.before` runs before each cleaning, `worker.answers` are given instead of one, and `worker.requests` counts.
+Other ports than the world's are keywords: `cleaner_of(world, worker, clean_offset=...)`.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,15 @@
 """Controllers over one ZooKeeper tree, with brokers that are scripts: they take every request and answer it.
 
-Each broker has a session, its registration and its own ControllerRunner. Requests go from the active
-controller's peers straight to the scripted broker of that id, which remembers what it was told.
+    world = World(delete_topic_enable=True)  # keywords are ControllerSettings
+    await world.start(1, 2, 3)
+    await world.make_topic("t", (1, 2), (2, 3))  # its partitions' replicas, as znodes
+    await world.kill(1)
+    assert world.state("t").leader == 2
+
+Each broker has a session, its registration and its own ControllerRunner. Requests go from the active controller's
+peers straight to the scripted broker of that id: `world.brokers[2].told(api_key)` has them. `world.controller` is the
+active one, `settle` waits until nothing is queued, `write`, `set` and `remove` change znodes as another client would.
+A broker may be `silent`, refuse deletions, or `die_after` so many writes of its controller.
 """
 
 import asyncio

@@ -1,4 +1,16 @@
-"""A broker that follows: real fetchers on a virtual loop, and a leader whose answers are scripted."""
+"""A broker that follows: real fetchers on a virtual loop, and a leader whose answers are scripted.
+
+    async def story(f: Followed) -> None:
+        f.leader.script = [[answer(records=stored(0, 0), hw=1)]]  # the next answers, or errors to raise
+        f.follow()  # broker 1 follows T0 of broker 2
+        await asyncio.sleep(0.1)
+        assert f.log().log_end_offset == 1
+
+    run(loop, story)
+
+`f.leader.asked` has the requests and `times` when they came; `epochs`, `ends` and `starts` are what look-ups find.
+`f.leaders` are other leaders by broker, `f.progressed` the partitions that took something in.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,11 @@
 """A broker's HTTP side for leases (docs/leases.md) over plain directories, for tests of the jobs.
 
-It refuses every request that breaks the protocol. Use: `with FakeBroker(1, {("t", 0): FakeReplica(directory, True)}) as
-broker:`, then hand `broker.address` and `broker.token` to the job.
+    directory = write_partition(tmp_path, "t-0", [batches])  # segment_files.py
+    with FakeBroker(1, {("t", 0): FakeReplica(directory, True)}) as broker:
+        lease = acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "run", "audit")
+
+It refuses every request that breaks the protocol. `broker.requests` has what was asked, `broker.expire()` ends all
+leases; a replica's fields (`topic_id`, `log_start`, `epochs`) are what the broker says of it.
 """
 
 import hashlib

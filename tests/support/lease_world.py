@@ -1,4 +1,16 @@
-"""One broker's leases over real logs: a LogStore on a disk in memory (or a real one), replicas, the HTTP app."""
+"""One broker's leases over real logs: a LogStore on a disk in memory (or a real one), replicas, the HTTP app.
+
+    async with LeaseWorld() as world:  # broker 1; a disk and a topic's config may be given
+        fill(world.lead(), 60)  # the log of t-0 gets 60 batches
+        lease = await world.take()  # POST /leases, for a compaction
+        decision, parts = await world.compaction(lease)  # what a job does with it
+        await world.put_all(lease, parts)
+        await world.ok("POST", f"/leases/{lease['lease_id']}/commit", commit_body(lease, decision, parts))
+
+`call` speaks HTTP and returns (status, JSON), `ok` the JSON of what has to succeed, `refusal` the status and the name
+of the error. `world.lead(leader_epoch=1)` is a new order of the controller; `before_work` runs before any work on the
+disk, and may get in the way. `world.clock.advance(seconds)` lets leases expire.
+"""
 
 import asyncio
 import hashlib

@@ -1,7 +1,14 @@
 """A cluster in memory, as its callers can see it (facts §3, §5, §6).
 
+    cluster = MemoryCluster({1: "a", 2: "b", 3: None}, ticks_to_move=8)  # brokers and their racks
+    client = MemoryClient(cluster)  # memory_clients.py; MemoryConnector(cluster) for who opens clients itself
+    client.create_topic(NewTopic("t", assignment={0: (1, 2)}))
+    cluster.kill(1)
+    cluster.tick()
+
 Elections among the ISR, epochs, reassignments that take a while, sessions that expire some time after a process
-died. Nothing moves by itself: `tick` does. `memory_clients.py` has the clients onto it.
+died. Nothing moves by itself: `tick` does, and so does every look and sleep of a MemoryConnector's clients. The fields
+are the truth: a test sets them (`hung`, `deaf`, `electing`) and reads them (`started`, `stopped`, `steps`).
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,13 @@
-"""One leading broker over a connection whose other end is the test: Produce requests in, their answers out."""
+"""One leading broker over a connection whose other end is the test: Produce requests in, their answers out.
+
+    broker = Broker(compression_type="producer")  # keywords are the topic's config
+    broker.send(made(400, 100), acks=1)  # one request for each batch; `feed` takes frames
+    assert await broker.answered(1) == [(ErrorCode.NONE, 0)]
+    assert [header.count for header in broker.kept()] == [400]
+
+Connection, handler, replicas and logs are the product's; threads are the loop's own, and `broker.threaded` counts what
+they are given. `broker.world` is the replicas' world (replica_world.py), `another_connection` one more client.
+"""
 
 import asyncio
 import random

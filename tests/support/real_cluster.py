@@ -1,4 +1,13 @@
-"""What integration tests ask of a running cluster, through stock clients and the files on disk."""
+"""What integration tests ask of a running cluster, through stock clients and the files on disk.
+
+    cluster.create("t", partitions=3, replicas=3, cleanup_policy="compact")
+    acknowledged = cluster.produce("t", [(b"k", b"v")])  # (partition, value) → offset, acks=all
+    messages = cluster.consume("t", 1)
+    eventually(lambda: len(set(cluster.digests("t", 0).values())) == 1, "replicas are equal")
+
+Fixtures give one (`cluster`, shared; `own_cluster` for what kills brokers), over `logyard.local`'s LocalCluster in
+`cluster.cluster`. `describe`, `controller` and `isrs_full` ask for state; `eventually` waits for what becomes true.
+"""
 
 import hashlib
 import json

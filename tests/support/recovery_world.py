@@ -1,7 +1,12 @@
 """A cluster, the ways to it from Airflow's host, and everything that can go wrong with either; pure, second by second.
 
+    world = World(seed, launcher_kind="full")  # the seed chooses brokers, topics and placements
+    world.make_ill(...), world.pause(broker, 20.0), world.zookeeper_reachable = False
+    Recoverer(ensemble=WorldEnsemble(world), client=WorldClient(world), launcher=WorldLauncher(world), ...)
+    world.pass_time(60.0)
+
 `World` is the truth. The recoverer meets it through the ports only: as client, ensemble, launcher and pause. What it
-does is judged against the truth at once (`Touched`), not against what it could know.
+does is judged against the truth at once (`Touched`), not against what it could know. `world.log` tells what happened.
 """
 
 import random

@@ -1,7 +1,14 @@
 """Three brokers' replicas on a virtual loop: in-memory links between them and a scripted controller above them.
 
-A kill loses all that is in memory and keeps the logs; a restart comes back with empty replicas and the watermark
-checkpoint as it last was.
+    loop = VirtualLoop()
+    cluster = Cluster(loop, seed, [tp], TopicConfig(min_insync_replicas=2))
+    broker = cluster.brokers[cluster.leader[tp]]
+    broker.replicas.producing.append(...)  # awaited on `loop` where it is no list
+
+`kill` loses all that is in memory and keeps the logs; `restart` comes back with empty replicas and the watermark
+checkpoint as it last was. `elect` and `reelect` are the controller's part, and `announce` tells the brokers of it.
+`cluster.loss` is the chance that a request or an answer is lost. `check_prefixes` fails where replicas differ below
+their watermarks; `log` has a replica's batches. A seed gives one history.
 """
 
 import asyncio

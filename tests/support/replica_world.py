@@ -1,4 +1,15 @@
-"""A broker's replicas with everything around them in memory: manual time, timers, futures, an ISR port that records."""
+"""A broker's replicas with everything around them in memory: manual time, timers, futures, an ISR port that records.
+
+    world = World(lag_time_max_ms=100)  # broker 1 of 1, 2, 3; keywords are ReplicaSettings
+    world.tell(world.order(replicas=(1, 2)))  # LeaderAndIsr: it leads T0
+    waiting = produce(world, acks=-1)  # results, or a Pending that has them later
+    follower_fetch(world, 2, 1)  # broker 2 asks for offset 1: it has what is below
+    assert waiting.result()[0].error is ErrorCode.NONE
+
+`world.advance(ms)` lets time pass and timers run. `world.log(tp)` and `world.partition(tp)` are what is here, and
+`world.logs` (disk_logs.py) has faults to plant. AlterPartition waits in `world.submitted` until `accept()`; what a
+thread would do waits in `world.blocked`: `work, finished = world.blocked.pop(); finished.set_result(work())`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,13 @@
-"""A broker for tests of clients: a real loopback server whose answers the test decides, request by request."""
+"""A broker for tests of clients: a real loopback server whose answers the test decides, request by request.
+
+    def script(asked: Asked) -> Answer:  # or a coroutine
+        return {"error_code": 0}  # the answer's fields; bytes as they are; Hang(), HangUp()
+
+    async with ScriptedBroker(script) as broker:
+        link = Link("127.0.0.1", broker.port, client_id="me")
+
+`broker.asked` keeps every decoded request in order, `connections` counts. `stop` and `start` keep the port.
+"""
 
 import asyncio
 import struct

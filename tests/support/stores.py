@@ -1,4 +1,14 @@
-"""A disk in memory and the stores of logs that come and go on it: `store = await house.loaded()`, then `house.disk`."""
+"""A disk in memory and the stores of logs that come and go on it.
+
+    house = House()
+    store = await house.loaded()  # two log directories, ONE and TWO; `house.store()` has not loaded
+    write(store, A0, 3)
+    house.disk.restart()  # as after kill -9; a choice given loses what was not synced
+    again = await house.loaded()
+
+`house.notes` is what stores said, `offline` which directories failed with which replicas, `cuts` which logs were
+truncated. `until` waits for background work, `settled` lets what is ready run.
+"""
 
 import asyncio
 import uuid

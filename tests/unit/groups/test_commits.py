@@ -12,7 +12,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets
 from logyard.broker.groups.events import Join, Leaver, OffsetCommit, Sync
 from logyard.broker.groups.runner import GroupCoordinator
-from tests.support.held_offsets import HeldOffsetsLog
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
 RETENTION_MS = 7 * 86_400_000
@@ -22,8 +22,8 @@ DAY_S = 86_400
 class World:
     """One coordinator over a log whose acknowledgements the test gives."""
 
-    def __init__(self, log: HeldOffsetsLog | None = None) -> None:
-        self.log = log or HeldOffsetsLog()
+    def __init__(self, log: MemoryOffsetsLog | None = None) -> None:
+        self.log = log or MemoryOffsetsLog(1)
         self.clock = ManualClock()
         ids = itertools.count()
         self.groups = GroupCoordinator(
