@@ -14,7 +14,9 @@ REQUEST_S = 60.0
 COMMIT_S = 120.0
 QUEUE_KIB = 64 * 1024
 _FULL_QUEUE_S = 0.1
-_UNSTABLE_S = 0.1
+# How long an open transaction may take to end before its offsets are given up. A live one takes milliseconds.
+UNSTABLE_S = 5.0
+_LOOK_AGAIN_S = 0.1
 
 # The name of an error of librdkafka or a broker → what to do about it.
 REMEDIES = {
@@ -80,23 +82,23 @@ class Client:
         return self._counts[topic]
 
     def committed(self, groups: Sequence[str]) -> Mapping[str, str | None]:
-        deadline = time.monotonic() + self._timeout_ms / 1000 + REQUEST_S
+        deadline = time.monotonic() + UNSTABLE_S
         found: dict[str, str | None] = {}
         left = list(groups)
-        while left:
+        while True:
             futures = {group: self._ask_offset(group) for group in left}
             left = []
             for group, future in futures.items():
                 offset = self._answer(f"offsets of group {group}", future).topic_partitions[0]
                 if offset.error is None:
                     found[group] = offset.metadata if offset.offset >= 0 else None
-                elif offset.error.name() != "UNSTABLE_OFFSET_COMMIT" or time.monotonic() > deadline:
-                    raise cannot(f"offsets of group {group}", offset.error)
-                else:
+                elif offset.error.name() == "UNSTABLE_OFFSET_COMMIT":
                     left.append(group)
-            if left:
-                time.sleep(_UNSTABLE_S)
-        return found
+                else:
+                    raise cannot(f"offsets of group {group}", offset.error)
+            if not left or time.monotonic() > deadline:
+                return found
+            time.sleep(_LOOK_AGAIN_S)
 
     def _ask_offset(self, group: str) -> Any:
         partition = self._library.TopicPartition(self._progress_topic, 0)

@@ -38,7 +38,8 @@ class Kafka(Protocol):
         ...
 
     def committed(self, groups: Sequence[str]) -> Mapping[str, str | None]:
-        """Return each group's committed metadata (None: no offset), after open transactions on it have ended."""
+        """Return each group's committed metadata (None: no offset). A group on which a transaction is still open after
+        a few seconds is left out."""
         ...
 
     def groups(self, prefix: str) -> list[str]:

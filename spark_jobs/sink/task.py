@@ -13,7 +13,7 @@ A task that dies at any point leaves either nothing or the whole; the next attem
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -129,14 +129,14 @@ class PartitionWrite:
 
     def _plan(self) -> Plan | None:
         group = self._work.plan_id
-        plan = decode_plan(group, self._kafka.committed([group])[group])
+        plan = decode_plan(group, settled(self._kafka, [group])[group])
         check_age(self._work, None if plan is None else plan.epoch)
         return plan
 
     def _written(self) -> Written | None:
         """Return what the partition has committed for this epoch, None if nothing; raises for a later epoch."""
         group = self._work.id
-        written = decode_written(group, self._kafka.committed([group])[group])
+        written = decode_written(group, settled(self._kafka, [group])[group])
         check_age(self._work, None if written is None else written.epoch)
         return written if written is not None and written.epoch == self._work.epoch else None
 
@@ -202,7 +202,24 @@ class PartitionWrite:
 def committed_partitions(kafka: Kafka, write_id: str, epoch: int) -> dict[int, Written]:
     """Return the work partitions that have committed this epoch, by number."""
     groups = kafka.groups(f"{write_id}-")
-    return partitions_of(write_id, kafka.committed(groups), epoch)
+    return partitions_of(write_id, settled(kafka, groups), epoch)
+
+
+def settled(kafka: Kafka, groups: Sequence[str]) -> Mapping[str, str | None]:
+    """Return each group's committed metadata. A transaction that a dead attempt left open on one is ended first, by a
+    producer of its id: a group has the name of the only id that commits to it."""
+    found = dict(kafka.committed(groups))
+    for group in groups:
+        if group not in found:
+            producer = kafka.transactions(group)
+            try:
+                producer.start()
+            finally:
+                producer.close()
+            found |= kafka.committed([group])
+        if group not in found:
+            raise CannotWrite(f"group {group}: a transaction on it does not end: look whether the brokers are well")
+    return found
 
 
 def _text(total: int) -> str:

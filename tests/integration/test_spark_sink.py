@@ -21,7 +21,7 @@ def test_attempts_at_once(cluster: RealCluster) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("first", "last"), [(0, 3), (3, 6), (6, 9)])
+@pytest.mark.parametrize(("first", "last"), [(0, 3), (3, 6), (6, 10)])
 def test_tasks_that_die(cluster: RealCluster, tmp_path: Path, first: int, last: int) -> None:
     sink_cases.dying_tasks(cluster, tmp_path, first, last)
 

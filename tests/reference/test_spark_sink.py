@@ -27,7 +27,7 @@ def test_attempts_at_once(alone: RealCluster) -> None:
     sink_cases.attempts_at_once(alone)
 
 
-@pytest.mark.parametrize(("first", "last"), [(0, 3), (3, 6), (6, 9)])
+@pytest.mark.parametrize(("first", "last"), [(0, 3), (3, 6), (6, 10)])
 def test_tasks_that_die(alone: RealCluster, tmp_path: Path, first: int, last: int) -> None:
     sink_cases.dying_tasks(alone, tmp_path, first, last)
 

@@ -18,6 +18,7 @@ from logyard.spark_jobs.source import PushingDataSource
 STEPS = (
     "plan before start",
     "plan after start",
+    "plan after offsets",
     "plan after commit",
     "before start",
     "after start",

@@ -20,6 +20,7 @@ class MemoryKafka:
         self.records: list[bytes] = []
         self.offsets: dict[str, str] = {}
         self.producers: dict[str, object] = {}
+        self.pending: dict[str, object] = {}
 
     def session(self, on_step: Callable[[str], None] = lambda step: None) -> "Session":
         return Session(self, on_step)
@@ -49,7 +50,7 @@ class Session:
 
     def committed(self, groups: Sequence[str]) -> Mapping[str, str | None]:
         self.step("before committed")
-        return {group: self.kafka.offsets.get(group) for group in groups}
+        return {group: self.kafka.offsets.get(group) for group in groups if group not in self.kafka.pending}
 
     def groups(self, prefix: str) -> list[str]:
         self.step("before groups")
@@ -66,6 +67,7 @@ class MemoryTransactions:
     def start(self) -> None:
         self._session.step("before start")
         self._session.kafka.producers[self._id] = self
+        self._session.kafka.pending.pop(self._id, None)
         self._session.step("after start")
 
     def _check(self) -> None:
@@ -88,11 +90,19 @@ class MemoryTransactions:
     def commit(self, group: str, epoch: int, metadata: str) -> None:
         self._session.step("before commit")
         self._check()
+        assert group == self._id, "what ends an open transaction on a group is a producer of the same name"
+        self._session.kafka.pending[group] = self
+        self._session.step("after offsets")
+        self._check()
         assert self._open is not None
+        del self._session.kafka.pending[group]
         self._session.kafka.records += self._open
         self._session.kafka.offsets[group] = metadata
         self._open = None
         self._session.step("after commit")
 
     def close(self) -> None:
+        pending = self._session.kafka.pending
+        if not self._session.is_dead and pending.get(self._id) is self:
+            del pending[self._id]
         self._open = None

@@ -107,7 +107,7 @@ def dying_drivers(cluster: RealCluster, directory: Path) -> None:
         file.write_text("".join(f"{number}:{n}\n" for n in range(500)))
         os.utime(file, (1000 + number, 1000 + number))
     for step in (dying_sink.DRIVER_COMMITS, "after commit"):
-        ended(start_driver("stream", cluster, "stream", directory, 3, step), KILLED)
+        ended(start_driver("stream", cluster, "stream", directory, 3, step), KILLED, 1)
         assert (directory / f"died {step}").exists()
     ended(start_driver("stream", cluster, "stream", directory, 3))
     assert values(cluster, "stream") == once("0", "1", "2", count=500)

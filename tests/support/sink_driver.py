@@ -75,7 +75,7 @@ def stream(bootstrap: str, topic: str, directory: Path, partitions: str, step: s
     spark = session("local[2]", **{"spark.sql.shuffle.partitions": partitions})
     source.register(spark)
     if step:
-        pids = [child.pid for child in psutil.Process().children(recursive=True)] + [os.getpid()]
+        pids = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
         death = dying_sink.Death(step, 1, str(directory / f"died {step}"), pids)
         dying_sink.register(spark, death)
     read = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(directory / "in"))

@@ -1,0 +1,121 @@
+"""librdkafka's errors as one line each, and records on their way to it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from logyard.spark_jobs.sink.client import LibrdkafkaTransactions, cannot
+from logyard.spark_jobs.sink.errors import CannotWrite, Fenced
+from logyard.spark_jobs.sink.rows import Rows
+
+# Errors of librdkafka's own, by their numbers.
+FENCED, UNSUPPORTED_FEATURE = -144, -165
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "grant WRITE on transactional ids"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "grant READ on groups"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "grant WRITE on the topics"),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, "lower transactionTimeoutMs"),
+        (UNSUPPORTED_FEATURE, "these brokers have no transactions"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, "raise kafka.message.max.bytes"),
+    ],
+)
+def test_an_error_says_what_to_do(code: int, text: str) -> None:
+    said = cannot("transactional id w-0, start", KafkaError(code))
+    assert not isinstance(said, Fenced)
+    assert text in str(said)
+    assert str(said).startswith("transactional id w-0, start: ")
+    assert "\n" not in str(said)
+
+
+@pytest.mark.parametrize("code", [FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
+def test_a_later_attempt_is_told_from_other_errors(code: int) -> None:
+    assert isinstance(cannot("commit", KafkaError(code)), Fenced)
+
+
+class Producer:
+    """librdkafka's, with a queue of three records."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self.sent, self.room = settings, list[tuple[Any, ...]](), 3
+        self.polls = 0
+
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:
+        if not self.room:
+            raise BufferError
+        self.room -= 1
+        self.sent.append((topic, value, key, more))
+
+    def poll(self, seconds: float) -> None:
+        self.polls += 1
+        self.room = 3
+
+
+def transactions(topic: str | None) -> tuple[LibrdkafkaTransactions, Producer]:
+    made: list[Producer] = []
+
+    def make(settings: dict[str, Any]) -> Producer:
+        made.append(Producer(settings))
+        return made[0]
+
+    library = SimpleNamespace(Producer=make, KafkaException=KafkaException)
+    counts = {"t": 4, "other": 2}
+    sender = LibrdkafkaTransactions(library, {"transactional.id": "w-0"}, "t", topic, counts.__getitem__)
+    return sender, made[0]
+
+
+def test_records_reach_librdkafka_with_what_their_columns_say() -> None:
+    sender, producer = transactions(None)
+    rows = Rows(
+        keys=[b"a", None, b"c", b"d"],
+        values=[b"1", b"2", None, b"4"],
+        topics=["t", "other", "t", "t"],
+        partitions=[3, None, None, 0],
+        timestamps_ms=[None, 5, None, None],
+        headers=[None, [("h", b"x")], None, []],
+    )
+    sender.send(rows)
+    assert sorted(producer.sent, key=str) == sorted(
+        [
+            ("t", b"1", b"a", {"partition": 3}),
+            ("other", b"2", None, {"timestamp": 5, "headers": [("h", b"x")]}),
+            ("t", None, b"c", {}),
+            ("t", b"4", b"d", {"partition": 0}),
+        ],
+        key=str,
+    )
+    assert producer.polls >= 2, "it waited for room in the queue"
+
+
+def test_the_option_goes_before_the_column() -> None:
+    sender, producer = transactions("t")
+    sender.send(Rows(keys=[None], values=[b"v"], topics=["other"]))
+    assert producer.sent == [("t", b"v", None, {})]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (Rows([None], [b"v"], topics=[None]), "a row's topic is null"),
+        (Rows([None], [b"v"], topics=["other"], partitions=[2]), "partition 2 of other does not exist: it has 2"),
+        (Rows([None], [b"v"], topics=["t"], partitions=[-1]), "partition -1 of t does not exist: it has 4"),
+    ],
+)
+def test_rows_that_have_no_place(rows: Rows, text: str) -> None:
+    sender, producer = transactions(None)
+    with pytest.raises(CannotWrite) as refused:
+        sender.send(rows)
+    assert text in str(refused.value)
+    assert producer.sent == []
+
+
+def test_a_record_that_the_brokers_refuse_stops_the_write() -> None:
+    sender, producer = transactions("t")
+    producer.settings["on_delivery"](KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), None)
+    with pytest.raises(CannotWrite, match="a record was refused: TOPIC_AUTHORIZATION_FAILED"):
+        sender.send(Rows([None], [b"v"]))
