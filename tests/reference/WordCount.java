@@ -8,7 +8,10 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Kafka Streams' first example: words of one topic counted into another, for as many seconds as asked. */
+/**
+ * Kafka Streams' first example: words of one topic counted into another, for as many seconds as asked, with the
+ * processing guarantee that a seventh argument names.
+ */
 public class WordCount {
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
@@ -19,6 +22,9 @@ public class WordCount {
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put("auto.offset.reset", "earliest");
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 500);
+        if (arguments.length > 6) {
+            settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[6]);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream(arguments[2])
             .flatMapValues(line -> Arrays.asList(line.toLowerCase().split(" ")))

@@ -1,6 +1,7 @@
 """Whole applications of the Java world on our brokers: Kafka Streams' word count, Spark's Kafka source."""
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
+from tests.support.transactional import read
 
 pytestmark = pytest.mark.timeout(900)
 HERE = Path(__file__).resolve().parent
@@ -45,6 +47,46 @@ def test_streams_counts_words(cluster: RealCluster, tmp_path: Path) -> None:
     eventually(lambda: counted() == expected, "counts", 60)
     names = set(cluster.admin().list_topics(timeout=10).topics)
     assert {name for name in names if name.startswith("word-count-")} and "word-count" not in names  # noqa: PT018
+
+
+def test_streams_counts_exactly_once_whoever_is_killed(tmp_path: Path) -> None:
+    """exactly_once_v2 while brokers are killed in turn: no count is ever wrong for who reads committed records."""
+    words = ("logs", "segments", "offsets", "leaders", "epochs")
+    with kafka.running(tmp_path / "cluster", "OOO", {"min.insync.replicas": "2"}) as own:
+        for topic in ("lines", "counts"):
+            own.create(topic, 2, 3)
+        command = [*kafka.java(), "-cp", f"{kafka.jars_or_skip()}/*", str(HERE / "WordCount.java"), own.bootstrap]
+        command += ["exact", "lines", "counts", str(tmp_path / "state"), "150", "exactly_once_v2"]
+        log = tmp_path / "streams.log"
+        with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as streams:
+            try:
+                sent = 0
+                for victim in range(3):
+                    lines = [(b"%d" % n, " ".join(words).encode()) for n in range(200)]
+                    sent += len(own.produce("lines", lines))
+                    eventually(lambda n=sent: last_counts(own, words) == {n}, f"{sent} counted: see {log}", 120)
+                    own.cluster.stop_broker(victim, signal.SIGKILL)
+                    sent += len(own.produce("lines", lines))
+                    own.cluster.start_broker(victim)
+                    eventually(lambda: own.isrs_full("counts") and own.isrs_full("lines"), "all in sync", 90)
+                eventually(lambda: last_counts(own, words) == {sent}, f"{sent} counted: see {log}", 120)
+                assert streams.poll() is None, log.read_text()[-4000:]
+            finally:
+                streams.terminate()
+        told: dict[str, list[int]] = {}
+        for message in read(own.bootstrap, "counts"):
+            told.setdefault(message.key().decode(), []).append(struct.unpack(">q", message.value())[0])
+        assert set(told) == set(words)
+        # Each count once, and none that was taken back.
+        assert all(counts == sorted(set(counts)) for counts in told.values()), told
+
+
+def last_counts(cluster: RealCluster, words: tuple[str, ...]) -> set[int]:
+    """The last count of each word."""
+    last: dict[str, int] = dict.fromkeys(words, 0)
+    for message in read(cluster.bootstrap, "counts"):
+        (last[message.key().decode()],) = struct.unpack(">q", message.value())
+    return set(last.values())
 
 
 SPARK = """

@@ -16,6 +16,7 @@ from tests.integration.test_transactions import (  # noqa: F401  # pytest runs t
     test_what_is_committed_is_read_and_nothing_else,
     topic,
 )
+from tests.reference.steps import Side, Step, both
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster
 
@@ -28,3 +29,39 @@ def yard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     kafka.jars_or_skip()
     with kafka.running(tmp_path_factory.mktemp("transactions"), request.param, TRANSACTIONS) as cluster:
         yield cluster
+
+
+def test_javas_producer_and_kafkas_tools(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Java's transactional producer, its committed reader and kafka-transactions: on ours as on Apache Kafka."""
+    kafka.jars_or_skip()
+    home = tmp_path_factory.mktemp("java")
+    to = "--bootstrap-server {bootstrap}"
+    placed = "0:1:2,1:2:0,2:0:1,0:2:1 --config cleanup.policy=compact"
+    produced = (
+        "--topic t --num-records 3000 --record-size 50 --throughput -1 --transactional-id perf "
+        "--transaction-duration-ms 200 --producer-props bootstrap.servers={bootstrap} acks=all"
+    )
+    committed = "--isolation-level read_committed --from-beginning --timeout-ms 15000"
+    steps = [
+        Step("topics", f"{to} --create --topic __transaction_state --replica-assignment {placed}", quiet=True),
+        Step("topics", f"{to} --create --topic t --replica-assignment 0:1:2,1:2:0"),
+        Step("producer-perf-test", produced, figures=True, quiet=True),
+        Step("transactions", f"{to} list", figures=True),
+        Step("transactions", f"{to} describe --transactional-id perf", figures=True),
+        Step("transactions", f"{to} describe --transactional-id none", refused=True),
+        Step("transactions", f"{to} describe-producers --topic t --partition 0", figures=True),
+        Step("transactions", f"{to} find-hanging --topic t --max-transaction-timeout 0"),
+        Step("transactions", f"{to} find-hanging --broker-id 1"),
+        Step("transactions", f"{to} abort --topic t --partition 0 --start-offset 5", refused=True),
+        Step("console-consumer", f"{to} --topic t {committed} --property print.value=false", figures=True),
+    ]
+    with (
+        kafka.running(home / "ours", "OOO", TRANSACTIONS) as ours,
+        kafka.running(home / "kafka", "KKK", TRANSACTIONS) as theirs,
+    ):
+        sides = []
+        for name, cluster in (("ours", ours), ("kafka", theirs)):
+            (home / f"{name}-files").mkdir()
+            sides.append(Side(name, cluster, home / f"{name}-files"))
+        differences = both(sides, steps)
+    assert not differences, "\n\n".join(differences)
