@@ -230,7 +230,7 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
         own_yard.create(name, 4, 3, min_insync_replicas="2")
     sent = [(str(n).encode(), f"value-{n}".encode()) for n in range(COPIED)]
     assert len(own_yard.produce("source", sent)) == COPIED
-    copier = Copier(own_yard.bootstrap, "source", "target", COPIED, batch=max(COPIED // 100, 200))
+    copier = Copier(own_yard.bootstrap, "source", "target", batch=max(COPIED // 100, 200))
     copier.start()
     try:
         eventually(lambda: copier.transactions > 3, f"the copy runs: {copier.log}", 60)

@@ -58,12 +58,12 @@ class Copier(threading.Thread):
     producer is made anew under its id. `log` has what happened, for a test that fails.
     """
 
-    def __init__(self, bootstrap: str, source: str, target: str, count: int, batch: int = 200) -> None:
+    def __init__(self, bootstrap: str, source: str, target: str, batch: int = 200) -> None:
         super().__init__(daemon=True)
         self.log: list[str] = []
         self.transactions = 0
-        self._bootstrap, self._source, self._target = bootstrap, source, target
-        self._count, self._batch = count, batch
+        self._servers, self._source, self._target = bootstrap, source, target
+        self._batch = batch
         self._ended = threading.Event()
         self._group = f"copy-{source}"
 
@@ -81,9 +81,9 @@ class Copier(threading.Thread):
 
     def _live(self) -> None:
         """One producer's life: until it is fenced, or has failed for good."""
-        producer = transactional(self._bootstrap, f"copier-{self._source}", transaction_timeout_ms=20_000)
+        producer = transactional(self._servers, f"copier-{self._source}", transaction_timeout_ms=20_000)
         conf = {
-            "bootstrap.servers": self._bootstrap,
+            "bootstrap.servers": self._servers,
             "group.id": self._group,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
