@@ -1,4 +1,4 @@
-"""`logyard transactions` beside kafka-transactions, on one broker of Apache Kafka's: the same lines."""
+"""`logyard transactions` beside kafka-transactions, on a broker of Apache Kafka's and on ours: the same lines."""
 
 import time
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.timeout(600)
 PRODUCE = 0
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
+@pytest.fixture(scope="module", params=["K", "O"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
     """Without the check before append, a client can begin a transaction that no coordinator knows."""
     kafka.jars_or_skip()
     config = {
@@ -33,7 +33,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
         "transaction.partition.verification.enable": "false",
     }
     home = tmp_path_factory.mktemp("transactions")
-    with kafka.running(home, "K", config) as cluster, closing(BothKinds(cluster, "K")) as both:
+    kind = request.param
+    with kafka.running(home, kind, config) as cluster, closing(BothKinds(cluster, kind)) as both:
         yield both
 
 
