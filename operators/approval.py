@@ -14,7 +14,7 @@ from logyard.operators.fields import as_mapping, as_truth
 class ApprovePlanOperator(ApprovalOperator):
     """Show a plan to a person and continue when it is approved; on rejection the rest of the run is skipped.
 
-    Nobody is asked where the plan changes nothing.
+    If the plan changes nothing, nobody is asked.
 
     :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator,
         CancelReassignmentOperator or AbortHangingTransactionsOperator returned; or its JSON. (templated)

@@ -56,7 +56,7 @@ class ClusterOperator(BaseOperator):
 
     @property
     def checks_only(self) -> bool:
-        """Whether nothing may be changed. Raises BadSettings where the field rendered to neither true nor false."""
+        """Whether nothing may be changed. Raises BadSettings if the field rendered to neither true nor false."""
         return as_truth("dry_run", self.only_check)
 
     def waiting(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class ClusterOperator(BaseOperator):
     def wait(self, trigger: ClusterTrigger, method_name: str, **kwargs: Any) -> dict[str, Any]:
         """Return what `trigger` waits for.
 
-        Polls for `defer_after_s`, then defers to `method_name`; polls to the end where the operator is not deferrable.
+        Polls for `defer_after_s`, then defers to `method_name`; an operator that is not deferrable polls to the end.
         Raises WaitFailed.
         """
         hook, said = self.hook, ""
@@ -104,7 +104,7 @@ class ClusterOperator(BaseOperator):
 
 
 def defer_after_s() -> float:
-    """`[logyard] defer_after_s`: for how many seconds an operator polls before it defers.
+    """`[logyard] defer_after_s`: how many seconds an operator polls before it defers.
 
     Most waits end sooner. A deferral takes at least two heartbeats of the worker (`settle_s`).
     """

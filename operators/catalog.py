@@ -21,7 +21,7 @@ class CatalogOperator(ClusterOperator):
     """A task on the topics that a file describes (see `logyard.admin.topics.document`).
 
     :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`. It must be inside that
-        folder: the right to run a DAG is no right to read the worker's other files. (templated)
+    folder: a user who may run a DAG may not read other files of the worker. (templated)
     :param directory: the folder of such files; by default the folder of the DAG's file.
     :param delete_unlisted: delete topics that the file owns and does not list. (templated)
     :param deletes_max: refuse to delete more topics than this in one run. (templated)
@@ -85,10 +85,10 @@ class PlanTopicsOperator(CatalogOperator):
 
 
 class ApplyTopicsOperator(CatalogOperator):
-    """Make the changes that the file asks for and the approved plan names; those that are made already are skipped.
+    """Make the changes that the file asks for and the approved plan names; changes that are made already are skipped.
 
-    It fails before it changes anything where the file or the cluster has changed since the plan was made, so that more
-    than the plan would be done. The result's `refused` names what could not be made equal.
+    If the file or the cluster has changed since the plan was made, so that more than the plan would be done, it fails
+    before it changes anything. The result's `refused` names the differences that could not be removed.
 
     :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
     """
@@ -116,7 +116,7 @@ class ApplyTopicsOperator(CatalogOperator):
 
 
 def resolved(file: str, directory: Path) -> Path:
-    """The file's path. Raises BadSettings where it is outside the allowed folder."""
+    """The file's path. Raises BadSettings if it is outside the allowed folder."""
     configured = conf.get(CONFIG_SECTION, "topics_directory", fallback="") or ""
     folder = Path(configured or directory).resolve()
     path = (folder / file).resolve()

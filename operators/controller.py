@@ -16,7 +16,7 @@ from logyard.operators.base import GRACE_S, ClusterOperator
 from logyard.operators.fields import as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger
 
-# A round begins at least this often, whatever clients see of the cluster.
+# A round begins at least this often, even if clients see no change of the cluster.
 _LONGEST_ROUND_S = 15.0
 
 
@@ -27,7 +27,7 @@ class RecoverControllerOperator(ClusterOperator):
     by a multi that checks the epoch read at diagnosis), a /controller_epoch that is no number, brokers that disagree
     about the controller, no broker alive at all. Expected brokers that are not registered are started by the launcher;
     without a launcher they are named in `missing`, and a controller is fenced all the same. One sign alone is never
-    enough: a broker that only this worker cannot reach, or may not ask, is left alone (docs/airflow.md has the table).
+    enough: a broker that only this worker cannot reach, or may not ask, is not touched (docs/airflow.md has the table).
     The cluster is healthy when a controller answers, every partition with a live in-sync replica has a leader,
     half-created topics are finished, no deletion is stuck, and (with a launcher) every expected broker is back, every
     ISR is full and no reassignment is stuck.
@@ -78,14 +78,14 @@ class RecoverControllerOperator(ClusterOperator):
             return self._end(recoverer.run())
 
     def resume(self, context: Context, event: dict[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
-        """Make the next round, whatever the trigger reported: ZooKeeper and the brokers are asked again."""
+        """Do the next round, whatever the trigger reported: ZooKeeper and the brokers are asked again."""
         known = Case.from_json(case)
         # Only seconds on a monotonic clock count; the time until a worker takes the task is not counted.
         known.elapsed_s += max(float(event.get("waited_s") or 0.0), 0.0)
         return self._round(known)
 
     def expectation(self) -> Expectation:
-        """What the fields and the connection say about the cluster before the failure."""
+        """What is known of the cluster before the failure, from the fields and the connection."""
         settings = self.hook.settings
         epoch = as_integer("epoch_before", self.epoch_before, -1)
         controller = as_integer("controller_before", self.controller_before, -1)

@@ -21,7 +21,7 @@ class StaleOffsets(LogyardError):
 
 
 class ResetOffsetsOperator(ClusterOperator):
-    """Set the committed offsets of a group without members; offsets that are right already are left alone.
+    """Set the committed offsets of a group without members; offsets that are right already do not change.
 
     A dry run returns the changes. Passed on as `plan`, exactly these are made, unless the group has committed other
     offsets since (StaleOffsets).
@@ -85,9 +85,7 @@ class ResetOffsetsOperator(ClusterOperator):
         if given:
             return settle(client, sorted(given), client.group_offsets(self.group), given)
         if self.to in (None, "", "None"):
-            raise BadSettings(
-                "to: name where the offsets go (earliest, latest, an offset, +N, -N, a time), or give `offsets`"
-            )
+            raise BadSettings("to: give the new offsets (earliest, latest, an offset, +N, -N, a time), or `offsets`")
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         return plan_reset(client, self.group, topics, Target.parse(str(self.to)))
 

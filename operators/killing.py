@@ -1,4 +1,4 @@
-"""What a reassignment does when its task is killed: in a worker, or in the triggerer while it is deferred."""
+"""The end of a reassignment whose task is killed: in a worker, or in the triggerer while it is deferred."""
 
 import logging
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str 
     """
     snapshot = client.snapshot(reassignments=True)
     if snapshot.reassignments is None:
-        _log.warning("nothing is cancelled, and the throttle stays: no controller answers which moves run")
+        _log.warning("nothing is cancelled, and the throttle stays: no controller tells which moves run")
         return
     running = {move.tp: move.target for move in adopt(moves, snapshot).under_way}
     found = plan_cancellation(snapshot, snapshot.reassignments, expected=running)
@@ -28,6 +28,6 @@ def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str 
     refusals = cancel_moves(client, [move.tp for move in found.moves])
     going_on |= {tp: str(refusal) for tp, refusal in refusals.items()}
     for tp, reason in going_on.items():
-        _log.warning("%s goes on, under its throttle: %s", tp, reason)
+        _log.warning("%s continues, under its throttle: %s", tp, reason)
     if throttle_owner is not None and not going_on:
         book_of(client, snapshot, pause).release(throttle_owner)

@@ -58,7 +58,7 @@ def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -
 def elect_preferred(client: ClusterClient, pause: Pause, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     """Make the first replica of each partition its leader; returns those that were elected now.
 
-    Where a preferred replica is not in the ISR yet, the election is repeated for a minute. Raises ApiError.
+    If a preferred replica is not in the ISR yet, the election is repeated for a minute. Raises ApiError.
     """
     elected: list[TopicPartition] = []
     todo = list(partitions)

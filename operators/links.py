@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperatorLink
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
-# Where the plugin's React view lives (plugins/logyard_ui/plugin.py declares it).
+# The path of the plugin's React view (declared in plugins/logyard_ui/plugin.py).
 PAGE = "/plugin/logyard"
 XCOM_KEY = "logyard_page"
 # Addresses have a length limit; the result of a task names everything that it changed.
@@ -54,7 +54,7 @@ class ClusterPageLink(BaseOperatorLink):
 
 
 def _texts(value: Any) -> list[str]:
-    """The names in a field: a list, its JSON, or one name; none where it rendered to nothing."""
+    """The names in a field: a list, its JSON, or one name; none if it rendered to nothing."""
     if isinstance(value, str):
         if value in ("", "None", "null"):
             return []

@@ -1,4 +1,4 @@
-"""Logyard as an Airflow provider: what a provider.yaml says, as the package's entry point returns it."""
+"""Logyard as an Airflow provider: the content of a provider.yaml, returned by the package's entry point."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _CONN_FIELDS: dict[str, Any] = {
         enum=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
     ),
     "ssl_cafile": _text("CA file", "PEM file of the authorities that signed the brokers' certificates."),
-    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, where brokers require one."),
+    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, if brokers require one."),
     "ssl_keyfile": _text("Key file", "PEM file of the client's key."),
     "ssl_password": _text("Key password", "Password of the key file.", format="password"),
     "ssl_check_hostname": {
@@ -62,7 +62,7 @@ _CONN_FIELDS: dict[str, Any] = {
     "broker_ids": {
         "label": "Broker ids",
         "description": (
-            'Which brokers should run, where there is no cluster file: ids, or "1@broker-1:9092", so that a missing '
+            'Which brokers should run, if there is no cluster file: ids, or "1@broker-1:9092", so that a missing '
             "broker is looked for, and started, at that address."
         ),
         "schema": {"type": ["array", "null"]},

@@ -33,7 +33,7 @@ __all__ = ["ExecuteReassignmentOperator", "PlanReassignmentOperator", "StalePlan
 def disk_limits(
     capacities: Any, limit: int | str | None, settings: ClusterSettings, snapshot: ClusterSnapshot
 ) -> tuple[dict[int, int], float]:
-    """The disk capacities in bytes (the connection's where a task names none) and the share that may be filled.
+    """The disk capacities in bytes (by default the connection's) and the share that may be filled.
 
     Raises BadSettings.
     """
@@ -173,7 +173,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
     :param elect_preferred: elect the preferred leaders at the end.
     :param allow_others: continue even if others move replicas too.
     :param cancel_on_kill: when the task is killed (marked as failed, cleared), cancel the plan's running moves and end
-        the throttle; if False, they go on.
+        the throttle; if False, they continue.
     :param broker_patience_s: for how many seconds a target broker may be away; a restart should not fail the plan.
     """
 
@@ -308,7 +308,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         return list({m.tp: m for m in (*late, *started)}.values()), held_back(found.to_start, snapshot)
 
     def _give_up(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress) -> None:
-        """Cancel the moves to a target broker that stays away, where a former replica could lead. Raises WaitFailed."""
+        """Cancel the moves to a target broker that stays away, if a former replica could lead. Raises WaitFailed."""
         stuck = [move for move in plan.moves if move.tp in state.stuck]
         running = {move.tp: move.target for move in adopt(stuck, snapshot).under_way}
         found = plan_cancellation(snapshot, snapshot.reassignments or {}, expected=running)
@@ -333,7 +333,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         if away:
             self.log.info("brokers %s are away and will be throttled when they are back", away)
         if theirs:
-            self.log.warning("others have changed these throttles, which are left as they are: %s", some(theirs))
+            self.log.warning("others have changed these throttles, which stay as they are: %s", some(theirs))
 
     def _end_throttle(self, plan: Plan, *, failed: bool = False) -> None:
         """End the throttle, unless a move of the plan still runs.

@@ -55,7 +55,7 @@ def limits(entry: retention.TopicRetention) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """A duration in words; in ms where it is shorter than a second, or too long for a calendar."""
+    """A duration in words; in ms if it is shorter than a second, or too long for a calendar."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     try:
@@ -67,7 +67,7 @@ def duration(milliseconds: int) -> str:
 class ChooseCompactionOperator(ClusterOperator):
     """Choose compacted topics for CompactSegmentsOperator, each as a list of one, for task mapping.
 
-    Skips the tasks that follow where there is none.
+    If there are none, the tasks that follow are skipped.
 
     :param topics: compact exactly these, instead of choosing. (templated)
     :param limit: the most topics to choose, the largest first. (templated)

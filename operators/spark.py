@@ -45,7 +45,7 @@ class SparkSegmentsOperator(SparkSubmitOperator):
         empty values are omitted. (templated)
     :param logyard_conn_id: the cluster's connection. (templated)
     :param spark_settings: settings of Spark for this job, a mapping or its JSON, beside those of
-        `[logyard] spark_settings`, which every job gets. Where Spark does not run on this machine, set
+        `[logyard] spark_settings`, which every job gets. If Spark does not run on this machine, set
         `spark.driver.host` there. (templated)
     """
 
@@ -123,7 +123,7 @@ class SparkSegmentsOperator(SparkSubmitOperator):
         raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
 
     def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
-        """The job's command line. Raises BadSettings where no topic is named."""
+        """The job's command line. Raises BadSettings if no topic is named."""
         if not topics:
             raise BadSettings(f"{self.job}: name at least one topic")
         settings = ClusterHook(self.logyard_conn_id).settings
@@ -167,7 +167,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     :param key_schema: the columns of JSON keys in Spark's DDL, `id BIGINT NOT NULL, name STRING`. (templated)
     :param value_schema: the same for values. (templated)
     :param partition_by: `topic`, `date`, `NAME=PATTERN` of the timestamp, a list or its JSON. (templated)
-    :param skip_without: skip the task, instead of failing, where topics or destination are not given.
+    :param skip_without: skip the task, instead of failing, if topics or destination are not given.
     """
 
     job = "export"

@@ -70,7 +70,8 @@ def is_of_run(owner: str, ti: Any) -> bool:
 
 
 def lives(ti: Any) -> Callable[[str], bool]:
-    """A function: whether an owner runs, or will run, according to Airflow; for use in a running task."""
+    """Return a function that tells whether an owner runs, or will run, according to Airflow; for use in a running
+    task."""
 
     def asked(owner: str) -> bool:
         dag_id, run_id, task_id, map_index = json.loads(owner)
@@ -93,7 +94,7 @@ def log_ended(owner: str) -> None:
 
 
 def rate_of(throttle: int | str | None, settings: ClusterSettings) -> int | None:
-    """Bytes per second: the task's, or the connection's where the task names none; None for 0. Raises BadSettings."""
+    """Bytes per second: the task's, by default the connection's; None for 0. Raises BadSettings."""
     rate = as_integer("throttle", throttle, -1)
     if rate < -1:
         raise BadSettings(f"throttle: expected bytes per second, 0 for none, or nothing, found {throttle!r}")

@@ -41,7 +41,7 @@ class TopicOperator(ClusterOperator):
         self.topic = topic
 
     def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-        """Resume after a deferral: the result of the work, where the wait succeeded."""
+        """Resume after a deferral: return the result of the work if the wait succeeded."""
         return result | WaitEvent.from_event(event)
 
     def report_missing(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class CreateTopicOperator(TopicOperator):
 
 
 class AlterTopicOperator(TopicOperator):
-    """Set and unset settings of a topic; those that are right already are left alone.
+    """Set and unset settings of a topic; those that are right already do not change.
 
     :param configs: settings to set, a mapping or its JSON; null unsets. (templated)
     """
@@ -207,7 +207,7 @@ class AddPartitionsOperator(TopicOperator):
 
 
 class DeleteTopicOperator(TopicOperator):
-    """Delete a topic and wait until it is gone; succeeds where it does not exist.
+    """Delete a topic and wait until it is gone; succeeds if it does not exist.
 
     :param wanted: false does nothing, for DAGs that delete only on request. (templated)
     :param must_match: a regular expression that must match the whole name. (templated)
@@ -275,7 +275,7 @@ class DeleteTopicOperator(TopicOperator):
 
 
 class DeleteRecordsOperator(TopicOperator):
-    """Move the log start of partitions up to given offsets; those that are there already are left alone.
+    """Move the log start of partitions up to given offsets; those that are there already do not change.
 
     :param before: partition → the first offset to keep, a mapping or its JSON. (templated)
     """

@@ -45,7 +45,7 @@ class VerifyReassignmentOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_mapping("plan", self.plan):
-            raise BadSettings("plan: it is empty; did the task that plans fail?")
+            raise BadSettings("plan: it is empty; did the planning task fail?")
         moves = [move.as_json() for move in Plan.from_json(self.plan).moves]
         values = self.wait(MovesEndedTrigger(moves=moves, **self.waiting()), "finish")
         return self.finish(context, WaitEvent(DONE, values=values).as_json())

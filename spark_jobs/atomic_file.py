@@ -1,4 +1,4 @@
-"""Writing a file so that readers see it whole or not at all."""
+"""Writing a file atomically: readers see all of it or none."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The file that `spark-submit` runs for an audit: it takes no package. The job itself is `audit/job.py`."""
+"""The file that `spark-submit` runs for an audit, because it cannot run a package. The job is `audit/job.py`."""
 
 import sys
 

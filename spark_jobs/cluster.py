@@ -110,7 +110,7 @@ def run_id(job: str) -> str:
 
 
 class _Tokens:
-    """Where tokens come from, in this order: --tokens, --token-file, the log directories in the cluster file."""
+    """The sources of tokens, in this order: --tokens, --token-file, the log directories in the cluster file."""
 
     def __init__(self, arguments: argparse.Namespace, described: Mapping[str, Any]) -> None:
         self._given = {str(k): str(v) for k, v in _read_json(arguments.tokens).items()} if arguments.tokens else {}
@@ -118,7 +118,7 @@ class _Tokens:
         self._directories = {int(b["id"]): list(b.get("log_dirs", [])) for b in described.get("brokers", [])}
 
     def of(self, broker_id: int) -> str:
-        """Return a broker's token; raises JobFailed saying what to give."""
+        """Return a broker's token; raises JobFailed with the options to give."""
         if str(broker_id) in self._given:
             return self._given[str(broker_id)]
         if self._pattern:

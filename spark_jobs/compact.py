@@ -1,4 +1,4 @@
-"""The file that `spark-submit` runs for a compaction: it takes no package. The job itself is `compact/job.py`."""
+"""The file that `spark-submit` runs for a compaction, because it cannot run a package. The job is `compact/job.py`."""
 
 import sys
 

@@ -4,4 +4,4 @@ from logyard.broker.errors import LogyardError
 
 
 class JobFailed(LogyardError):
-    """A job cannot do what it was asked; the text says why in one line."""
+    """A job cannot be done; the text says why in one line."""

@@ -1,4 +1,4 @@
-"""The file that `spark-submit` runs for an export: it takes no package. The job itself is `export/job.py`."""
+"""The file that `spark-submit` runs for an export, because it cannot run a package. The job is `export/job.py`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What programs that read an export import: `ManifestStore(DIR).live_files()`."""
+"""The public import for programs that read an export: `ManifestStore(DIR).live_files()`."""
 
 from logyard.spark_jobs.export.manifest import ManifestStore
 

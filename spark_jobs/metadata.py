@@ -39,7 +39,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A cluster at one moment. `missing`: topics asked for that do not exist; `internal`: Kafka's own topics."""
+    """A cluster at one moment. `missing`: requested topics that do not exist; `internal`: Kafka's own topics."""
 
     cluster_id: str
     brokers: tuple[int, ...]
@@ -83,7 +83,7 @@ class MetadataClient:
         return metadata_of(cluster, found)
 
     def broker_config(self, broker_id: int, key: str) -> str | None:
-        """Return one config of a broker, asked of itself; None where it has no such key."""
+        """Return one config of a broker, asked from the broker itself; None if it has no such key."""
         from kafka.admin import ConfigResource
 
         try:
@@ -112,7 +112,7 @@ def _open(server: str, security: Mapping[str, Any]) -> Any:
 
 
 def metadata_of(cluster: Mapping[str, Any], topics: Sequence[Mapping[str, Any]]) -> Metadata:
-    """Translate what the library answers; a topic with an error of its own is left out."""
+    """Translate the library's answer; a topic with an error of its own is left out."""
     found = {
         str(topic["name"]): {
             int(p["partition_index"]): PartitionMetadata(

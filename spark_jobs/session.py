@@ -32,7 +32,7 @@ def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
 
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
-    # Always set: out of a zip numba cannot cache beside the source, and each run would compile again.
+    # Always set: numba cannot cache beside a source in a zip, and would compile again in each run.
     kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
     conf.set("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
     for key, value in (settings or {}).items():
@@ -44,7 +44,7 @@ def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
 
 
 def sql_session(context: Any) -> Any:
-    """Return the SQL session of a context, for what only Spark's SQL can do."""
+    """Return the SQL session of a context, for the few things that need Spark's SQL."""
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
@@ -88,12 +88,12 @@ def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int)
 
 
 def task_count(context: Any) -> int:
-    """Return into how many tasks work is cut."""
+    """Return the number of tasks for a job's work."""
     return int(context.defaultParallelism) * WAVES
 
 
 class Workers(Protocol):
-    """What runs a job's work: Spark, or this process in tests."""
+    """Runs a job's work: Spark, or this process in tests."""
 
     def each(
         self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
@@ -107,7 +107,7 @@ class Workers(Protocol):
         ...
 
     def slots(self) -> int:
-        """Return how many items are worked at once."""
+        """Return how many items run at once."""
         ...
 
 

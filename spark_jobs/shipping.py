@@ -86,7 +86,7 @@ def write_job(directory: Path, job: str) -> Path:
 
 
 def requirements() -> list[str]:
-    """The libraries at the versions that are installed here; raises CannotPackage naming one that is not."""
+    """The libraries at the versions installed here; raises CannotPackage naming one that is not."""
     found = []
     for name in LIBRARIES:
         try:

@@ -31,10 +31,10 @@ PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: Any) -> None:
-    """Make the format known to a session, with filters pushed down (Spark refuses them unless told so first)."""
+    """Register the format in a session, with filters pushed down (Spark refuses them unless that is enabled first)."""
     spark.conf.set(PUSH_DOWN, "true")
     keeper = keeper_of(spark)
-    # A class of its own, which Spark ships by value: that is how the process that plans knows where the keeper is.
+    # A class of its own, which Spark ships by value: so the process that plans knows the keeper's mailbox.
     known = {"mailbox": keeper.directory if keeper is not None else ""}
     spark.dataSource.register(type("PushingDataSource", (PushingDataSource,), known))
 
@@ -42,7 +42,7 @@ def register(spark: Any) -> None:
 class LogyardDataSource(DataSource):  # type: ignore[misc]
     """The source for sessions in which filters may not be pushed down; Spark calls its methods.
 
-    `mailbox`: where the driver's keeper takes in leases; "" where there is none.
+    `mailbox`: the directory where the driver's keeper takes over leases; "" if there is none.
     """
 
     mailbox = ""
@@ -72,7 +72,7 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
 
 
 class PushingDataSource(LogyardDataSource):
-    """The source that `register` makes known."""
+    """The source that `register` registers."""
 
     def reader(self, schema: Any) -> PushingReader:
         return PushingReader(list(schema.fieldNames()), dict(self.options), self.mailbox)

@@ -1,4 +1,4 @@
-"""Opens a cluster, its ZooKeeper and its launcher from settings: only this module knows the real ones.
+"""Opens a cluster, its ZooKeeper and its launcher from settings; the only module with their real implementations.
 
 Callers take a `Connector`, so that tests can pass `tests/support/memory_clients.MemoryConnector`.
 """
@@ -29,7 +29,7 @@ _STATUS_PATIENCE_S = 30.0
 
 
 class Connector(Protocol):
-    """Where clients of a cluster come from. `cluster` raises ClusterUnreachable, `ensemble` EnsembleUnreachable."""
+    """Opens the clients of a cluster. `cluster` raises ClusterUnreachable, `ensemble` EnsembleUnreachable."""
 
     def cluster(self, settings: ClusterSettings) -> DescribingClient: ...
 
@@ -44,7 +44,7 @@ class Connector(Protocol):
     def pause(self) -> Pause: ...
 
     def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
-        """Which step of connecting to the brokers fails."""
+        """Explain which step of connecting to the brokers fails."""
         ...
 
 
@@ -87,11 +87,11 @@ class RealPause:
 
 
 class CommandLauncher:
-    """Starts, stops and asks about a broker by commands, each a list of arguments that is run without a shell.
+    """Starts, stops and queries a broker by commands, each a list of arguments that is run without a shell.
 
     `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused. Host and rack may contain only
-    characters of names, so that nothing in a registration becomes an option or a path. The status command prints one
-    of `witnesses.HOST_STATES` first; its exit status does not matter.
+    characters of names, so that nothing in a registration becomes an option or a path. The status command prints one of
+    `witnesses.HOST_STATES` first; its exit status does not matter.
     """
 
     def __init__(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> None:
@@ -140,7 +140,7 @@ def _run(doing: str, broker: int, arguments: Sequence[str]) -> None:
 
 
 def fill(name: str, command: Sequence[str], broker: int, host: str = "", rack: str = "") -> list[str]:
-    """Fill in the placeholders of a launcher's arguments. Raises BadSettings naming what is wrong."""
+    """Fill in the placeholders of a launcher's arguments. Raises BadSettings with what is wrong."""
     if not command:
         raise BadSettings(f"{name}: a list of arguments is expected")
     values = {"{broker_id}": str(broker), "{host}": host, "{rack}": rack}

@@ -1,8 +1,8 @@
-"""What the administration needs from a cluster and from ZooKeeper.
+"""The ports of the administration: a cluster and its ZooKeeper.
 
-`cluster/client.py` and `zookeeper/ensemble.py` do it for real; `tests/support/memory_clients.py` is the twin of both.
-Every call is synchronous and bounded by the timeouts of the settings.
-Refusals by the cluster are ApiError; a cluster that does not answer is ClusterUnreachable.
+`cluster/client.py` and `zookeeper/ensemble.py` implement them; `tests/support/memory_clients.py` is the twin of both.
+Every call is synchronous and bounded by the timeouts of the settings. A refusal by the cluster is ApiError; a cluster
+that does not answer is ClusterUnreachable.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,8 @@ class ClusterClient(Protocol):
 
     @property
     def reaches_dead_brokers(self) -> bool:
-        """Whether a broker's settings can be changed while it is down; not by requests, which only it answers."""
+        """Whether a broker's settings can be changed while it is down; not by requests, which only the broker
+        answers."""
         ...
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
@@ -96,7 +97,7 @@ class ClusterClient(Protocol):
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
-        """How each of those brokers answers at its (host, port). Never raises."""
+        """Return how each of those brokers answers at its (host, port). Never raises."""
         ...
 
     def close(self) -> None: ...
@@ -104,7 +105,7 @@ class ClusterClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who leads the metadata of a KRaft cluster (-1: nobody just now), and in which epoch."""
+    """The leader of the metadata of a KRaft cluster (-1: none now), and its epoch."""
 
     leader: int
     epoch: int
@@ -133,9 +134,9 @@ class PartitionsView:
 
 
 class Ensemble(Protocol):
-    """The cluster's ZooKeeper, read by the schemas of broker/znodes; what is written is fenced.
+    """The cluster's ZooKeeper, read by the schemas of broker/znodes; all writes are fenced.
 
-    Every method raises EnsembleUnreachable where ZooKeeper does not answer, or does not let us write.
+    Every method raises EnsembleUnreachable if ZooKeeper does not answer, or refuses a write.
     """
 
     def controller(self) -> ControllerView: ...
@@ -143,8 +144,8 @@ class Ensemble(Protocol):
     def partitions(self) -> PartitionsView: ...
 
     def exercise(self, timeout_s: float) -> bool | None:
-        """Whether the controller processes its queue, without asking a broker: an election that names no partition is
-        requested, which a controller removes. False: it did not in that time; None: this cannot be tried here."""
+        """Test whether the controller processes its queue, without asking a broker: request an election without
+        partitions, which a controller removes. False: it did not within that time; None: this cannot be tested here."""
         ...
 
     def journal(self) -> Journal:
@@ -164,7 +165,7 @@ class Ensemble(Protocol):
         ...
 
     def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
-        """Write a number into a garbled /controller_epoch; False where it changed since `seen`."""
+        """Write a number into an unparsable /controller_epoch; False if it changed since `seen`."""
         ...
 
     def close(self) -> None: ...
@@ -187,7 +188,7 @@ class Launcher(Protocol):
     def start(self, broker: int, host: str = "", rack: str = "") -> None: ...
 
     def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
-        """End what is left of a broker's process; False if no stop command is set."""
+        """Stop what is left of a broker's process; False if no stop command is set."""
         ...
 
     def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:

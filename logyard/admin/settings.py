@@ -1,4 +1,4 @@
-"""How a cluster is reached: addresses, security, timeouts; read from a mapping such as a connection's extra."""
+"""The address, security and timeouts of a cluster, read from a mapping such as a connection's extra."""
 
 import json
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ class BadSettings(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Everything that is needed to talk to one cluster. Times are seconds, rates bytes per second.
+    """Everything that is needed to connect to one cluster. Times are seconds, rates bytes per second.
 
     `disk_capacities`: bytes of the brokers' disks, one number for all of them or pairs of broker and bytes.
-    `broker_ids`: brokers that ought to run, with host and port ("" and 0 where the setting names the id alone).
+    `broker_ids`: brokers that should run, with host and port ("" and 0 if the setting has only the id).
     """
 
     bootstrap: tuple[str, ...]
@@ -99,9 +99,9 @@ class ClusterSettings:
         return {name: value for name, value in found.items() if value is not None}
 
     def expected_brokers(self) -> dict[int, tuple[str, int]]:
-        """The brokers that ought to run, id → (host, port): from the cluster file, else the list of ids ("" and 0).
+        """The brokers that should run, id → (host, port): from the cluster file, else the list of ids ("" and 0).
 
-        Raises BadSettings where the cluster file does not parse. Empty where neither is given.
+        Raises BadSettings if the cluster file does not parse. Empty if neither is given.
         """
         if self.cluster_file is None:
             return {broker: (host, port) for broker, host, port in self.broker_ids}
@@ -115,7 +115,7 @@ class ClusterSettings:
 
 
 def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
-    """A list, or JSON text of one (forms carry text)."""
+    """Parse a list, or JSON text of one (forms carry text)."""
     value = given.get(key, [])
     if isinstance(value, str):
         try:
@@ -130,7 +130,7 @@ def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
 
 
 def _broker(item: Any) -> tuple[int, str, int]:
-    """A broker's id, or `id@host:port` with the address to use while no other source has one."""
+    """Parse a broker's id, or `id@host:port` with the address to use while no other source has one."""
     broker, _, address = str(item).partition("@")
     host, _, port = address.rpartition(":")
     if not broker.isdecimal() or (address and not (host and port.isdecimal())):
@@ -139,7 +139,7 @@ def _broker(item: Any) -> tuple[int, str, int]:
 
 
 def _capacities(value: Any) -> int | tuple[tuple[int, int], ...] | None:
-    """A number, an object of them, or JSON text of either (forms carry text)."""
+    """Parse a number, an object of them, or JSON text of either (forms carry text)."""
     if value in (None, {}):
         return None
     try:

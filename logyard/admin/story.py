@@ -1,10 +1,10 @@
 """The history of one topic's changes, from the znode to the disks, read from the brokers' log lines. Pure.
 
-A line of a broker's log: time, level, [broker], what happened, two blanks, key=value…. What ties them together:
-- the controller's lines carry `event_id`, the event it was working on, and `cause`, the event that caused that one;
-- a broker's lines about LeaderAndIsr, UpdateMetadata and StopReplica carry the same `event_id`, as the request's
-  correlation id, with `controller` and `controller_epoch`; `made` names logs that were created, `deleted` those
-  that were removed.
+A line of a broker's log: time, level, [broker], text, two blanks, key=value…. The lines are connected by these keys:
+- the controller's lines have `event_id`, the event being handled, and `cause`, the event that caused that one;
+- a broker's lines about LeaderAndIsr, UpdateMetadata and StopReplica have the same `event_id`, as the request's
+correlation id, with `controller` and `controller_epoch`; `made` names logs that were created, `deleted` those that were
+removed.
 Event ids start again with each controller process; the controller's epoch tells the terms apart.
 """
 
@@ -91,7 +91,7 @@ def parse(text: Iterable[str]) -> Iterator[Line]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Read `key=value …`, where values may be quoted or in brackets, and then contain blanks and `=`."""
+    """Parse `key=value …`, where values may be quoted or in brackets, and then contain blanks and `=`."""
     covered = _covered(text)
     starts = [match for match in _KEY.finditer(text) if match.start() not in covered]
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -117,7 +117,7 @@ def _covered(text: str) -> set[int]:
 
 
 def chapters(lines: Iterable[Line]) -> list[Chapter]:
-    """Assign all lines that belong to events to them, by time."""
+    """Group the lines by their events, in the order of time."""
     epochs: dict[int, int] = {}
     found: dict[EventKey, Chapter] = {}
     for line in sorted(lines, key=lambda line: line.time):
@@ -220,7 +220,7 @@ def _of(topic: str) -> re.Pattern[str]:
 
 
 def _folded(names: Iterable[str]) -> list[str]:
-    """Partitions and ranges of them in order, those that follow each other as one range."""
+    """Partitions and ranges of them in order, successive ones as one range."""
     found: list[tuple[str, int, int]] = []
     for topic, first, last in sorted(_bounds(name) for name in names):
         if found and found[-1][0] == topic and found[-1][2] + 1 >= first:
@@ -237,7 +237,7 @@ def _bounds(name: str) -> tuple[str, int, int]:
 
 
 def _folded_list(value: str) -> str:
-    """A list of many partitions with those that follow each other as one range; anything else as it is."""
+    """A list of partitions with successive ones as one range; any other value as it is."""
     words = _WORD.findall(value)
     if len(words) < _FOLDED_FROM or not _LIST.fullmatch(value) or not all(map(_RANGE.fullmatch, words)):
         return value

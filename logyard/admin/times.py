@@ -4,7 +4,7 @@ from datetime import UTC
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time such as `2026-11-21T10:00:00.000`; UTC where it names no zone.
+    """Parse a time such as `2026-11-21T10:00:00.000` into ms since 1970; UTC if it has no zone.
 
     A day alone is its midnight. Raises ValueError.
     """
@@ -19,7 +19,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as `P1DT2H3M4.5S`, or of the same with a minus before it. Raises ValueError.
+    """Parse a duration such as `P1DT2H3M4.5S`, or one with a minus before it, into ms. Raises ValueError.
 
     As in Kafka's tools, a day is 24 hours, and weeks, months and years are not accepted: `P1M` is not a minute.
     """

@@ -147,7 +147,7 @@ def status(directory: Directory) -> None:
 
 
 def parse_config(pairs: list[str]) -> dict[str, str]:
-    """Read `key=value` options; raises LocalError naming the one that is not one."""
+    """Parse `key=value` options; raises LocalError with the invalid one."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -158,7 +158,7 @@ def parse_config(pairs: list[str]) -> dict[str, str]:
 
 
 def parse_signal(name: str) -> signal.Signals:
-    """Read KILL, SIGKILL, kill or 9; raises LocalError on anything else."""
+    """Parse KILL, SIGKILL, kill or 9; raises LocalError for anything else."""
     try:
         if name.isdigit():
             return signal.Signals(int(name))
@@ -179,7 +179,7 @@ def _print_addresses(cluster: LocalCluster) -> None:
 
 
 def _stay(cluster: LocalCluster) -> None:
-    """Wait for a signal, or until somebody else stops the cluster; report every process that ends by itself."""
+    """Wait for a signal, or until another command stops the cluster; report every process that ends by itself."""
     reported: set[str] = set()
     while True:
         entries = cluster.processes.entries()

@@ -7,7 +7,7 @@ from pathlib import Path
 from logyard.admin.settings import ClusterSettings
 from logyard.local.errors import LocalError
 
-# Kafka's key → the setting; librdkafka's names for the same are understood too.
+# Kafka's key → our setting; librdkafka's names are accepted too.
 _SAME = {
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
@@ -23,9 +23,9 @@ _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 
 
 def read(path: Path, option: str = "--command-config") -> dict[str, str]:
-    """The properties in the file: `key=value` lines, # and ! for comments, a backslash joins lines.
+    """Parse the properties in the file: `key=value` lines, # and ! for comments, a backslash joins lines.
 
-    Raises LocalError where there is no such file or a line is not a property.
+    Raises LocalError if there is no such file or a line is not a property.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -43,7 +43,8 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
 
 
 def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
-    """Settings for the admin client. Raises LocalError on what cannot be used, BadSettings on wrong values."""
+    """Return settings for the admin client. Raises LocalError for unsupported properties, BadSettings for wrong
+    values."""
     for store in ("truststore", "keystore"):
         kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
         if kind.upper() != "PEM":

@@ -22,7 +22,7 @@ _NAMES = "names"
 
 
 def _remember(context: typer.Context, given: Sequence[str] | bool | None) -> Sequence[str] | bool | None:
-    """Keep names and defaults in the order of the command line, which assigns them to types."""
+    """Keep names and defaults in the order of the command line, by which they are matched with types."""
     if given:
         names = [entities.DEFAULT] if isinstance(given, bool) else list(given)
         context.meta.setdefault(_NAMES, []).extend(names)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _misuse(error: Exception, given: Sequence[str]) -> str:
     wording = getattr(error, "format_message", lambda: str(error))()
-    if "\n" in wording:  # no command given: the whole help
+    if "\n" in wording:  # no command given: print the whole help
         return str(wording)
     words = [word for word in given[:2] if not word.startswith("-")]
     return f"{wording.rstrip('.')}: see `{' '.join(['logyard', *words])} --help`"

@@ -1,7 +1,7 @@
 """`logyard groups … --zookeeper` and `logyard groups migrate`: groups of the first consumers, kept in ZooKeeper.
 
-They belong to no broker; brokers are asked for the ends of logs only. Without --bootstrap-server their addresses come
-from their registrations.
+Brokers do not know them, and are asked only for the ends of logs. Without --bootstrap-server their addresses come from
+their registrations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ def reset_offsets(
     execute: bool,
     export: bool,
 ) -> None:
-    """Show new offsets, and write them with `execute`; `topics` None: all that a group has offsets of."""
+    """Print new offsets, and write them with `execute`; `topics` None: all topics for which the group has offsets."""
     with place.open() as (znodes, sender):
         client = _Offsets(sender)
         prepared: dict[str, dict[TopicPartition, int]] = {}
@@ -182,7 +182,7 @@ def _existing(sender: ClusterRequests, partitions: Sequence[TopicPartition]) -> 
 
 
 def _addresses(znodes: ZnodeClient, config_file: Path | None) -> str:
-    """The registered addresses of the protocol that the properties name (PLAINTEXT unless they do)."""
+    """The registered addresses of the protocol in the properties (default: PLAINTEXT)."""
     properties = command_config.read(config_file) if config_file is not None else {}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     brokers = registrations(znodes.children(BROKER_IDS) or (), znodes.read)

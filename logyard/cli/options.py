@@ -29,7 +29,7 @@ CommandConfig = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
-# Where clients come from; tests put their own here.
+# The connector of all commands; tests set their own.
 connector: Connector = RealConnector()
 open_requests = ClusterRequests
 open_znodes = KazooZnodes
@@ -37,7 +37,8 @@ open_znodes = KazooZnodes
 
 @contextmanager
 def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]:
-    """A client of the brokers; raises LocalError on a wrong --command-config, ClusterUnreachable at the first use."""
+    """Open a client of the brokers; raises LocalError for a wrong --command-config, ClusterUnreachable at the first
+    use."""
     properties = command_config.read(config_file) if config_file is not None else {}
     client = connector.cluster(command_config.settings(bootstrap, properties))
     try:
@@ -59,7 +60,7 @@ def requests(bootstrap: str, config_file: Path | None) -> Iterator[ClusterReques
 
 @contextmanager
 def ensemble(connect: str) -> Iterator[ZnodeClient]:
-    """The znodes of one cluster; raises EnsembleUnreachable where there is none."""
+    """Open the znodes of one cluster; raises EnsembleUnreachable if there is none."""
     znodes = open_znodes(connect)
     try:
         require_cluster(znodes, connect)

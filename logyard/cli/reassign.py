@@ -207,7 +207,7 @@ def list_(
 
 @contextmanager
 def _told_when_interrupted(what: str) -> Iterator[None]:
-    """On a signal, print what goes on without this process."""
+    """On a signal, print what continues without this process."""
     try:
         yield
     except interrupts.Interrupted as interrupt:

@@ -1,4 +1,4 @@
-"""`logyard story`: one topic's changes, from the znode to the disks, read off the brokers' logs."""
+"""`logyard story`: one topic's changes, from the znode to the disks, from the brokers' logs."""
 
 import json
 from pathlib import Path

@@ -26,7 +26,7 @@ class FileRecords:
     If a record cannot be written, that is reported, and only this process remembers it: a throttle is then left behind
     if the process is killed.
 
-    :param folder: holds one file for each; made when it is needed.
+    :param folder: holds one file for each; created when it is needed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +41,7 @@ class FileRecords:
             except FileNotFoundError:
                 continue  # another run has ended meanwhile
             except (CorruptData, OSError, UnicodeDecodeError) as problem:
-                typer.echo(f"{path} is left alone: {problem}", err=True)
+                typer.echo(f"{path} is ignored: {problem}", err=True)
         return found
 
     def put(self, record: Record) -> None:

@@ -30,7 +30,7 @@ class ClusterHook(BaseHook):
     conn_type = "logyard"
     hook_name = "Logyard"
 
-    # Where clients come from; tests replace it by the in-memory twin.
+    # Opens clients; tests replace it by the in-memory twin.
     connector: ClassVar[Connector] = RealConnector()
 
     def __init__(self, logyard_conn_id: str = default_conn_name) -> None:
@@ -66,7 +66,7 @@ class ClusterHook(BaseHook):
 
     @contextmanager
     def ensemble(self) -> Iterator[Ensemble]:
-        """A session with the cluster's ZooKeeper. Raises EnsembleUnreachable where the connection names none."""
+        """A session with the cluster's ZooKeeper. Raises EnsembleUnreachable if the connection names none."""
         ensemble = self.connector.ensemble(self.settings)
         try:
             yield ensemble
@@ -77,12 +77,12 @@ class ClusterHook(BaseHook):
         return self.connector.pause()
 
     def launcher(self) -> Launcher:
-        """How brokers are started: `[logyard] broker_start_command`, else the connection's, where that is allowed.
+        """How brokers are started: by `[logyard] broker_start_command`, else by the connection's, if that is allowed.
 
         The same holds for `broker_stop_command`, which ends the process of a broker that hangs, and for
-        `broker_status_command`, which asks the broker's own host about it (`admin.witnesses.WORDS`).
-        The right to edit a connection is no right to run commands on the workers, so the connection's commands are
-        used only with `[logyard] allow_connection_launcher`. Raises BadSettings.
+        `broker_status_command`, which asks the broker's own host about it (`admin.witnesses.WORDS`). A user who may
+        edit a connection may not run commands on the workers, so the connection's commands are used only with
+        `[logyard] allow_connection_launcher`. Raises BadSettings.
         """
         names = ("broker_start_command", "broker_stop_command", "broker_status_command")
         configured = {name: conf.get(CONFIG_SECTION, name, fallback="") or "" for name in names}

@@ -58,12 +58,12 @@ def constructor_fields(made: type) -> list[str]:
 
 
 def settle_s() -> float:
-    """For how many seconds a trigger holds its first event back.
+    """For how many seconds a trigger delays its first event.
 
     A worker notices the end of its task's process only at its next heartbeat. If the task is resumed before that, the
-    scheduler sees the end of the first part after it queued the second part, and takes the task for killed from outside
-    (docs/decisions/0015). So no event is sent sooner than two heartbeats after the trigger began: one for the worker,
-    one for the scheduler.
+    scheduler sees the end of the first part after it queued the second part, and concludes that the task was killed
+    from outside (docs/decisions/0015). So no event is sent sooner than two heartbeats after the trigger began: one for
+    the worker, one for the scheduler.
     """
     interval = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0)
     return interval + max(interval, _MARGIN_S_MIN) if interval > 0 else 0.0
@@ -88,7 +88,7 @@ class ClusterTrigger(BaseTrigger):
 
     @abstractmethod
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        """The result, or None to keep waiting. Raises WaitFailed where the condition cannot become true."""
+        """The result, or None to keep waiting. Raises WaitFailed if the condition can no longer become true."""
 
     @abstractmethod
     def missing(self, seen: Observation) -> str:

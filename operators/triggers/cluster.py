@@ -69,8 +69,8 @@ class TopicGoneTrigger(ClusterTrigger):
 class FullyReplicatedTrigger(ClusterTrigger):
     """Every partition (of these topics) has a leader and a full ISR, for `hold_s` seconds without interruption.
 
-    A named topic that does not exist fails the condition: its name may be wrong, or it was deleted. The seconds begin
-    anew when the condition fails, and when the triggerer is restarted.
+    A named topic that does not exist fails the condition: its name may be wrong, or it was deleted. The seconds start
+    again when the condition fails, and when the triggerer is restarted.
     """
 
     def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
@@ -146,7 +146,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     :param moves: the moves, from `Move.as_json`.
     :param held_back: moves that cannot start before a broker is back; the wait ends when it is.
     :param broker_patience_s: for how many seconds a target broker may be away until the trigger gives up (`given_up` in
-        the result); they begin anew when the triggerer is restarted.
+        the result); they start again when the triggerer is restarted.
     :param cancel_on_kill: when the deferred task is killed, cancel the running moves and end the throttle.
     :param throttle_owner: the owner of that throttle.
     """
@@ -222,6 +222,6 @@ class MovesEndedTrigger(ClusterTrigger):
 
     def missing(self, seen: Observation) -> str:
         if seen.snapshot.reassignments is None:
-            return "a controller that answers which moves run"
+            return "a controller that tells which moves run"
         found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
         return f"the end of {len(found.under_way)} moves: {some([move.tp for move in found.under_way])}"

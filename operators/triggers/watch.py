@@ -57,7 +57,7 @@ class ClusterWatch:
 
     @classmethod
     def of(cls, logyard_conn_id: str) -> "ClusterWatch":
-        """The watch of that connection on the running event loop, for a caller that begins to wait."""
+        """The watch of that connection on the running event loop, for a caller that starts to wait."""
         watches = cls._watches.setdefault(asyncio.get_running_loop(), {})
         if logyard_conn_id not in watches:
             watches[logyard_conn_id] = cls(logyard_conn_id)
@@ -128,7 +128,7 @@ class ClusterWatch:
         return self._settings
 
     async def _until_due(self) -> None:
-        """Sleep until the first caller is due; one that comes meanwhile may be due sooner."""
+        """Sleep until the first caller is due; a caller that comes meanwhile may be due sooner."""
         while (left := min(w.due for w in self._waiting) - asyncio.get_running_loop().time()) > 0:
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):

@@ -32,8 +32,8 @@ NAMED_MAX = 20
 
 
 class Row(NamedTuple):
-    """One record of one replica: digests of the record and of its key (0: no key), and what allows other replicas to
-    lack it: no value, or `special` (control or transactional)."""
+    """One record of one replica: digests of the record and of its key (0: no key), and why other replicas may lack it:
+    no value, or `special` (control or transactional)."""
 
     replica: int
     offset: int
@@ -83,10 +83,10 @@ def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
 
 
 def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:
-    """Compare one partition's replicas by record inside `extents` (ascending, apart).
+    """Compare one partition's replicas by record inside `extents` (ascending, disjoint).
 
     :param rows: **all** records of all its replicas below the lowest high watermark: later records tell whether a
-        record was superseded.
+    record was superseded.
     """
     by_offset, last_of_key = _tabulate(rows, extents)
     findings: list[Finding] = []
@@ -128,7 +128,7 @@ def _may_be_missing(replica: Replica, offset: int, held: Mapping[int, Row], last
 
 def _excused(replica: Replica, count: int) -> Finding:
     text = (
-        f"{count} records that cleaning removed here are held by other replicas: the next compaction makes them level"
+        f"{count} records that cleaning removed here are held by other replicas: the next compaction makes them equal"
     )
     return _finding(WARN, replica, replica.clean_offset, text)
 

@@ -1,7 +1,7 @@
-"""Which statements of a segment's batches an audit trusts: of a sound batch its whole header; of a damaged one only
-its position, and the offsets between which its neighbours leave it.
+"""The fields of a segment's batches that an audit trusts: of a sound batch its whole header; of a damaged one only its
+position, and the range of offsets between its neighbours.
 
-Offsets that only damaged bytes tell of are `Blind`: no finding is derived from what other files say of them.
+Offsets that only damaged bytes tell are `Blind`: nothing that other files say of them becomes a finding.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ OPEN_END = 2**63 - 1
 
 
 class Blind(NamedTuple):
-    """Offsets [first, last] of which nothing is known; `last` is OPEN_END where the segment's end is not known."""
+    """Offsets [first, last] of which nothing is known; `last` is OPEN_END if the segment's end is not known."""
 
     first: int
     last: int
@@ -49,7 +49,7 @@ class Framed:
 
     @property
     def last_offset(self) -> int:
-        """The last batch's last offset, -1 where there is none."""
+        """The last batch's last offset, -1 if there is none."""
         return int(self.last[-1]) if len(self.last) else -1
 
     def blind(self) -> list[Blind]:
@@ -57,7 +57,7 @@ class Framed:
         rows = np.flatnonzero(~self.sound)
         spans = [Blind(int(self.base[row]), int(self.last[row])) for row in rows]
         if len(rows) and rows[-1] == len(self.sound) - 1:
-            spans[-1] = Blind(spans[-1].first, OPEN_END)  # only its damaged header tells its last offset
+            spans[-1] = Blind(spans[-1].first, OPEN_END)  # only its damaged header has its last offset
         if not self.is_whole:
             spans.append(Blind(self.last_offset + 1, OPEN_END))
         return spans

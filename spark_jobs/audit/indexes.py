@@ -1,7 +1,7 @@
 """A closed segment's offset index and time index, checked against its batches.
 
-An index is at fault only where sound batches contradict it. Where the log ends before its index does, the log is at
-fault: an index never has an entry for a batch that was not written.
+An index is wrong only if sound batches contradict it. If the log ends before its index does, the log is too short: an
+index never has an entry for a batch that was not written.
 """
 
 import bisect
@@ -19,7 +19,7 @@ INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-# The check that fails where a log ends before its index does.
+# The check for a log that ends before its index does.
 TAIL = "tail"
 
 
@@ -82,7 +82,7 @@ def _entry_faults(offsets: Array, positions: Array, batches: Framed, compacted: 
     starts, last = batches.position.tolist(), batches.last
     # An entry of Kafka's is the last offset of an append's last batch, and the position of its first batch.
     ends = np.isin(offsets, last) | compacted
-    # The last batch's last offset is unknown where it is damaged, or where bytes that are no batch follow it.
+    # The last batch's last offset is unknown if it is damaged, or if bytes that are no batch follow it.
     top = batches.last_offset if len(last) and batches.sound[-1] and batches.is_whole else 2**63 - 1
     unsure = {int(b) for b in last[~batches.sound]}
     for number, (offset, position) in enumerate(zip(offsets.tolist(), positions.tolist(), strict=True)):
@@ -114,7 +114,7 @@ def _time_index(segment: SegmentFile, batches: Framed, *, is_cut: bool) -> Itera
     last = batches.last
     ends_sound = len(last) > 0 and bool(batches.sound[-1])
     for number, (timestamp, offset) in enumerate(zip(timestamps.tolist(), offsets.tolist(), strict=True)):
-        # A search for `timestamp` + 1 starts at `offset`, so no batch that ends before it may be younger.
+        # A search for `timestamp` + 1 starts at `offset`, so no batch before it may be later.
         before = int(np.searchsorted(last, offset)) - 1
         text = f"entry {number} ({timestamp} at {offset})"
         if not len(last) or offset > last[-1]:

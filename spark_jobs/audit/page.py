@@ -28,7 +28,7 @@ dt { opacity: .7; font-size: 13px; } dd { margin: 0; font-size: 1.2rem; }
 
 
 class Bar(NamedTuple):
-    """One bar of a plot: its name, its length, what is written behind it."""
+    """One bar of a plot: its name, its length, and the text after it."""
 
     label: str
     value: float

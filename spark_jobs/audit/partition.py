@@ -105,8 +105,8 @@ def judge_partition(
     """Judge all replicas of one partition.
 
     :param tables: the batches (BATCH_SCHEMA) of each broker's segments, in any order.
-    :param aborted: what each broker's transaction indexes say, by the base offset of closed segments.
-    :param blind: offsets of each broker's log of which only damaged bytes tell; the damage is a finding already.
+    :param aborted: each broker's transaction indexes, by the base offset of closed segments.
+    :param blind: offsets of each broker's log that only damaged bytes tell; the damage is a finding already.
     """
     # A replica that was fetched from a cleaned one has no checkpoint of its own, so the highest one counts for all.
     cleaned_to = max((r.clean_offset for r in replicas), default=-1)
@@ -136,7 +136,7 @@ def _columns(tables: Sequence[pa.Table]) -> Columns:
 
 
 def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
-    """Find offsets that repeat, gaps that cleaning does not explain, leader epochs that decrease, and files that end at
+    """Find repeated offsets, gaps that cleaning does not explain, decreasing leader epochs, and files that end at
     another offset than the log."""
     base, last, epoch = c["base"], c["last"], c["epoch"].astype(np.int64)
     if not len(base):
@@ -179,7 +179,7 @@ def _gap(replica: Replica, c: Columns, row: int, first: int) -> Finding:
     """Report a gap before a batch; where the batch begins a segment, the previous segment may have lost its tail."""
     text = f"offsets {first} to {c['base'][row] - 1} are missing, and nothing cleaned there"
     if replica.clean_offset <= 0 and "compact" in (replica.policy or ""):
-        # If every replica was fetched anew after a cleaning, no checkpoint tells of that cleaning any more.
+        # If every replica was fetched again after a cleaning, no checkpoint shows that cleaning any more.
         return _finding(replica, c, row, WARN, "gap", f"{text} as far as its replicas know")
     if not row or c["segment"][row] == c["segment"][row - 1]:
         return _finding(replica, c, row, BAD, "gap", text)
@@ -204,14 +204,14 @@ def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ())
         between = int(c["last"][rows[at]]), int(c["base"][rows[at + 1]])
         if any(b.meets(*between) for b in blind):
             continue
-        text = f"producer {producer[at]} goes on with sequence {sequence[at + 1]}, {expected[at]} is expected"
+        text = f"producer {producer[at]} continues with sequence {sequence[at + 1]}, {expected[at]} is expected"
         yield _finding(replica, c, int(rows[at + 1]), WARN, "sequence", text)
 
 
 def replica_findings(
     replicas: Sequence[Replica], rows: Mapping[int, Columns], blind: Sequence[Blind] = ()
 ) -> list[Finding]:
-    """Compare replicas below what all of them hold: by batch, and by record where one of them was cleaned.
+    """Compare replicas below what all of them hold: by batch, and by record if one of them was cleaned.
 
     :param blind: offsets that are damaged on one of them; the damage is a finding already.
     """
@@ -242,7 +242,7 @@ def unlike_batches(
     replicas: Sequence[Replica], rows: Mapping[int, Columns], start: int, end: int
 ) -> Iterator[tuple[int, int, list[int], str]]:
     """Yield (first offset, last offset, holders, difference) of each batch in [start, end) that is not the same on
-    every replica. Batches without records are not compared: each replica may keep others."""
+    every replica. Batches without records are not compared: each replica may keep different ones."""
     parts = []
     for replica in replicas:
         c = rows[replica.broker_id]
@@ -286,7 +286,7 @@ def _totals(replica: Replica, c: Columns) -> dict[str, Any]:
         "last_offset": int(c["last"][-1]) if count else -1,
         "high_watermark": replica.high_watermark,
         "clean_offset": replica.clean_offset,
-        # Bytes that were not cleaned yet; -1 where the log is not compacted.
+        # Bytes that were not cleaned yet; -1 if the log is not compacted.
         "dirty_bytes": int(c["length"][c["last"] >= replica.clean_offset].sum()) if replica.compacted else -1,
         # The wrapping sum of all records' digests: equal on replicas that hold the same records.
         "digest": f"{int(c['content'].astype(np.uint64).sum()):016x}",

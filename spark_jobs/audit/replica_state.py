@@ -30,7 +30,7 @@ def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:
 
 
 def damaged_files(replica: Replica) -> Iterator[Finding]:
-    """Name the files of a replica that could not be read when it was looked at."""
+    """Report the files of a replica that could not be read."""
     for path, text in replica.damaged_files:
         yield Finding(BAD, "file", *replica.tp, replica.broker_id, path, -1, UNKNOWN, text)
 
@@ -60,7 +60,7 @@ def _against_leader(replica: Replica, leader: Replica) -> Iterator[Finding]:
 
 
 def stray_findings(broker_id: int, strays: Sequence[str]) -> Iterator[Finding]:
-    """Name the directories that belong to no replica of a broker."""
+    """Report the directories that belong to no replica of a broker."""
     for directory in strays:
         yield Finding(
             WARN, "stray", "", UNKNOWN, broker_id, directory, -1, UNKNOWN, "it belongs to no replica of this broker"

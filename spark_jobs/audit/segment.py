@@ -80,8 +80,8 @@ class SegmentAuditor:
         self._work = work
         self._segment = work.segment
         self.findings: list[Finding] = []
-        self.aborted: tuple[AbortedTxn, ...] | None = None  # the transaction index; None where it cannot be read
-        self.blind: tuple[Blind, ...] = ()  # offsets of which only damaged bytes tell
+        self.aborted: tuple[AbortedTxn, ...] | None = None  # the transaction index; None if it cannot be read
+        self.blind: tuple[Blind, ...] = ()  # offsets that only damaged bytes tell
         self._headers: list[Array] = []
         self._sound: list[Array] = []
         self._end = 0
@@ -134,14 +134,15 @@ class SegmentAuditor:
         return out
 
     def _open(self, chunk: Chunk) -> Array:
-        """Open every batch and walk its records; returns a hash of each batch's records (0 where damaged)."""
+        """Decompress every batch and parse its records; returns a hash of each batch's records (0 for a damaged
+        batch)."""
         damaged = open_payloads(chunk)
         for damage in damaged:
             self._add(BAD, "records", damage)
         bad = {d.position - chunk.file_position for d in damaged}
         out = np.zeros(len(chunk.headers), np.int64)
         sound = ~np.isin(chunk.headers[:, k.POSITION], list(bad))
-        # One damaged batch must not hide those after it: walk all at once, and one by one only if that fails.
+        # One damaged batch must not hide those after it: parse all at once, and one by one only if that fails.
         try:
             part = chunk.select(sound)
             out[sound] = self._walk(part)
@@ -208,8 +209,8 @@ class SegmentAuditor:
         epochs, starts = (np.array(c, np.int64) for c in zip(*self._work.leader_epochs, strict=True))
         at = np.searchsorted(starts, headers[:, k.BASE_OFFSET], side="right") - 1
         expected = np.where(at >= 0, epochs[np.maximum(at, 0)], -1)
-        # Messages before v2 carry no epoch, and the epoch file says nothing of records before them. Batches below the
-        # log's start are no part of the log.
+        # Messages before v2 carry no epoch, and the epoch file does not cover records before them. Batches below the
+        # log's start are not part of the log.
         is_told = (headers[:, k.MAGIC] == 2) & (headers[:, k.BASE_OFFSET] >= self._work.log_start_offset)
         is_told &= (at >= 0) | (headers[:, k.LEADER_EPOCH] >= epochs[0])
         differs = expected != headers[:, k.LEADER_EPOCH]
@@ -238,7 +239,7 @@ class SegmentAuditor:
             self._note(BAD, "txnindex", -1, -1, str(error), ".txnindex")
 
     def _check_besides(self) -> None:
-        """The producer snapshot at the segment's base, and the leader epochs as they lie on a live broker's disk."""
+        """Check the producer snapshot at the segment's base, and the leader epochs on a live broker's disk."""
         try:
             if snapshot := self._segment.read_all("snapshot"):
                 decode_snapshot(snapshot)
@@ -294,8 +295,8 @@ class SegmentAuditor:
 
 
 def _believed(headers: Array, sound: Array) -> Array:
-    """Return the headers as other checks may believe them: of a batch whose checksum is wrong its place and offsets, a
-    record, and nothing else."""
+    """Return the fields of headers that other checks may trust: of a batch with a wrong checksum its position and
+    offsets, one record, and nothing else."""
     if sound.all():
         return headers
     out = headers.copy()

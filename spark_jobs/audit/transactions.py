@@ -1,7 +1,6 @@
 """Aborted transactions and the last stable offset, checked against the markers in the log.
 
-A read starts from what these files say: where they are wrong it hides or shows the wrong records, though every batch of
-the log is sound.
+Reads depend on these files: a wrong one hides or shows the wrong records, although every batch of the log is sound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +25,8 @@ def transaction_findings(
 ) -> Iterator[Finding]:
     """Find transaction indexes that contradict the markers in their segments.
 
-    A transaction that reaches into `blind` offsets is not judged by what is missing there. Where cleaning or retention
-    removed batches, only what is left is compared.
+    A transaction that reaches into `blind` offsets is not judged by what is missing there. If cleaning or retention
+    removed batches, only the rest is compared.
     """
     is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
     expected, begun = aborted_by_markers(c)
@@ -58,9 +57,9 @@ def transaction_findings(
 
 
 def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
-    """Whether the last stable offset that an index entry gives is possible.
+    """Whether the last stable offset in an index entry is possible.
 
-    Where no transaction was open after the marker, a follower may give the first offset of the next transaction in the
+    If no transaction was open after the marker, a follower may write the first offset of the next transaction in the
     same fetch.
     """
     if found.last_stable_offset <= found.last_offset:
@@ -69,8 +68,8 @@ def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
 
 
 def aborted_by_markers(c: Columns) -> tuple[dict[int, tuple[int, AbortedTxn]], frozenset[int]]:
-    """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1
-    where none of its batches is left), and the first offsets of all transactions."""
+    """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1 if
+    none of its batches is left), and the first offsets of all transactions."""
     rows = np.flatnonzero(c["attributes"] & TRANSACTIONAL)
     names = ("segment", "base", "last", "producer_id", "marker")
     columns = (c[name][rows].tolist() for name in names)

@@ -37,7 +37,7 @@ FIRST_SLOTS = 1 << 12
 # Smaller tables grow by doubling, larger ones by an eighth.
 DOUBLING_SLOTS = 1 << 20
 BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load (just grown, two thirds) 36; and what sorting takes
-# At most this many records are added before the table may have to grow.
+# 24 bytes a slot, at the lowest load (just grown, two thirds) 36; and the memory for sorting
 STEP_RECORDS = 1 << 16
 # This many keys are hashed and their slots prefetched before the first of them is put.
 AHEAD = 64
@@ -73,7 +73,7 @@ def _put(table: Array, h0: Any, h1: Any, offset: Any) -> int:
 
 @kernel
 def _put_all(table: Array, entries: Array) -> int:
-    """Take in slots of another table, free ones too; return how many keys are new."""
+    """Add slots of another table, including free ones; return how many keys are new."""
     count = 0
     for i in range(entries.shape[0]):
         if entries[i, NEXT] != 0:

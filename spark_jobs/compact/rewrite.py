@@ -1,6 +1,7 @@
-"""Pass 2 of a compaction, inside one task: writes what survives of one replica's segments into new files.
+"""Pass 2 of a compaction, inside one task: writes the surviving records of one replica's segments into new files.
 
-The rules are those of broker/compaction; here they run over chunks of arrays. Nothing here knows of Spark or leases.
+The rules are those of broker/compaction; here they run over chunks of arrays. This module uses neither Spark nor
+leases.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ _CODEC_MASK = 0x07
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file that replaces adjacent segments: its path, and what the commit tells of it (docs/leases.md, `groups`)."""
+    """A file that replaces adjacent segments: its path, and its fields in the commit (docs/leases.md, `groups`)."""
 
     segments: tuple[int, ...]
     path: str

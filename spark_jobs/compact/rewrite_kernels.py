@@ -36,7 +36,7 @@ from logyard.spark_jobs.segments.kernels import (
 VERBATIM, DROPPED, EMPTY, PLACEHOLDER, FILTER = 0, 1, 2, 3, 4
 CODEC_MASK, LOG_APPEND_TIME, HORIZON = 0x07, 0x08, 0x40
 # Columns of the plan matrix (n, PLAN_COLUMNS): the verdict, whether to stamp, the survivors' index range, and the
-# output.
+# output's position.
 KIND, STAMP, FIRST, LAST, OUT_START, OUT_END, OUT_COUNT = 0, 1, 2, 3, 4, 5, 6
 PLAN_COLUMNS = 7
 # A record grows by at most this much when its timestamp delta changes: nine bytes of delta, one of length.
@@ -199,9 +199,10 @@ def write_batches(
     plan: Array,
     out: Array,
 ) -> tuple[int, int]:
-    """Write what each batch becomes into `out` (CRC left 0, bodies not compressed) and its place into `plan`.
+    """Write the new form of each batch into `out` (CRC left 0, bodies not compressed) and its position into `plan`.
 
-    FILTER becomes what the records say. Returns the first damaged batch and its fault, or (-1, FAULT_NONE).
+    FILTER is replaced by the verdict after reading the records. Returns the first damaged batch and its fault, or (-1,
+    FAULT_NONE).
     """
     at = 0
     row = np.empty(RECORD_COLUMNS, np.int64)

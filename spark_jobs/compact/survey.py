@@ -1,6 +1,7 @@
 """Pass 1 of a compaction, inside one task: decides from the leader's segments which records of a partition survive.
 
-The rules are those of broker/compaction; here they run over chunks of arrays. Nothing here knows of Spark or leases.
+The rules are those of broker/compaction; here they run over chunks of arrays. This module uses neither Spark nor
+leases.
 """
 
 from array import array
@@ -48,7 +49,7 @@ def flags_of(headers: Array) -> Array:
 
 
 def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk, Array]]:
-    """Yield a segment's chunks, checked and opened, and which of their batches go to the key table."""
+    """Yield a segment's chunks, checked and decompressed, and which of their batches go to the key table."""
     for chunk in trusted_chunks(segment):
         open_trusted(chunk, segment.where)
         yield chunk, wanted_batches(chunk, survey)

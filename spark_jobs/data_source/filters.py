@@ -1,7 +1,7 @@
 """The filters of a query that the plan can use, to skip partitions, offsets and times. Pure.
 
-Filters on topic, partition and offset are applied completely. A filter on timestamp skips only what is surely older, by
-the time index and the headers of batches, so Spark checks it again.
+Filters on topic, partition and offset are applied completely. A filter on timestamp skips only records that are
+certainly older, by the time index and the headers of batches, so Spark checks it again.
 """
 
 from collections.abc import Iterable

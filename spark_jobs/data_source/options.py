@@ -9,14 +9,14 @@ Kafka source where it has them.
 | `startingOffsets`, `endingOffsets` | `earliest`, `latest` or JSON `{"topic": {"0": 42}}`, -2 earliest, -1 latest |
 | `startingTimestamp`, `endingTimestamp` | milliseconds: from / up to the first offset not older |
 | `startingOffsetsByTimestamp`, `endingOffsetsByTimestamp` | the same, JSON `{"topic": {"0": 1700000000000}}` |
-| `startingOffsetsByTimestampStrategy` | `error` or `latest`, where no offset is that new (`error`) |
+| `startingOffsetsByTimestampStrategy` | `error` or `latest`, if no offset is that new (`error`) |
 | `isolationLevel` | `read_committed` or `read_uncommitted` (`read_committed`) |
-| `failOnDataLoss` | whether offsets that are gone are an error (true) |
-| `columns` | which columns there are, by commas (all) |
+| `failOnDataLoss` | whether missing offsets are an error (true) |
+| `columns` | which columns to read, by commas (all) |
 | `includeControlRecords` | whether transaction markers are rows too, told by isControl (false) |
 | `splitMib` | about how much one task reads (64) |
 | `leaseTtlS` | seconds without a sign of life after which a lease ends, 5 to 600 (600) |
-| `maxOffsetsPerTrigger` | streams: how many offsets a micro-batch takes at most |
+| `maxOffsetsPerTrigger` | streams: the most offsets of a micro-batch |
 """
 
 import json
@@ -35,12 +35,12 @@ LEASE_TTL_MIN_S, LEASE_TTL_MAX_S = 5, 600
 
 
 class BadOption(LogyardError):
-    """An option is missing or makes no sense; the text names it and what is allowed."""
+    """An option is missing or invalid; the text names it and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where a range begins or ends: an offset (EARLIEST and LATEST stand for themselves), or a time in ms."""
+    """Where a range begins or ends: an offset (EARLIEST and LATEST are special values), or a time in ms."""
 
     offset: int = EARLIEST
     timestamp_ms: int | None = None
@@ -77,7 +77,7 @@ class Options:
     given: Mapping[str, str] = field(repr=False)
 
     def wants(self, tp: TopicPartition) -> bool:
-        """Whether a partition is among those asked for."""
+        """Whether a partition is selected."""
         if self.assigned:
             return tp.partition in self.assigned.get(tp.topic, ())
         if self.pattern is not None:
@@ -85,7 +85,7 @@ class Options:
         return not self.topics or tp.topic in self.topics
 
     def names(self, existing: Iterable[str]) -> list[str]:
-        """The topics asked for, a pattern matched against those that exist (Kafka's internal ones left out)."""
+        """The selected topics; a pattern is matched against existing topics (without Kafka's internal ones)."""
         if self.pattern is None:
             return list(self.assigned or self.topics)
         matching = (t for t in existing if not t.startswith(INTERNAL_PREFIX))
@@ -93,13 +93,13 @@ class Options:
 
 
 def parse(options: Mapping[str, str]) -> Options:
-    """Check all options; raises BadOption. Spark folds the names of options to lower case, so case is not looked at."""
+    """Check all options; raises BadOption. Case is ignored, because Spark folds the names of options to lower case."""
     given = {key.lower(): value for key, value in options.items()}
     chosen = [name for name in ("subscribe", "subscribepattern", "assign") if given.get(name)]
     if len(chosen) > 1:
         raise BadOption(f"{chosen[0]} and {chosen[1]}: give one of subscribe, subscribePattern and assign")
     if not chosen and not given.get("path"):
-        raise BadOption("subscribe, subscribePattern or assign: say which topics to read")
+        raise BadOption("subscribe, subscribePattern or assign: name the topics to read")
     return Options(
         topics=tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip()),
         pattern=_pattern(given),
@@ -157,7 +157,7 @@ def _assigned(given: Mapping[str, str]) -> dict[str, frozenset[int]]:
 
 
 def _edges(given: Mapping[str, str], side: str, default: Edge) -> Edges:
-    """Times go before offsets, single partitions' before all partitions', as in Spark's Kafka source."""
+    """Times take precedence over offsets, and single partitions over all partitions, as in Spark's Kafka source."""
     by_partition = given.get(f"{side}offsetsbytimestamp")
     if by_partition is not None:
         name = f"{side}OffsetsByTimestamp"

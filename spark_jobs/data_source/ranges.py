@@ -22,7 +22,7 @@ def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
 
 
 def replicas(options: Options) -> list[Replica]:
-    """Return a replica of every partition asked for: the leader's, under a lease, or a directory's."""
+    """Return a replica of every selected partition: the leader's, under a lease, or a directory's."""
     if options.path:
         there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
         check_there(options, [r.tp for r in there])
@@ -50,7 +50,7 @@ def replicas(options: Options) -> list[Replica]:
 
 
 def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
-    """Raise BadOption if a topic or partition that was named does not exist: an empty result would look complete."""
+    """Raise BadOption if a named topic or partition does not exist: an empty result would look complete."""
     topics = {tp.topic for tp in found}
     lacking: list[object] = [name for name in options.names(()) if name not in topics]
     lacking += [
@@ -64,7 +64,7 @@ def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
 
 
 def visible_end(replica: Replica, options: Options) -> int:
-    """Return the offset up to which a consumer of this isolation level reads."""
+    """Return the offset below which a consumer of this isolation level reads."""
     stable = options.committed_only and replica.last_stable_offset >= 0
     return min(replica.high_watermark, replica.last_stable_offset) if stable else replica.high_watermark
 

@@ -20,7 +20,7 @@ SCHEMA = pa.schema([f.with_type(_TIMESTAMP) if f.name == "timestamp" else f for 
 
 @dataclass
 class SplitPartition(InputPartition):  # type: ignore[misc]
-    """One split; None where there is nothing to read (Spark wants at least one partition)."""
+    """One split; None if there is nothing to read (Spark needs at least one partition)."""
 
     split: Split | None
 

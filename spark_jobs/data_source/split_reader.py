@@ -1,7 +1,7 @@
-"""Reading one split under its lease, in a task that may begin long after the plan was made: the task renews the lease
+"""Reading one split under its lease, in a task that may start long after the plan was made: the task renews the lease
 while it reads, and if the lease is gone it takes another and reads the rest of the split under that.
 
-That is safe if the replica still holds what was planned: the same topic, the split's offsets, and the same leader
+That is safe if the replica still holds the planned records: the same topic, the split's offsets, and the same leader
 epochs up to the split's end (segments/epochs.py). Records that were deleted or truncated meanwhile are an error, never
 missing rows.
 """
@@ -29,7 +29,7 @@ GONE = ("unknown_lease", "lease_ended")
 
 
 class Changed(LeaseError):
-    """The replica no longer holds the records that were planned to be read."""
+    """The replica no longer holds the planned records."""
 
     def __init__(self, message: str) -> None:
         super().__init__("changed", message)

@@ -1,8 +1,8 @@
 """`spark.readStream.format("logyard")`: micro-batches up to the high watermark, offsets in Spark's checkpoint.
 
 An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
-compares texts). The topic id tells a topic that was deleted and created again: that is data loss, as an offset that is
-gone is. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
+compares texts). The topic id tells a topic that was deleted and created again: that is data loss, like a missing
+offset. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
 were read, and others in their place (epochs.py). Offsets never go back: a leader's high watermark does, after a
 failover.
 """
@@ -40,8 +40,8 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One partition's present state: its topic's id, first offset, the offset up to which a consumer reads, the log's
-    end (UNKNOWN for a directory), the leader epochs of its records, and the epoch of its leader."""
+    """The current state of one partition: its topic's id, first offset, the offset below which a consumer reads, the
+    log's end (UNKNOWN for a directory), the leader epochs of its records, and the epoch of its leader."""
 
     topic_id: str | None
     first: int
@@ -60,7 +60,7 @@ class Head:
 
 
 class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """A stream's reader: Spark keeps one on the driver as long as the query lives; `read` runs in tasks."""
+    """A stream's reader: Spark keeps one on the driver while the query lives; `read` runs in tasks."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
         self._columns = known_columns(columns)
@@ -74,7 +74,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return {**self.__dict__, "_leases": [], "_beats": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query without a checkpoint begins (`startingOffsets`, `startingTimestamp` and so on)."""
+        """Return where a query without a checkpoint starts (`startingOffsets`, `startingTimestamp` and so on)."""
         found = replicas(self._options)
         try:
             return offset_of({r.tp: self._begin(r) for r in found})
@@ -137,7 +137,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if kept < known.offset and self._options.fail_on_data_loss:
             raise BadOption(
                 f"{tp}: what was read from offset {kept} to {known.offset - 1} is no longer in the log, other records"
-                f" may stand there (an unclean election?): failOnDataLoss=false goes on at {known.offset}"
+                f" may stand there (an unclean election?): failOnDataLoss=false continues at {known.offset}"
             )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -214,7 +214,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def heads(options: Options) -> dict[TopicPartition, Head]:
-    """Return the present state of every partition asked for, without leases; those whose leader does not answer, or
+    """Return the current state of every selected partition, without leases; partitions whose leader does not answer, or
     whose high watermark is not known, are left out."""
     if options.path:
         wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)

@@ -1,4 +1,4 @@
-"""Failures of single partitions: the partition is named in the summary and given up, the others go on.
+"""Failures of single partitions: the partition is named in the summary and given up, the others continue.
 
 A task returns such a failure as a value; any other failure (of the destination, of the program) ends the whole job.
 """

@@ -31,8 +31,8 @@ _RISING = ("offset", "timestamp", "sequence")
 
 @dataclass(frozen=True)
 class Output:
-    """What the files hold and where they go: columns in order, formats of key and value, partition columns; `upsert`:
-    only the latest row of each key."""
+    """The contents of the files: columns in order, formats of key and value, partition columns; `upsert`: only the
+    latest row of each key."""
 
     columns: tuple[str, ...]
     formats: Formats = field(default_factory=Formats)
@@ -108,7 +108,7 @@ class WrittenSplit:
 
 
 def write_split(split: Split, output: Output, directory: str, staging: str) -> WrittenSplit:
-    """Write one split's files to staging (under a temporary name, then renamed); raises CorruptBatch where the log is
+    """Write one split's files to staging (under a temporary name, then renamed); raises CorruptBatch if the log is
     damaged."""
     staged = Staged(directory, staging)
     total = np.int64(0)

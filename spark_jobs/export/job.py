@@ -331,7 +331,7 @@ class Export:
         }
 
     def _end(self, span: Range, manifest: Manifest) -> int:
-        """Up to where a partition is exported: of one that was given up, what is committed."""
+        """Return the offset below which a partition is exported; if it was given up, below which it is committed."""
         if span.replica.tp not in self._failed.reasons:
             return span.end
         known = manifest.topics.get(span.replica.topic)

@@ -69,11 +69,11 @@ class Leaders:
         return {lease.tp: gone[lease.lease_id] for lease in self._leases if lease.lease_id in gone}
 
     def reset_attempts(self) -> None:
-        """Forget earlier losses, after a piece was written under the present leases."""
+        """Forget earlier losses, after a piece was written under the current leases."""
         self._attempts = 0
 
     def take_again(self, lost: dict[TopicPartition, str], failed: FailedPartitions) -> list[Replica]:
-        """Lease the present leaders of these partitions; what is left to read of them has to be planned anew.
+        """Lease the current leaders of these partitions; the rest of them has to be planned anew.
 
         Partitions that cannot be leased, or whose lease was lost too often in a row, are given up.
         """

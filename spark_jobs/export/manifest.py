@@ -1,15 +1,14 @@
-"""What an export has committed: numbered, immutable versions in `_manifest/` (versions.py).
+"""The committed state of an export: numbered, immutable versions in `_manifest/` (versions.py).
 
-Rule 1: a version is created by linking a finished file to a name that must not exist yet: if two writers try, one
-        fails (`Fenced`).
+Rule 1: a version is created by linking a finished file to a name that must not exist yet: if two writers try, one fails
+(`Fenced`).
 Rule 2: offsets only grow. A version repeats every partition's next offset, and names the files that it added and the
-        earlier files that it removed (merged into larger ones, or replaced by newer rows).
+earlier files that it removed (merged into larger ones, or replaced by newer rows).
 Rule 3: files are moved from staging to their final paths after the version that names them exists; the next run
-        finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees an uncommitted row.
-        Removed files are deleted last: a reader that must not see such rows twice for a moment reads the files of
-        `live_files`.
+finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees an uncommitted row. Removed files
+are deleted last: a reader that must not see such rows twice for a moment reads the files of `live_files`.
 Rule 4: a version names only files that the driver itself has checked (staged_files.py): executors may write to a disk
-        that the driver does not see.
+that the driver does not see.
 """
 
 import os
@@ -32,7 +31,7 @@ class Fenced(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """How far one topic was exported: its id, the next offset of each partition, the table's schema (DDL), and, where
+    """How far one topic was exported: its id, the next offset of each partition, the table's schema (DDL), and, if
     known, the leader epoch of each partition's last exported record."""
 
     topic_id: str | None
@@ -95,7 +94,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> "Manifest":
-        """Read what `to_json` gave; raises CorruptData."""
+        """Parse what `to_json` returned; raises CorruptData."""
         try:
             topics = {str(name): TopicOffsets.from_json(topic) for name, topic in row["topics"].items()}
             kept = dict(row.get("layout", {})), tuple(map(str, row.get("removed", ())))
@@ -131,12 +130,12 @@ class ManifestStore:
         self._versions = Versions(os.path.join(directory, MANIFESTS))
 
     def latest(self) -> Manifest:
-        """Return the newest version, version 0 where there is none; raises CorruptData."""
+        """Return the newest version, version 0 if there is none; raises CorruptData."""
         row = self._versions.newest()
         return Manifest() if row is None else Manifest.from_json(row)
 
     def live_files(self) -> list[Mapping[str, Any]]:
-        """Return every committed file that no later version took out, oldest first; raises CorruptData."""
+        """Return every committed file that no later version removed, oldest first; raises CorruptData."""
         return self._versions.live_files()
 
     def commit(self, manifest: Manifest) -> None:
@@ -162,7 +161,7 @@ class ManifestStore:
 
         :param without: a table whose files are not moved.
 
-        Raises CorruptData if a file is at neither path, Fenced if that is because another export went on.
+        Raises CorruptData if a file is at neither path, Fenced if another export has continued meanwhile.
         """
         directories = {self.directory} if manifest.files else set()
         added = {str(file["path"]) for file in manifest.files}
@@ -189,9 +188,11 @@ class ManifestStore:
                 os.replace(staged, final)
         if not os.path.exists(final):
             if self.latest().version > manifest.version:
-                raise Fenced(f"{self.directory}: another export has gone on from version {manifest.version} meanwhile")
+                raise Fenced(
+                    f"{self.directory}: another export has continued from version {manifest.version} meanwhile"
+                )
             raise CorruptData(
-                f"{final} was committed by version {manifest.version}, and is neither staged nor in its place:"
+                f"{final} was committed by version {manifest.version}, and is neither staged nor at its final path:"
                 " the offsets of that version count as exported, and its rows are gone"
             )
         above = os.path.dirname(path)

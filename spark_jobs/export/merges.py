@@ -15,7 +15,7 @@ from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import OpenFile
 
-# Fewer small files than this are left alone, so that a file is not rewritten in every run.
+# Fewer small files than this are not merged, so that a file is not rewritten in every run.
 TOGETHER_MIN = 8
 # A file is small if it is this many times smaller than the target. With 2, nearly every file would be written twice:
 # a split of the log that compresses at all makes a file a little below half of the target.

@@ -1,5 +1,4 @@
-"""The two modes of an export, that is how a piece's rows become files: `append` writes every record, `upsert` the
-latest of each key."""
+"""The two modes of an export: `append` writes every record, `upsert` the latest of each key."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,11 +31,11 @@ class Writing(Protocol):
     """A mode."""
 
     def piece_bytes(self, wanted: int, manifest: Manifest) -> int:
-        """Return how many bytes of the log a piece should have, if `wanted` are asked for."""
+        """Return how many bytes of the log a piece should have, if the option asks for `wanted`."""
         ...
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
-        """Write a piece's files into the run's staging directory; raises PartitionsFailed where a log is damaged."""
+        """Write a piece's files into the run's staging directory; raises PartitionsFailed if a log is damaged."""
         ...
 
 

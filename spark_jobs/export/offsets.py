@@ -1,4 +1,4 @@
-"""From which offset an export goes on, and how far: by the manifest, the leader epochs and what the log still holds."""
+"""The range of offsets that an export reads next: by the manifest, the leader epochs and the log's bounds."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ def plan_range(
 ) -> Range:
     """Return the range to export of one partition.
 
-    Raises ExportRefused where the high watermark is not known, the cluster or topic is another than before, or the log
-    lost records since the last run.
+    Raises ExportRefused if the high watermark is not known, the cluster or topic differs from before, or the log lost
+    records since the last run.
     """
     if replica.watermark_trouble:
         raise ExportRefused(f"{replica.tp}: {replica.watermark_trouble}")
@@ -41,7 +41,7 @@ def plan_range(
         if not allow_data_loss:
             raise ExportRefused(
                 f"{replica.tp}: offsets {start} to {replica.log_start_offset - 1} were deleted before they were"
-                " exported: --allow-data-loss goes on behind them"
+                " exported: --allow-data-loss continues after them"
             )
         start = replica.log_start_offset
     end = replica.high_watermark
@@ -76,5 +76,5 @@ def _check_kept(replica: Replica, start: int, epoch: int, *, allow_data_loss: bo
     if kept < start and not allow_data_loss:
         raise ExportRefused(
             f"{replica.tp}: it was exported up to {start}, and from {kept} on the log has lost these records, others"
-            f" may stand there (an unclean election?): --allow-data-loss goes on at {start}"
+            f" may stand there (an unclean election?): --allow-data-loss continues at {start}"
         )

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
     add("--format", choices=table_formats.TABLE_FORMATS, default="parquet", help="format of the table (parquet)")
     add("--mode", choices=["append", "upsert"], default="append", help="every record, or the latest of each key")
-    add("--key-format", choices=SIDE_FORMATS, default="binary", help="what keys become (binary)")
-    add("--value-format", choices=SIDE_FORMATS, default="binary", help="what values become (binary)")
+    add("--key-format", choices=SIDE_FORMATS, default="binary", help="format of keys (binary)")
+    add("--value-format", choices=SIDE_FORMATS, default="binary", help="format of values (binary)")
     add("--key-schema", metavar="FILE", help="the columns of JSON keys, in Spark's DDL: id BIGINT NOT NULL, …")
     add("--value-schema", metavar="FILE", help="the columns of JSON values, likewise")
     add(
@@ -70,10 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=128,
         metavar="MIB",
-        help="upsert: about how much of the table one task holds (128)",
+        help="upsert: how much of the table one task holds, approximately (128)",
     )
     add(
-        "--allow-data-loss", action="store_true", help="go on after offsets that were deleted before they were exported"
+        "--allow-data-loss",
+        action="store_true",
+        help="continue after offsets that were deleted before they were exported",
     )
     add(
         "--accept-new-topic",
@@ -169,7 +171,7 @@ def checked_layout(arguments: argparse.Namespace, output: Output, manifest: Mani
 
 
 def words_of(output: Output) -> str:
-    """Return text that differs where two outputs would write different files for the same split."""
+    """Return text that differs if two outputs would write different files for the same split."""
     sides = (output.formats.key, output.formats.value)
     words = [[side.name, side.schema] for side in sides if side.name != "binary"]
     return repr([words, [column.text for column in output.partition_by]]) if words or output.partition_by else ""

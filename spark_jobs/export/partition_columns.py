@@ -19,7 +19,7 @@ from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
 DATE = "%Y-%m-%d"
 # The value that Hive and Spark use for null: here, a time outside the years that dates can express.
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
-# The shortest time that each letter of a pattern can tell apart.
+# The shortest time that each letter of a pattern distinguishes.
 _STEPS_MS = {**dict.fromkeys("YymdjGVu", 86_400_000), "H": 3_600_000, "M": 60_000, "%": 86_400_000}
 _OWNED = {"partition", *RECORD_SCHEMA.names}
 
@@ -37,7 +37,7 @@ class PartitionColumn:
 
     @property
     def text(self) -> str:
-        """How it was asked for."""
+        """Its form on the command line."""
         return self.name if self.pattern in ("", DATE) else f"{self.name}={self.pattern}"
 
     def values(self, topic: str, timestamps: Any) -> tuple[list[str], Any]:
@@ -57,7 +57,7 @@ def _written(pattern: str, timestamp_ms: int) -> str:
 
 
 def parse(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
-    """Read `topic`, `date` and `NAME=PATTERN`; raises BadPartitioning."""
+    """Parse `topic`, `date` and `NAME=PATTERN`; raises BadPartitioning."""
     columns = tuple(_column(text.strip()) for text in texts)
     names = [column.name for column in columns]
     for name in names:

@@ -10,8 +10,8 @@ from logyard.spark_jobs.segments.splits import Range, Split
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one version holds: the splits to write, and for every partition of the run the range that is exported when
-    they are committed (empty if the piece has nothing of the partition)."""
+    """The content of one version: the splits to write, and for every partition of the run the range that is exported
+    when they are committed (empty if the piece has nothing of the partition)."""
 
     splits: tuple[Split, ...]
     ranges: tuple[Range, ...]

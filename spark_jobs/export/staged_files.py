@@ -12,11 +12,11 @@ from logyard.broker.errors import LogyardError
 
 
 class NotShared(LogyardError):
-    """A staged file is not there as it was written: driver and executors do not share the destination."""
+    """A staged file is missing or differs from what was written: driver and executors do not share the destination."""
 
 
 def check_seen(directory: str, files: Iterable[Mapping[str, Any]]) -> None:
-    """Check that every staged file of an export's directory exists, with its size and the rows of its footer.
+    """Check that every staged file of an export's directory exists, with its size and the rows in its footer.
 
     :param files: `staged` (relative to the directory), `bytes` and `rows` of each, as in a manifest.
 

@@ -182,7 +182,7 @@ def to_json(bucket: Bucket, file: WrittenFile) -> dict[str, Any]:
 
 
 def size_of(bucket: Bucket) -> int:
-    """Return about how many bytes a bucket has to read."""
+    """Return approximately how many bytes a bucket has to read."""
     return sum(int(f["bytes"]) for f in bucket.before) + 1
 
 

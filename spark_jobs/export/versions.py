@@ -1,14 +1,13 @@
-"""The versions of one export on disk, a file each (`_manifest/0000000042.json`), and checkpoints, so that a reader
-need not read all of them.
+"""The versions of one export on disk, a file each (`_manifest/0000000042.json`), and checkpoints, so that a reader need
+not read all of them.
 
 Rule 1: a version is created by linking a finished file to a name that must not exist yet: if two writers try, one
-        fails.
-Rule 2: every CHECKPOINT_EVERY versions, a checkpoint beside them lists the live files after that version. It is a
-        function of the versions alone, so every writer writes the same one. Releases of Logyard that do not know
-        checkpoints ignore them.
+fails.
+Rule 2: every CHECKPOINT_EVERY versions, a checkpoint beside them lists the live files after that version. It depends
+only on the versions, so every writer writes the same one. Releases of Logyard that do not know checkpoints ignore them.
 Rule 3: of versions older than the newest KEPT only the name stays, linked to one small file: a writer that was stopped
-        for a year must not find its version number free. A release that does not know checkpoints and reads all
-        versions fails at such a file, so it does not mistake some of the files for all.
+for a year must not find its version number free. A release that does not know checkpoints and reads all versions fails
+at such a file, so it cannot mistake some of the files for all.
 """
 
 import errno
@@ -37,7 +36,7 @@ class NumberTaken(LogyardError):
 
 
 class Trimmed(LogyardError):
-    """Of this version only the name is left."""
+    """Only the name of this version is left."""
 
 
 class Versions:
@@ -49,7 +48,7 @@ class Versions:
         self.live_at = 0
 
     def newest(self) -> Mapping[str, Any] | None:
-        """Return the newest version, None where there is none; raises CorruptData."""
+        """Return the newest version, None if there is none; raises CorruptData."""
         versions = self._numbers()
         return self.read(versions[-1]) if versions else None
 
@@ -61,7 +60,7 @@ class Versions:
         return row
 
     def append(self, version: int, row: Mapping[str, Any]) -> None:
-        """Make a version; raises NumberTaken."""
+        """Create a version; raises NumberTaken."""
         os.makedirs(self._directory, exist_ok=True)
         temporary = self._aside(row)
         try:
@@ -73,7 +72,7 @@ class Versions:
         sync_directory(self._directory)
 
     def live_files(self) -> list[Mapping[str, Any]]:
-        """Return every file of a version that no later version took out, oldest first; raises CorruptData."""
+        """Return every file of a version that no later version removed, oldest first; raises CorruptData."""
         for attempt in range(READ_ATTEMPTS):
             try:
                 return self._read_live()
@@ -119,7 +118,7 @@ class Versions:
         return list(live.values())
 
     def _checkpoint(self, newest: int) -> tuple[int, list[Mapping[str, Any]]]:
-        """Return the version and files of the last sound checkpoint, 0 and none where there is none."""
+        """Return the version and files of the last valid checkpoint, 0 and none if there is none."""
         for point in reversed(self._numbers(_CHECKPOINT)):
             if point <= newest:
                 with suppress(CorruptData, KeyError):

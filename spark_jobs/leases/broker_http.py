@@ -32,7 +32,7 @@ class LeaseError(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHttp:
-    """Where one broker serves leases, and its token."""
+    """The address of one broker's lease API, and its token."""
 
     broker_id: int
     address: str
@@ -75,7 +75,8 @@ def require_own(broker: BrokerHttp) -> None:
     """Ask the server at a broker's address for its broker id, without sending the token; raises LeaseError if it is
     another.
 
-    An address like 127.0.0.1 is a different machine wherever it is used: whatever listens there would get the token.
+    An address like 127.0.0.1 means another machine on every machine: without this check, whatever listens there would
+    get the token.
     """
     if (broker.broker_id, broker.address) in known_addresses:
         return

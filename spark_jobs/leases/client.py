@@ -44,7 +44,7 @@ class LeasedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The answer of POST /leases: typed fields for what jobs decide by, the whole answer in `details`."""
+    """The answer of POST /leases: typed fields for those that jobs use, the whole answer in `details`."""
 
     broker: BrokerHttp
     lease_id: str
@@ -65,7 +65,7 @@ class Lease:
 
     @classmethod
     def from_json(cls, broker: BrokerHttp, row: Mapping[str, Any]) -> "Lease":
-        """Read the answer; raises CorruptData where a field is missing."""
+        """Parse the answer; raises CorruptData if a field is missing."""
         try:
             return cls(
                 broker=broker,

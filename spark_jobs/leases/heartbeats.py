@@ -11,7 +11,7 @@ from logyard.spark_jobs.command import say
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease
 
-# Codes of errors that pass: the broker restarts, swaps segments, or does not answer for a while.
+# Codes of temporary errors: the broker restarts, swaps segments, or does not answer for a while.
 PASSING = ("unreachable", "commit_in_progress", "starting")
 BROKERS_AT_ONCE = 16
 
@@ -20,8 +20,8 @@ class Heartbeats:
     """A thread that renews leases every third of their time to live, until closed.
 
     `leases` is read at every beat: a job starts the heartbeats first and appends leases as it takes them. A lost lease
-    is in `lost` with the broker's reason, which a job checks before it commits. Brokers are asked concurrently: one
-    that hangs must not cost the others' leases.
+    is in `lost` with the broker's reason, which a job checks before it commits. Brokers are asked concurrently, so that
+    one that hangs does not cost the others' leases.
     """
 
     def __init__(self, leases: list[Lease], ttl_ms: int = 60_000) -> None:

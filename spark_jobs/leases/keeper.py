@@ -3,7 +3,7 @@
 Spark plans a read in a Python process that ends after planning. So the plan's leases are handed over, as files in a
 directory that only this user can enter, to a thread in the driver's Python: it renews them while Spark has a job, and
 ends them when it has had none for IDLE_S. Without that thread (if the source was registered in another way), tasks
-renew the leases that they read under, and take another where one is gone (data_source/split_reader.py).
+renew the leases that they read under, and take another if one is gone (data_source/split_reader.py).
 """
 
 import atexit
@@ -100,7 +100,7 @@ class Keeper:
                 say(f"leases: keeping them failed: {type(error).__name__}: {error}")
 
     def look(self) -> None:
-        """Take over new leases, renew those that are due, end those that nobody needs; raises Stopped."""
+        """Take over new leases, renew those that are due, end those that are no longer needed; raises Stopped."""
         self._take_in()
         now = self._now()
         if self._is_working():

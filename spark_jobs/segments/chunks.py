@@ -47,7 +47,7 @@ class ByteSource(Protocol):
 
 @dataclass(slots=True)
 class Chunk:
-    """Whole batches: their bytes, where those start in the file, their headers, and their payloads once opened."""
+    """Whole batches: their bytes, the file position of these, their headers, and their payloads once decompressed."""
 
     file_position: int
     data: Array
@@ -136,10 +136,10 @@ def check_crcs(chunk: Chunk) -> list[Damage]:
 
 
 def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
-    """Fill `raw` and `payloads`: decompress what is compressed (of the `wanted` batches, if given; the others'
-    payloads are empty).
+    """Fill `raw` and `payloads`: decompress what is compressed (of the `wanted` batches, if given; the others' payloads
+    are empty).
 
-    Returns the batches that do not open.
+    Returns the batches that do not decompress.
     """
     headers = chunk.headers
     starts = headers[:, k.POSITION] + k.HEADER_SIZE
@@ -212,7 +212,7 @@ class _Room:
 
 
 def walk(chunk: Chunk, where: str = "") -> Array:
-    """Return the record matrix (kernels.RECORD_COLUMNS) of an opened chunk; raises CorruptBatch at the first
+    """Return the record matrix (kernels.RECORD_COLUMNS) of a decompressed chunk; raises CorruptBatch at the first
     damaged batch, naming `where`."""
     assert chunk.raw is not None, "open_payloads comes first"
     records = np.empty((int(chunk.headers[:, k.COUNT].sum()), k.RECORD_COLUMNS), np.int64)
@@ -232,14 +232,14 @@ class CorruptBatch(CorruptData):
 
 
 def open_trusted(chunk: Chunk, where: str) -> Chunk:
-    """Check and open a chunk; raises CorruptBatch naming the file at the first damage."""
+    """Check and decompress a chunk; raises CorruptBatch naming the file at the first damage."""
     for damage in check_crcs(chunk):
         raise CorruptBatch(damage, where)
     return open_checked(chunk, where)
 
 
 def open_checked(chunk: Chunk, where: str) -> Chunk:
-    """Open a chunk whose checksums have been checked; raises CorruptBatch naming the file."""
+    """Decompress a chunk whose checksums have been checked; raises CorruptBatch naming the file."""
     for damage in open_payloads(chunk):
         raise CorruptBatch(damage, where)
     return chunk
@@ -271,11 +271,10 @@ RECORD_SCHEMA = pa.schema(
 def record_batch(
     chunk: Chunk, records: Array, columns: Sequence[str] = RECORD_SCHEMA.names, where: str = ""
 ) -> pa.RecordBatch:
-    """Return the records as Arrow columns (of RECORD_SCHEMA, in the order asked for). Binary columns copy once,
-    from `raw`.
+    """Return the records as Arrow columns (of RECORD_SCHEMA, in the given order). Binary columns copy once, from `raw`.
 
-    Bytes of a header's key that are not UTF-8 become U+FFFD, as in Java's client; a time before the year 1 or
-    behind the year 9999, which Spark and others cannot hold, is null. Raises CorruptBatch, naming `where`.
+    Bytes of a header's key that are not UTF-8 become U+FFFD, as in Java's client; a time before the year 1 or after the
+    year 9999, which Spark and others cannot hold, is null. Raises CorruptBatch, naming `where`.
     """
     builders = {
         "offset": lambda: pa.array(records[:, k.OFFSET]),
@@ -289,7 +288,7 @@ def record_batch(
 
 
 def slices(raw: Array, at: Array, size: Array) -> pa.Array:
-    """Return raw[at : at + size] of each row as binary, null where the size is negative; `at` must not decrease."""
+    """Return raw[at : at + size] of each row as binary, null if the size is negative; `at` must not decrease."""
     count = len(at)
     bounds = np.empty(2 * count + 1, np.int32)
     k.slice_bounds(np.ascontiguousarray(at), np.ascontiguousarray(size), bounds)

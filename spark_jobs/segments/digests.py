@@ -1,7 +1,7 @@
-"""A 64-bit digest of what a record says (offset, timestamp, key, value, headers), the same however it is batched or
+"""A 64-bit digest of a record's contents (offset, timestamp, key, value, headers), the same however it is batched or
 compressed.
 
-It tells replicas apart that should be equal; it is no defence against somebody who forges records.
+It distinguishes replicas that should be equal; it does not protect against forged records.
 """
 
 from typing import Any
@@ -105,7 +105,7 @@ def _key_hashes(raw: Array, records: Array, out: Array) -> None:
 
 
 def key_hashes(raw: Array, records: Array) -> Array:
-    """Return one int64 per row: a digest of the key, never 0; 0 where there is no key."""
+    """Return one int64 per row: a digest of the key, never 0; 0 if there is no key."""
     out = np.empty(len(records), np.int64)
     _key_hashes(raw, records, out)
     return out

@@ -14,7 +14,7 @@ Epochs = Sequence[tuple[int, int]]
 def epoch_before(epochs: Epochs, offset: int) -> int:
     """Return the leader epoch of the record before `offset`, UNKNOWN if the epochs do not tell.
 
-    :param epochs: the log's (epoch, first offset) in rising order.
+    :param epochs: the log's (epoch, first offset) in ascending order.
     """
     found = UNKNOWN
     for epoch, first in epochs:
@@ -25,11 +25,12 @@ def epoch_before(epochs: Epochs, offset: int) -> int:
 
 
 def kept_until(epochs: Epochs, log_end: int, offset: int, epoch: int) -> int:
-    """Return up to which offset this log still holds the records below `offset`, the last of which had `epoch`.
+    """Return the offset below which this log still holds the records before `offset`, the last of which had `epoch`.
 
-    :param log_end: the log's end; UNKNOWN: not looked at. :param epoch: UNKNOWN: nothing but the log's end tells.
+    :param log_end: the log's end; UNKNOWN: ignored.
+    :param epoch: UNKNOWN: only the log's end counts.
 
-    `offset` itself where all of it is kept (or nothing tells otherwise).
+    `offset` itself if all of it is kept (or nothing tells otherwise).
     """
     kept = offset if log_end < 0 else min(offset, log_end)
     if epoch != UNKNOWN:

@@ -25,9 +25,9 @@ SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment of one replica; `last_offset` is -1 where it is not known (in a directory).
+    """One segment of one replica; `last_offset` is -1 if it is not known (in a directory).
 
-    `files`: the size of each file that is there.
+    `files`: the size of each existing file.
     """
 
     topic: str
@@ -66,7 +66,7 @@ class SegmentFile:
         return RemoteFile(self.lease, self.lease.file_path(self.base_offset, kind), size)
 
     def read_all(self, kind: str) -> bytes:
-        """Return the whole of a small file (an index), b"" where there is none."""
+        """Return the whole of a small file (an index), b"" if there is none."""
         size = self.files.get(kind, 0)
         return bytes(self.open(kind).read(0, size)) if size else b""
 

@@ -1,8 +1,8 @@
 """Looking up the indexes: which bytes of a segment can hold a range of offsets, and from which offset records are not
 older than a time.
 
-Rules 1 to 3 follow from how an index is written: an entry (last offset of a batch, position of that batch) goes in
-every few KiB; a time entry (largest timestamp so far, offset it had) only ever grows.
+Rules 1 to 3 follow from how an index is written: an entry (last offset of a batch, position of that batch) is added
+every few KiB; a time entry (largest timestamp so far, its offset) only grows.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def byte_window(segment: SegmentFile, start: int, end: int) -> tuple[int, int]:
 def offset_of_time(replica: Replica, timestamp_ms: int) -> int | None:
     """Return the first offset whose record is not older, None if all are older (as ListOffsets does by time).
 
-    Raises CorruptBatch where the log is damaged.
+    Raises CorruptBatch if the log is damaged.
     """
     for segment in replica.segments:
         if not segment.size or _newest(segment) < timestamp_ms:
@@ -61,12 +61,12 @@ def older_until(segment: SegmentFile, timestamp_ms: int) -> int:
     """Return an offset below which every record of the segment is older; its base offset if the index tells nothing."""
     times = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
     older = int(np.searchsorted(times["timestamp"].astype(np.int64), timestamp_ms, "left")) - 1
-    # Rule 3: no record up to an entry's offset is younger than the entry.
+    # Rule 3: no record up to an entry's offset is later than the entry's timestamp.
     return segment.base_offset + int(times["offset"][older]) + 1 if older >= 0 else segment.base_offset
 
 
 def _entries(segment: SegmentFile, kind: str, dtype: np.dtype[Any], growing: str) -> Any:
-    """Return an index's entries up to where they stop growing: after a crash, preallocated zeros follow them."""
+    """Return an index's entries up to where they stop increasing: after a crash, preallocated zeros follow them."""
     data = segment.read_all(kind)
     entries = np.frombuffer(data[: len(data) - len(data) % dtype.itemsize], dtype)
     stops = np.flatnonzero(np.diff(entries[growing].astype(np.int64), prepend=np.int64(-1)) <= 0)

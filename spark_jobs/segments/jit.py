@@ -1,4 +1,4 @@
-"""The one importer of numba: `kernel` compiles a function once per machine and keeps it in NUMBA_CACHE_DIR.
+"""The only importer of numba: `kernel` compiles a function once per machine and keeps it in NUMBA_CACHE_DIR.
 
 Jobs set NUMBA_CACHE_DIR for their executors (session.py); without it numba caches beside the source, or for the user.
 """

@@ -95,7 +95,7 @@ def read_headers(buffer: Array, out: Array) -> None:
 
 @kernel
 def _varint(buffer: Array, at: int, end: int) -> tuple[Any, Any]:
-    """Return a zigzag varint and the position after it, -1 when it does not end before `end` or within 10 bytes."""
+    """Return a zigzag varint and the position after it, -1 if it does not end before `end` or within 10 bytes."""
     value = np.int64(0)
     shift = np.int64(0)
     while at < end and shift < 70:
@@ -156,9 +156,8 @@ def _record(raw: Array, at: int, end: int, row: Array) -> Any:
 def walk_records(raw: Array, payloads: Array, headers: Array, out: Array) -> tuple[int, int]:
     """Fill `out` (sum of counts, RECORD_COLUMNS) with every record of every batch.
 
-    `payloads` (n, 2): where each batch's decompressed records start and end in `raw`. Returns the index of the
-    first damaged
-    batch and its fault, or (-1, FAULT_NONE).
+    `payloads` (n, 2): where each batch's decompressed records start and end in `raw`. Returns the index of the first
+    damaged batch and its fault, or (-1, FAULT_NONE).
     """
     j = 0
     for i in range(headers.shape[0]):
@@ -182,8 +181,8 @@ def walk_records(raw: Array, payloads: Array, headers: Array, out: Array) -> tup
 
 @kernel
 def walk_headers(raw: Array, records: Array, out: Array) -> int:
-    """Fill `out` (sum of header counts, 4: key at, key size, value at, value size) ; return the first damaged
-    record or -1."""
+    """Fill `out` (sum of header counts, 4: key at, key size, value at, value size); return the first damaged record or
+    -1."""
     j = 0
     for i in range(records.shape[0]):
         at = records[i, HEADERS_AT]

@@ -1,8 +1,8 @@
 """Messages of formats v0 and v1 in a chunk, in the form that the compiled loops take: headers and records as in v2
 batches.
 
-Each message is opened by itself, in plain Python: logs with such messages are read a hundred times slower than others,
-which cost nothing more.
+Each message is decompressed by itself, in plain Python: logs with such messages are read a hundred times slower than
+others. Logs without them are not slower.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def opened_messages(data: Array, headers: Array) -> tuple[Payloads, Faults]:
     """Fill in the rows of old messages (kernels.read_headers left them empty).
 
     Returns by the position of each: its records as a v2 batch has them, or why it cannot be trusted; a damaged one has
-    no records and the offset that it says. Raises CorruptData where they decompress to more than 2 GiB.
+    no records, and keeps its own offset. Raises CorruptData if they decompress to more than 2 GiB.
     """
     view = memoryview(data)
     payloads: Payloads = {}

@@ -23,7 +23,7 @@ Decoded = TypeVar("Decoded")
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica at one moment. What a directory does not tell is UNKNOWN (-1), `policy` None."""
+    """A replica at one moment. Values that a directory does not have are UNKNOWN (-1), `policy` None."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def watermark_trouble(self) -> str:
-        """Why it is not known which records are committed, "" if it is."""
+        """Why the high watermark is unknown, "" if it is known."""
         if self.high_watermark >= 0:
             return ""
         why = next((text for path, text in self.damaged_files if path.endswith(layout.HIGH_WATERMARKS)), "")
@@ -174,7 +174,7 @@ def of_log_directory(
 
 
 def check_topics(where: str, replicas: Sequence[Replica], topics: Sequence[str]) -> None:
-    """Raise JobFailed if nothing was found, or nothing of a topic that was asked for."""
+    """Raise JobFailed if nothing was found, or nothing of a requested topic."""
     found = {r.topic for r in replicas}
     if not found:
         raise JobFailed(f"{where}: no partition directory was found")
@@ -183,8 +183,8 @@ def check_topics(where: str, replicas: Sequence[Replica], topics: Sequence[str])
 
 
 def _loose_snapshots(directory: str, segments: Sequence[SegmentFile]) -> Iterator[str]:
-    """Yield the names of producer snapshots at offsets other than segments' bases: a clean stop leaves one at the log's
-    end."""
+    """Yield the names of producer snapshots at offsets other than segments' bases: a clean shutdown leaves one at the
+    log's end."""
     bases = {segment.base_offset for segment in segments}
     for name in sorted(os.listdir(directory)):
         found = layout.parse_file_name(name)

@@ -1,6 +1,6 @@
-"""Splits: the share of the log that one task reads and one file holds, and reading it as Arrow.
+"""Splits: the part of the log that one task reads and one file holds, and reading it as Arrow.
 
-Nothing here knows of Spark or leases.
+This module uses neither Spark nor leases.
 """
 
 import hashlib
@@ -57,10 +57,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The share of one task: bytes [position, position_end) of one segment, offsets [start, end).
+    """The part of one task: bytes [position, position_end) of one segment, offsets [start, end).
 
-    `newer_ms`: batches whose newest record is older need not be opened (None: open all); `control`: transaction markers
-    are rows too.
+    `newer_ms`: batches whose newest record is older need not be decompressed (None: read all); `control`: transaction
+    markers are rows too.
     """
 
     segment: SegmentFile
@@ -159,7 +159,7 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
         _check_order(chunk, passed, split, where)
         passed = max(passed, int(last.max()))
         mine = (last >= split.start) & (headers[:, k.BASE_OFFSET] < split.end)
-        # Check the batch before believing its header that consumers do not see it.
+        # Check the batch before trusting its header, which may say that consumers do not see it.
         for damage in check_crcs(chunk.select(mine)):
             raise CorruptBatch(damage, where)
         mask = visible(headers, split.aborted, committed_only=split.committed_only)

@@ -1,12 +1,13 @@
 """The last stable offset, the aborted transactions and the log's end of a replica in a directory.
 
-A lease tells these; for the directory of a stopped broker, or a copy, they are computed.
+A lease has these; for the directory of a stopped broker, or a copy, they are computed.
+
 Rule 1: a producer snapshot holds the transactions that were open at its offset; the batches after the latest usable
-        snapshot tell how they ended. Batches at or above the high watermark do not count: a transaction whose marker is
-        there is still open.
+snapshot tell how they ended. Batches at or above the high watermark do not count: a transaction whose marker is there
+is still open.
 Rule 2: the last stable offset is where the first open transaction begins, or the high watermark.
-Rule 3: aborted transactions are those of the transaction indexes, and of the markers that were read. If an index cannot
-        be read, reading begins before its segment.
+Rule 3: aborted transactions are those in the transaction indexes, and those of the markers that were read. If an index
+cannot be read, reading begins before its segment.
 """
 
 import os
@@ -30,9 +31,9 @@ _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 def settled(replica: Replica) -> Replica:
     """Return a directory's replica with the log's end, the last stable offset and all aborted transactions; the high
-    watermark is at most the log's end. One under a lease, or of an unknown high watermark, is returned as it is.
+    watermark is at most the log's end. A leased replica, or one with an unknown high watermark, is returned as it is.
 
-    Raises CorruptBatch where a batch of a transaction below the high watermark is damaged.
+    Raises CorruptBatch if a batch of a transaction below the high watermark is damaged.
     """
     if replica.lease is not None or replica.high_watermark < 0 or not replica.segments:
         return replica
@@ -67,7 +68,7 @@ class _State:
     is_cut_short: bool = False
 
     def take(self, segment: SegmentFile) -> None:
-        """Update it by a segment's batches."""
+        """Update the state by a segment's batches."""
         for chunk in read_chunks(segment.open(), opens_old=False):
             if isinstance(chunk, Damage):
                 self.is_cut_short = self.end < self.high_watermark
@@ -101,8 +102,7 @@ class _State:
 
 
 def _first_unreadable(replica: Replica) -> int:
-    """Return the base offset of the first segment whose transaction index cannot be read; a huge offset if there is
-    none."""
+    """Return the base offset of the first segment whose transaction index cannot be read; a huge offset if all can."""
     for segment in replica.segments:
         try:
             decode_aborted(_read(replica.directory, layout.file_name(segment.base_offset, layout.TXN_INDEX)))
@@ -113,7 +113,7 @@ def _first_unreadable(replica: Replica) -> int:
 
 def _snapshot(replica: Replica, at_most: int) -> tuple[int, dict[int, int]]:
     """Return the offset of the latest readable producer snapshot up to an offset, and where the transactions begin that
-    were open there; the log's first offset and nothing, where there is none."""
+    were open there; the log's first offset and nothing if there is none."""
     first = replica.segments[0].base_offset
     for offset in sorted(_snapshot_offsets(replica.directory), reverse=True):
         if first < offset <= at_most:

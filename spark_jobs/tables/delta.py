@@ -26,7 +26,7 @@ class DeltaTable:
         need_class(self._workers.context(), NEEDS, PACKAGE)
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
-        """Append, then forget what was staged: a crash in between leaves a version that Delta skips."""
+        """Append, then drop what was staged: a crash in between leaves a version that Delta skips."""
         staged = [os.path.join(store.directory, str(f["staged"])) for f in of_table(manifest.files, DATA)]
         there = [path for path in staged if os.path.exists(path)]
         # Only the first of a version's removals follows its append: then Delta has the version, whatever is left.
@@ -51,12 +51,12 @@ class DeltaTable:
             write = write.partitionBy(*(column.name for column in self._output.partition_by))
         home = os.path.join(os.path.abspath(store.directory), DATA)
         write.save(home)
-        # It passes over a version that it has, and says nothing.
+        # Delta silently skips a version that it has.
         check_same(_told(spark, home, manifest.version), manifest, "Delta's table")
 
 
 def _told(spark: Any, home: str, version: int) -> str | None:
-    """The offsets told with the latest append of this version, None where the newest commits know of none."""
+    """The offsets stored with the latest append of this version, None if the newest commits have none."""
     escaped = home.replace("`", "``")
     for row in spark.sql(f"DESCRIBE HISTORY delta.`{escaped}` LIMIT {LOOKED_AT}").collect():
         try:

@@ -1,7 +1,7 @@
 """How an export's committed versions get into a table besides its manifest, and what Delta and Iceberg share.
 
 Rule 1: a version's staging directory stays until its files are published: its existence says that work is left.
-Rule 2: whatever a publisher does may be done twice, even by two runs at once: its table takes each version once.
+Rule 2: everything that a publisher does may be done twice, even by two runs at once: its table takes each version once.
 """
 
 import json
@@ -29,7 +29,7 @@ class Publisher(Protocol):
 
 
 def need_class(context: Any, name: str, package: str) -> None:
-    """Raise TableFailed naming the package where a class is not on the class path."""
+    """Raise TableFailed naming the package if a class is not on the class path."""
     try:
         loader = context._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass(name)

@@ -1,4 +1,4 @@
-"""The formats that a table can have (`--format`): who publishes versions into it, and what Spark is to be told."""
+"""The formats of a table (`--format`): who publishes versions into it, and Spark's settings for it."""
 
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.session import Workers
@@ -11,7 +11,7 @@ TABLE_FORMATS = ("parquet", "delta", "iceberg")
 
 
 def publisher(name: str, workers: Workers, output: Output) -> Publisher:
-    """Return what publishes committed versions into a table of this format."""
+    """Return the publisher of committed versions for a table format."""
     if name == "delta":
         return DeltaTable(workers, output)
     return IcebergTable(workers, output) if name == "iceberg" else ParquetDirectory()

@@ -141,7 +141,7 @@ def may_be_treated(world: World, ill: int, how: str, told: bool) -> bool:
     if how == "dead":
         return world.launcher_kind != "none"
     if sum(step.kind == STOP for step in world.steps) >= rules.STOPS_PER_HOUR:
-        return False  # a launcher that failed so often: a person has to look
+        return False  # a launcher that failed so often: an operator has to check
     if not world.zookeeper_writable or world.launcher_kind in ("none", "start"):
         return False  # a step is written down before it is taken; who hangs has to be ended first
     state = WorldEnsemble(world).partitions()

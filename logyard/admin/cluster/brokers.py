@@ -1,6 +1,7 @@
-"""The brokers of a cluster: which is controller, what each one leads and holds, and what is wrong. Pure.
+"""The brokers of a cluster: which is controller, what each one leads and holds, and which partitions are unhealthy.
+Pure.
 
-Only ZooKeeper has epochs and all listeners, only the brokers know bytes; what was not asked for is None.
+Epochs and listeners are known to ZooKeeper only, bytes to the brokers only; values that were not requested are None.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from logyard.broker.model import BrokerInfo, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """One broker. `leads` and `preferred` count partitions; `bytes` is what its directories hold of all of them.
+    """One broker. `leads` and `preferred` count partitions; `bytes` is the size of all its replicas.
 
     `lives` False: it is not registered, although replicas are assigned to it.
     """
@@ -50,7 +51,7 @@ class PartitionProblem:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """Brokers by id; partitions by name. `offline`: no living leader."""
+    """Brokers by id; partitions by name. `offline`: without a live leader."""
 
     cluster_id: str
     controller: int | None
@@ -84,7 +85,7 @@ def report(
     registrations: Mapping[int, BrokerInfo] | None = None,
     controller_epoch: int | None = None,
 ) -> ClusterReport:
-    """Count. `min_isr`: topic → min.insync.replicas; a topic that is missing has 1."""
+    """Count leaders, replicas and problems. `min_isr`: topic → min.insync.replicas; a topic that is missing has 1."""
     views = list(snapshot.partitions())
     problems = [_problem(tp, view, min_isr.get(tp.topic, 1)) for tp, view in views]
     counts = _counted(view for _, view in views)
@@ -213,7 +214,7 @@ def _row(broker: BrokerReport, controller: int | None) -> tuple[str, ...]:
 
 
 def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows as lines whose columns stand under each other, two blanks apart."""
+    """Rows as lines with aligned columns, two blanks apart."""
     table = list(rows)
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

@@ -58,7 +58,7 @@ class KafkaClusterClient:
             try:
                 moving = self.list_reassignments(self._settings.request_timeout_s)
             except (ClusterUnreachable, ApiError):
-                moving = None  # no controller now: the rest of the snapshot is still useful
+                moving = None  # there is no controller now: the rest of the snapshot is still useful
         return translation.snapshot(metadata, moving, time.time_ns() // 1_000_000)
 
     def list_reassignments(self, timeout_s: float | None = None) -> dict[TopicPartition, Assignment]:
@@ -96,7 +96,7 @@ class KafkaClusterClient:
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         ids = list(brokers) if brokers is not None else sorted(self.snapshot([]).brokers)
-        # kafka-python's call asks Metadata for every topic first when it is given none; the wire takes null for all.
+        # Without partitions kafka-python's method first asks Metadata for every topic; the protocol takes null for all.
         from kafka.protocol.admin import DescribeLogDirsRequest
 
         def ask(broker: int) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class KafkaClusterClient:
         def once() -> Any:
             controller = self._metadata([]).controller_id
             if controller < 0:
-                raise _NoController("the cluster has no controller just now")
+                raise _NoController("the cluster has no controller now")
             response = self._connection.send(make(), controller)
             if ErrorCode.NOT_CONTROLLER in list(codes(response)):
                 raise _NoController(f"broker {controller} is no longer controller")

@@ -47,7 +47,7 @@ class Connection:
 
     @property
     def cluster_id(self) -> str | None:
-        """What the last Metadata response said."""
+        """The cluster's id in the last Metadata response."""
         found: str | None = self._manager.cluster.cluster_id
         return found
 
@@ -62,7 +62,7 @@ class Connection:
 def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float) -> Connection:
     """Open kafka-python's admin client by the first server that answers.
 
-    Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server took it.
+    Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server accepted it.
     """
     deadline = time.monotonic() + timeout_s
     said: dict[str, str] = {}
@@ -107,7 +107,7 @@ def is_refused_login(problem: BaseException) -> bool:
 
 
 def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connection:
-    """Open the admin client by that server alone. Raises what kafka-python raises, with its cause."""
+    """Open the admin client by that server alone. Raises kafka-python's errors, with their causes."""
     from kafka import KafkaAdminClient
 
     quiet = logging.getLogger("kafka")
@@ -138,7 +138,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
     except BaseException as problem:
         # The constructor has started a thread by now and would leave it running.
         reason = client.stop()
-        # "Unable to bootstrap" says nothing: why the last connection failed does.
+        # "Unable to bootstrap" gives no reason; the error of the last connection does.
         if reason is not None and reason is not problem:
             raise problem from reason
         raise
@@ -146,7 +146,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
 
 
 class _Client:
-    """Makes kafka-python's client for its admin client, and keeps its parts, to stop them and to send requests."""
+    """Creates kafka-python's client for its admin client, and keeps its parts, to stop them and to send requests."""
 
     def __init__(self) -> None:
         self.manager: Any = None
@@ -154,7 +154,8 @@ class _Client:
         self._net: Any = None
 
     def make(self, **configs: Any) -> Any:
-        """kafka-python's client, with a manager that keeps why a connection failed; kafka-python only logs that."""
+        """Create kafka-python's client, with a manager that keeps why a connection failed; kafka-python only logs
+        that."""
         from kafka.net.compat import KafkaNetClient
         from kafka.net.manager import KafkaConnectionManager
         from kafka.net.selector import NetworkSelector
@@ -191,7 +192,7 @@ class _Client:
         return self._made
 
     def stop(self) -> Exception | None:
-        """End what was made; returns why the last connection failed."""
+        """Stop the parts; returns why the last connection failed."""
         if self._made is None:
             return None
         self._made.close()

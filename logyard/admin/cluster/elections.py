@@ -14,7 +14,7 @@ UNCLEAN = "unclean"
 
 
 class BadElection(LogyardError):
-    """A file of partitions says something that cannot be done."""
+    """A file of partitions is invalid."""
 
 
 class ElectionClient(Protocol):
@@ -34,7 +34,8 @@ class ElectionResult:
 
 
 def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, kind: str) -> ElectionResult:
-    """Elect leaders (None: wherever it is needed) and sort the answers. Raises ApiError, ClusterUnreachable."""
+    """Elect leaders (None: of all partitions that need it) and sort the answers. Raises ApiError,
+    ClusterUnreachable."""
     answers = client.elect_leaders(partitions, unclean=kind == UNCLEAN)
     done = [tp for tp, problem in sorted(answers.items()) if problem is None]
     idle = [tp for tp, problem in sorted(answers.items()) if _is_needless(problem)]
@@ -71,7 +72,7 @@ def _is_needless(problem: ApiError | None) -> bool:
 
 
 def _java_name(code: ErrorCode) -> str:
-    """How Kafka's tool names an error: by its class."""
+    """Return the name of an error in Kafka's tool: that of its Java class."""
     words = code.name.removesuffix("_EXCEPTION").split("_")
     return f"org.apache.kafka.common.errors.{''.join(word.capitalize() for word in words)}Exception"
 

@@ -1,7 +1,7 @@
-"""An observation of a cluster, for tasks that wait: the snapshot, and offsets that were asked for. Values only.
+"""An observation of a cluster, for tasks that wait: the snapshot, and the offsets that they need. Values only.
 
-The wishes of several waiters are joined (`Wanted.of`), so that one observation serves all of them: a Metadata request,
-one OffsetFetch for each group and one round of ListOffsets, however many wait.
+The requests of several tasks are joined (`Wanted.of`), so that one observation serves all of them: one Metadata
+request, one OffsetFetch for each group and one round of ListOffsets, however many wait.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Wanted:
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
-        """Everything that any of them wants."""
+        """The union of what several tasks want."""
         groups: set[str] = set()
         topics: set[str] = set()
         hanging: set[tuple[str, int]] = set()

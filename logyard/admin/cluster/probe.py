@@ -36,7 +36,7 @@ def _probe(settings: ClusterSettings, broker: int, host: str, port: int, timeout
         return Probe(broker, wire, detail=detail)
     try:
         opened = open_by(replace(settings, request_timeout_s=timeout_s), f"{host}:{port}", timeout_s)
-    except Exception as problem:  # of any kind: it says something about the broker, or about this side
+    except Exception as problem:  # any error tells something about the broker, or about this side
         found = Probe(broker, wire_of(problem), detail=str(problem.__cause__ or problem))
     else:
         try:
@@ -88,7 +88,7 @@ def ask_controller(connection: Connection, broker: int, timeout_s: float) -> Pro
 
 
 def wire_of(problem: BaseException) -> Wire:
-    """What an error of kafka-python's means for a broker that gave a sign of life just before."""
+    """Return what an error of kafka-python means for a broker that gave a sign of life just before."""
     from kafka import errors as theirs
 
     silent = (theirs.RequestTimedOutError, theirs.KafkaTimeoutError, TimeoutError)

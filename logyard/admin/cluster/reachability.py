@@ -14,7 +14,7 @@ from logyard.admin.settings import ClusterSettings
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What one server answered: `step` is the one that failed (name, port, tls), or None."""
+    """The result for one server: `step` is the one that failed (name, port, tls), or None."""
 
     server: str
     step: str | None
@@ -32,7 +32,7 @@ _ADVICE = {
 
 
 def try_server(settings: ClusterSettings, server: str, timeout_s: float) -> Obstacle:
-    """Resolve the name, connect, and shake hands where the protocol has TLS."""
+    """Resolve the name, connect, and do the TLS handshake if the protocol has TLS."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal():

@@ -16,9 +16,9 @@ _FRAME = struct.pack(">hhih", 18, 0, 1, len(_CLIENT)) + _CLIENT
 
 
 def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float) -> tuple[Wire, str]:
-    """Connect, shake hands where the protocol has TLS, and ask ApiVersions.
+    """Connect, do the TLS handshake if the protocol has TLS, and ask ApiVersions.
 
-    ANSWERS: some bytes came back, whatever they are. REFUSES: it is alive, and the TLS handshake fails.
+    ANSWERS: some bytes came back, whatever they are. REFUSES: the broker is alive, and the TLS handshake fails.
     """
     where = f"{host}:{port}"
     try:
@@ -36,7 +36,7 @@ def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float
             return Wire.CLOSED, f"{where}: {problem}"
         except ssl.SSLError as problem:
             return Wire.REFUSES, f"{where}: TLS fails ({problem})"
-        except OSError as problem:  # its own files of certificates, or a connection that was cut
+        except OSError as problem:  # unreadable certificate files on this side, or a connection that was cut
             cut = isinstance(problem, ConnectionError)
             return (Wire.CLOSED if cut else Wire.UNKNOWN), f"{where}: {problem}"
 

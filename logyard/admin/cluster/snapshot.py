@@ -1,7 +1,7 @@
-"""What a cluster looked like at one moment: brokers, controller, topics, partitions; values only.
+"""A cluster at one moment: brokers, controller, topics, partitions; values only.
 
-Everything that waits (sensors, triggers, the recovery) and everything that plans uses a snapshot, so that "is it
-done?" is a pure function of one moment.
+Everything that waits (sensors, triggers, the recovery) and everything that plans uses a snapshot, so that "is it done?"
+is a pure function of one moment.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as Metadata tells it; `replicas` in assignment order, the preferred leader first."""
+    """One partition as in Metadata; `replicas` in assignment order, the preferred leader first."""
 
     partition: int
     leader: int
@@ -63,10 +63,10 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """One look at a cluster.
+    """A cluster at one moment.
 
-    `reassignments` is None where it was not asked for or no controller answered; `missing` names topics that were
-    asked for by name and do not exist.
+    `reassignments` is None if it was not requested or no controller answered; `missing` are the requested topics that
+    do not exist.
     """
 
     cluster_id: str
@@ -88,7 +88,7 @@ class ClusterSnapshot:
         return next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
 
     def unled(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
-        """Partitions without a leader that is alive."""
+        """Partitions without a live leader."""
         return [tp for tp, p in self.partitions(topics) if p.leader not in self.brokers]
 
     def under_replicated(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
@@ -100,7 +100,7 @@ class ClusterSnapshot:
         return [tp for tp, p in self.partitions(topics) if p.leader != p.preferred]
 
     def ready(self, topic: str, partitions: int | None = None) -> bool:
-        """Whether the topic exists (with at least that many partitions) and each one is led."""
+        """Whether the topic exists (with at least that many partitions) and each partition has a leader."""
         view = self.topics.get(topic)
         if view is None or not view.partitions:
             return False
@@ -110,7 +110,8 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """One replica on one broker's disk. `offset_lag`: records behind (a future replica: behind the current one)."""
+    """One replica on one broker's disk. `offset_lag`: records behind the high watermark (a future replica: behind the
+    current one)."""
 
     broker: int
     log_dir: str
@@ -122,7 +123,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting of a topic or broker. `source` is Kafka's name for where it comes from."""
+    """One setting of a topic or broker. `source` is Kafka's name of its origin."""
 
     value: str | None
     source: str
@@ -137,7 +138,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A consumer group: its state and its members' number."""
+    """A consumer group: its state and the number of its members."""
 
     group_id: str
     state: str
@@ -147,7 +148,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made; either partitions and replication factor (-1: the broker's default) or `assignment`."""
+    """A topic to be created; either partitions and replication factor (-1: the broker's default) or `assignment`."""
 
     name: str
     partitions: int = -1
@@ -157,7 +158,7 @@ class NewTopic:
 
 
 def as_json(snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """The snapshot as plain JSON values: what the page and the command show."""
+    """The snapshot as plain JSON values, for the page and the command."""
     under = snapshot.under_replicated()
     return {
         "cluster_id": snapshot.cluster_id,

@@ -19,7 +19,7 @@ from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicId, TopicPartit
 def snapshot(
     metadata: Mapping[str, Any], reassignments: Mapping[TopicPartition, Assignment] | None, taken_at_ms: int
 ) -> ClusterSnapshot:
-    """A Metadata response; topics with an error of their own are left out, unknown ones are named in `missing`."""
+    """Translate a Metadata response; topics with an error are left out, unknown ones are in `missing`."""
     found = [entry for entry in metadata["topics"] if entry["error_code"] == 0]
     lost = [e["name"] for e in metadata["topics"] if e["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     return ClusterSnapshot(
@@ -109,5 +109,5 @@ def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None)
 
 
 def api_error(theirs: Any) -> ApiError:
-    """A BrokerResponseError of kafka-python's."""
+    """Translate a BrokerResponseError of kafka-python."""
     return ApiError(code(theirs.errno), str(theirs))

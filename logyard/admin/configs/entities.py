@@ -1,4 +1,4 @@
-"""What kafka-configs describes and alters: entities, settings to add, and its output. Pure.
+"""The entities and settings of kafka-configs, and its output. Pure.
 
 An entity is one or two (type, name) pairs; the empty name stands for the default entity of its type.
 """
@@ -54,7 +54,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """Where else a setting's value may come from."""
+    """Another source of a setting's value."""
 
     source: str
     name: str
@@ -63,7 +63,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of an entity, as the brokers tell it. `value` is None where it is a secret."""
+    """One setting of an entity, as brokers return it. `value` is None for a secret."""
 
     name: str
     value: str | None
@@ -77,7 +77,7 @@ class Setting:
 
 
 def make_entity(types: Sequence[str], names: Sequence[str], *, all_names: bool) -> Entity:
-    """Check what was named; `all_names`: naming none means every one (to describe). Raises BadConfig."""
+    """Check the types and names; `all_names`: no name means every entity (to describe). Raises BadConfig."""
     if not types:
         raise BadConfig(
             "At least one entity type must be specified: --topic, --broker, --user, --client or --entity-type"
@@ -104,7 +104,7 @@ def make_entity(types: Sequence[str], names: Sequence[str], *, all_names: bool) 
 
 
 def parse_additions(text: str) -> dict[str, str]:
-    """Read `k1=v1,k2=[v1,v2]`: brackets keep commas together. Raises BadConfig."""
+    """Parse `k1=v1,k2=[v1,v2]`: brackets keep commas together. Raises BadConfig."""
     found = {}
     for pair in re.split(r",(?=[^\]]*(?:\[|$))", text):
         key, equals, value = pair.partition("=")
@@ -122,7 +122,7 @@ def check_keys(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_unknown(delete: Iterable[str], there: Iterable[str]) -> None:
-    """Raise BadConfig naming settings that are to be removed and are not set."""
+    """Raise BadConfig with the settings that are to be removed and are not set."""
     missing = [key for key in delete if key not in set(there)]
     if missing:
         raise BadConfig(f"Invalid config(s): {','.join(missing)}")
@@ -149,7 +149,8 @@ def check_client_settings(entity: Entity, keys: Iterable[str]) -> None:
 
 
 def parse_credential(mechanism: str, text: str) -> tuple[int, str]:
-    """Read `[iterations=8192,]password=secret` into (iterations, password). Raises BadConfig, never with the secret."""
+    """Parse `[iterations=8192,]password=secret` into (iterations, password). Raises BadConfig, never with the
+    secret."""
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise BadConfig(f"Invalid credential property {mechanism}: write [iterations=8192,password=…]")
@@ -160,7 +161,7 @@ def parse_credential(mechanism: str, text: str) -> tuple[int, str]:
 
 
 def credential(mechanism: str, password: str, iterations: int, salt: bytes) -> str:
-    """The text that stands in a user's znode (RFC 5802; facts §18)."""
+    """The value in a user's znode (RFC 5802; facts §18)."""
     digest = SCRAM[mechanism]
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)

@@ -49,7 +49,8 @@ class ConfigSender(Protocol):
 
 
 def describe(sender: ConfigSender, entity: Entity, *, everything: bool = False) -> list[Setting]:
-    """The settings of one topic, broker or broker's loggers, by name; only those set on it unless `everything`."""
+    """The settings of one topic, broker or broker's loggers, by name; only those set on the entity unless
+    `everything`."""
     from kafka.protocol.admin import DescribeConfigsRequest
 
     def make() -> Any:
@@ -82,7 +83,7 @@ def alter(sender: ConfigSender, entity: Entity, add: Mapping[str, str], delete: 
 
 
 def quotas(sender: ConfigSender, entity: Entity) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-    """(type → name, key → value) of every entity that has exactly these types and, where given, names."""
+    """(type → name, key → value) of every entity with exactly these types and, if given, names."""
     from kafka.protocol.admin import DescribeClientQuotasRequest
 
     def component(index: int) -> tuple[str, int, str | None]:
@@ -107,7 +108,8 @@ def quotas(sender: ConfigSender, entity: Entity) -> list[tuple[dict[str, str | N
 
 
 def alter_quotas(sender: ConfigSender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
-    """Raises BadConfig on a value that is no number or a key to unset that is not set, ApiError."""
+    """Set and remove quotas. Raises BadConfig for a value that is no number or a key to remove that is not set,
+    ApiError."""
     from kafka.protocol.admin import AlterClientQuotasRequest
 
     if delete:
@@ -132,7 +134,7 @@ def alter_credentials(sender: ConfigSender, user: str, add: Mapping[str, str], d
 
 
 def credential_lines(sender: ConfigSender, users: Sequence[str] | None) -> list[str]:
-    """What `describe` prints about users' credentials, without the credentials."""
+    """The lines of `describe` about users' credentials, without the credentials."""
     return [
         f"SCRAM credential configs for user-principal '{user}' are "
         + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in sorted(found.items()))
@@ -141,7 +143,7 @@ def credential_lines(sender: ConfigSender, users: Sequence[str] | None) -> list[
 
 
 def _node(entity: Entity) -> int | None:
-    """The broker to ask: a broker answers only for itself, any broker for the defaults."""
+    """The broker to ask: only the broker itself for its own settings, any broker for the others."""
     return int(entity.name) if entity.type in (BROKERS, BROKER_LOGGERS) and entity.name else None
 
 

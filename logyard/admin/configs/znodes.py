@@ -23,7 +23,7 @@ from logyard.broker.znodes import brokers, configs, topics
 
 
 def describe(znodes: ZnodeClient, entity: Entity) -> list[tuple[Entity, dict[str, str]]]:
-    """The settings of one entity, or of every one of its types that has some."""
+    """The settings of one entity, or of all entities of its types that have any."""
     found = []
     for one in [entity] if entity.names is not None else _all(znodes, entity):
         znode = znodes.read([configs.path(_znode_type(one), znode_name(one))])[0]
@@ -34,9 +34,9 @@ def describe(znodes: ZnodeClient, entity: Entity) -> list[tuple[Entity, dict[str
 
 
 def alter(znodes: ZnodeClient, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
-    """Set and unset, and tell the brokers. Raises BadConfig, EnsembleUnreachable.
+    """Set and remove settings, and notify the brokers. Raises BadConfig, EnsembleUnreachable.
 
-    The brokers do not check znodes, so a broker's settings are refused while that broker runs (the defaults: while any
+    Brokers do not check znodes, so a broker's settings are refused while that broker runs (the defaults: while any
     broker runs), as in Kafka's tool.
     """
     if entity.type == BROKERS:

@@ -25,7 +25,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member and the partitions that it was given."""
+    """One member and the partitions assigned to it."""
 
     consumer_id: str
     client_id: str
@@ -47,7 +47,7 @@ class Group:
 
     @property
     def notice(self) -> str | None:
-        """The warning that is printed beside the table, if any."""
+        """The warning that is printed with the table, if any."""
         if self.state == EMPTY:
             return f"Consumer group '{self.name}' has no active members."
         if self.state in REBALANCING:
@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """One partition of a group. `committed` and `end` are None where there are none."""
+    """One partition of a group. `committed` and `end` are None if there is none."""
 
     tp: TopicPartition
     committed: int | None
@@ -70,7 +70,7 @@ class OffsetRow:
 
 
 def parse_states(text: str) -> list[str]:
-    """Read `Stable, Empty`, in any case. Raises BadGroups."""
+    """Parse `Stable, Empty`, in any case. Raises BadGroups."""
     known = {state.lower(): state for state in STATES}
     found = [known.get(part.strip().lower(), "") for part in text.split(",")]
     if not all(found):

@@ -1,7 +1,7 @@
-"""Taking the offsets of old consumers (in ZooKeeper) over into `__consumer_offsets`, for consumers of today.
+"""Migrating the offsets of old consumers from ZooKeeper to `__consumer_offsets`, for today's consumers.
 
-A group's offset never goes back: where more is committed already, that stays. So a migration can be repeated, and a
-group that old and new consumers have read in turn goes on where the last of them ended.
+A group's offset never decreases: a larger one that is committed already stays. So a migration can be repeated, and a
+group that old and new consumers have read in turn continues where the last of them ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from logyard.broker.model import TopicPartition
 
 
 class MigrationClient(Protocol):
-    """The requests that are needed."""
+    """The requests that are used."""
 
     def describe_group(self, group_id: str) -> Group: ...
 
@@ -26,8 +26,8 @@ class MigrationClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One partition. `stored`: in ZooKeeper; `committed` and `end`: None where there is none; `target`: the offset to
-    commit, None where nothing is to be done, and `reason` says why."""
+    """One partition. `stored`: the offset in ZooKeeper; `committed` and `end`: None if there is none; `target`: the
+    offset to commit, None if there is nothing to do, for the `reason` given."""
 
     tp: TopicPartition
     stored: int
@@ -38,14 +38,14 @@ class Step:
 
     @property
     def lag(self) -> int | None:
-        """What consumers of today will have to read."""
+        """The number of records that today's consumers will still read."""
         reached = self.target if self.target is not None else self.committed
         return None if reached is None or self.end is None else max(self.end - reached, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What is to be done for one group."""
+    """The steps for one group."""
 
     group: str
     steps: tuple[Step, ...]
@@ -55,7 +55,7 @@ class Migration:
         return {step.tp: step.target for step in self.steps if step.target is not None}
 
     def result(self, *, done: bool) -> str:
-        """One sentence."""
+        """A sentence that sums up the steps."""
         changed, kept = len(self.changes), sum(step.reason == _THERE for step in self.steps)
         left = len(self.steps) - changed - kept
         verb = ("was" if changed == 1 else "were") if done else "would be"
@@ -73,7 +73,7 @@ _THERE = "is there already"
 def plan(client: MigrationClient, group: OldGroup, known: Mapping[str, int]) -> Migration:
     """Decide for each of the group's offsets; `known` has the number of partitions of the cluster's topics.
 
-    Raises BadGroups where consumers of today are in the group, ApiError, ClusterUnreachable.
+    Raises BadGroups if the group has members among today's consumers, ApiError, ClusterUnreachable.
     """
     today = client.describe_group(group.name)
     if today.state not in (EMPTY, DEAD):
@@ -93,10 +93,10 @@ def _step(tp: TopicPartition, stored: int, committed: int | None, log: tuple[int
     if start is None or end is None:
         return Step(tp, stored, committed, None, None, "the partition does not exist, or has no leader")
     if stored < 0:
-        return Step(tp, stored, committed, None, end, "it is no offset of a record")
+        return Step(tp, stored, committed, None, end, "it is not a valid offset")
     if stored > end:
         return Step(tp, stored, committed, None, end, "it is past the end of the log")
-    target = max(stored, start)  # where retention has deleted what was to be read next
+    target = max(stored, start)  # if retention has deleted the next record, the first one that is left
     if committed is not None and committed >= target:
         return Step(tp, stored, committed, None, end, _THERE)
     return Step(tp, stored, committed, target, end)

@@ -1,7 +1,8 @@
 """Setting a group's offsets, by the rules of kafka-consumer-groups --reset-offsets.
 
-The group must have no members; offsets outside a partition's log are moved inside it; a time after the last record
-means the end. The offsets to commit are computed first (`plan_reset`), so that they can be shown, kept and repeated.
+The group must have no members; offsets outside a partition's log are moved to its nearest end; a time after the last
+record means the end. The offsets to commit are computed first (`plan_reset`), so that they can be shown, kept and
+repeated.
 """
 
 import re
@@ -28,8 +29,8 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """`earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`), or a time in ISO 8601 (UTC where it
-        names no zone). Raises BadSettings."""
+        """Parse `earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`), or a time in ISO 8601 (UTC if
+        it has no zone). Raises BadSettings."""
         given = text.strip()
         if given in ("earliest", "latest", "current"):
             return cls(given)
@@ -55,16 +56,16 @@ class OffsetChange:
 
 
 def require_idle(client: ClusterClient, group: str) -> None:
-    """Raise GroupInUse where the group has members; one that does not exist is idle."""
+    """Raise GroupInUse if the group has members; a group that does not exist is idle."""
     found = next((view for view in client.groups() if view.group_id == group), None)
     if found is not None and found.members:
         raise GroupInUse(f"group {group} has {found.members} members ({found.state}): stop them first")
 
 
 def plan_reset(client: ClusterClient, group: str, topics: Sequence[str], target: Target) -> list[OffsetChange]:
-    """Compute the offsets for those topics' partitions (without topics: all that the group committed for).
+    """Compute the offsets for those topics' partitions (without topics: all partitions with committed offsets).
 
-    Raises ApiError where a topic does not exist, BadSettings where there is nothing to set or to start from.
+    Raises ApiError if a topic does not exist, BadSettings if there is nothing to set or to start from.
     """
     committed = client.group_offsets(group)
     snapshot = client.snapshot(sorted({tp.topic for tp in committed} | set(topics)))
@@ -84,7 +85,7 @@ def settle(
     committed: Mapping[TopicPartition, int],
     wanted: Mapping[TopicPartition, int],
 ) -> list[OffsetChange]:
-    """Move the wanted offsets inside each partition's log, and leave out those that are already committed."""
+    """Limit the wanted offsets to each partition's log, and leave out those that are already committed."""
     first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
     changes = []
     for tp in partitions:
@@ -115,5 +116,5 @@ def _wanted(
     if without and target.kind == "shift":
         raise BadSettings(f"nothing is committed for {without[0]}, so there is nothing to shift")
     last = client.offsets(partitions, LATEST)
-    # As Kafka's tool does it: where nothing is committed, the current offset is the end.
+    # As in Kafka's tool: if nothing is committed, the current offset is the end.
     return {tp: committed.get(tp, last[tp]) + target.value for tp in partitions}

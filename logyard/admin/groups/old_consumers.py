@@ -1,4 +1,4 @@
-"""Groups of the first consumers, which keep members and offsets in ZooKeeper below /consumers: no broker knows them."""
+"""Groups of the first consumers, with members and offsets in ZooKeeper below /consumers; brokers do not know them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ from logyard.broker.znodes import consumers
 from logyard.broker.znodes.consumers import IDS, OFFSETS, OWNERS, Registration
 from logyard.broker.znodes.ops import Delete, ZkCode, Znode
 
-# Of one transaction: with the longest names this stays below what a server accepts.
+# The znodes of one transaction: with the longest names it stays below the size that a server accepts.
 _DELETES = 1_000
 _ACTIVE = "Its consumers are still active."
 
 
 @dataclass(frozen=True, slots=True)
 class OldGroup:
-    """One group. `consumers`: registration by id, None where it cannot be read; `owners`: a partition's consumer.
+    """One group. `consumers`: registration by id, None if it cannot be read; `owners`: the consumer of each partition.
 
-    `problems` says which znodes hold no offset and no registration; the rest of the group is read all the same.
+    `problems` names the znodes that cannot be parsed; the rest of the group is read all the same.
     """
 
     name: str
@@ -48,7 +48,7 @@ def names(znodes: ZnodeClient) -> list[str]:
 
 
 def read(znodes: ZnodeClient, group: str) -> OldGroup | None:
-    """One group; None where there is none of that name."""
+    """Read one group; None if there is none of that name."""
     if not _is_group(group) or znodes.children(consumers.group_path(group)) is None:
         return None
     problems: list[str] = []
@@ -63,7 +63,7 @@ def read(znodes: ZnodeClient, group: str) -> OldGroup | None:
 
 
 def write_offsets(znodes: ZnodeClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Store offsets. Raises BadGroups where ZooKeeper refuses one."""
+    """Store offsets. Raises BadGroups if ZooKeeper refuses one."""
     for tp, offset in sorted(offsets.items()):
         path = consumers.partition_path(group, OFFSETS, tp)
         problem = put(znodes, path, consumers.encode_offset(offset))
@@ -72,14 +72,14 @@ def write_offsets(znodes: ZnodeClient, group: str, offsets: Mapping[TopicPartiti
 
 
 def delete(znodes: ZnodeClient, group: str) -> str | None:
-    """Delete a group that has no consumers with all it has; returns why it could not be deleted, or None."""
+    """Delete a group without consumers, with all its znodes; returns why it could not be deleted, or None."""
     found = _below(znodes, consumers.group_path(group)) if _is_group(group) else []
     if not found:
         return "The group does not exist."
     registrations = consumers.part_path(group, IDS)
     if any(path.startswith(f"{registrations}/") for path in found):
         return _ACTIVE
-    # First what consumers register below: if one has come meanwhile, this is refused, and nothing is deleted.
+    # First the znode below which consumers register: if one has registered meanwhile, nothing is deleted.
     paths = sorted(found, key=lambda path: path != registrations)
     for start in range(0, len(paths), _DELETES):
         problem = refused(znodes.commit([Delete(path) for path in paths[start : start + _DELETES]]))
@@ -110,7 +110,7 @@ def _registrations(znodes: ZnodeClient, group: str, problems: list[str]) -> dict
 
 
 def _partitions(znodes: ZnodeClient, group: str, part: str) -> Iterator[tuple[TopicPartition, str, Znode]]:
-    """The znodes of partitions in OFFSETS or OWNERS; others that stand there are passed over."""
+    """The znodes of partitions in OFFSETS or OWNERS; other znodes are skipped."""
     for topic in znodes.children(consumers.part_path(group, part)) or ():
         numbers = [n for n in znodes.children(consumers.topic_path(group, part, topic)) or () if _is_number(n)]
         places = [TopicPartition(topic, int(number)) for number in numbers]
@@ -126,7 +126,7 @@ def _is_number(name: str) -> bool:
 
 
 def _below(znodes: ZnodeClient, path: str) -> list[str]:
-    """A znode and all below it, the deepest first; empty where there is none."""
+    """A znode and all below it, the deepest first; empty if it does not exist."""
     found: list[str] = []
     level: Sequence[str] = [path]
     while level:

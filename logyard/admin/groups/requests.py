@@ -14,7 +14,7 @@ _CONSUMERS = ("consumer", "")
 
 
 class GroupSender(Protocol):
-    """The part of `requests.ClusterRequests` that is needed."""
+    """The part of `requests.ClusterRequests` that is used."""
 
     def ask(
         self, make: Callable[[], Any], node: int | None = None, codes: Callable[[Any], Sequence[int]] | None = None
@@ -115,6 +115,6 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
     try:
         assignment = ConsumerProtocolAssignment.decode(data)
-    except Exception:  # written by the group's leader, in the format of its own protocol
+    except Exception:  # written by the group's leader, in a format of its own
         return ()
     return tuple(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions)

@@ -14,7 +14,7 @@ from logyard.broker.model import TopicPartition
 
 
 class OffsetClient(Protocol):
-    """The calls that are needed."""
+    """The calls that are used."""
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]: ...
 
@@ -23,7 +23,7 @@ class OffsetClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Exactly one of these. `timestamp`: ms; `plan`: group → partition → offset."""
+    """One scenario: exactly one field is set. `timestamp`: ms; `plan`: group → partition → offset."""
 
     to_earliest: bool = False
     to_latest: bool = False
@@ -91,13 +91,13 @@ def _within(client: OffsetClient, wanted: Mapping[TopicPartition, int], warn: Sa
 
 
 class TopicClient(Protocol):
-    """The call that tells which topics there are."""
+    """The call that returns the existing topics."""
 
     def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
 
 
 def named_partitions(client: TopicClient, names: Sequence[str]) -> list[TopicPartition]:
-    """`parse_topics` by the topics that a cluster has. Raises BadGroups where there is no such topic."""
+    """Apply `parse_topics` to the topics of a cluster. Raises BadGroups if a topic does not exist."""
     known = client.snapshot(sorted({name.partition(":")[0] for name in names})).topics if names else {}
 
     def count(topic: str) -> int:
@@ -109,7 +109,8 @@ def named_partitions(client: TopicClient, names: Sequence[str]) -> list[TopicPar
 
 
 def parse_topics(names: Iterable[str], count: Callable[[str], int]) -> list[TopicPartition]:
-    """Read `flights` (all partitions) and `flights:0,1`. `count`: how many a topic has. Raises BadGroups."""
+    """Parse `flights` (all partitions) and `flights:0,1`. `count` returns how many partitions a topic has. Raises
+    BadGroups."""
     found: list[TopicPartition] = []
     for name in names:
         topic, colon, numbers = name.partition(":")
@@ -124,7 +125,7 @@ def parse_topics(names: Iterable[str], count: Callable[[str], int]) -> list[Topi
 
 
 def parse_time(text: str) -> int:
-    """Read `2026-11-21T10:00:00.000[Z|±hh[:]mm]`, UTC if no zone is given, into ms. Raises BadGroups."""
+    """Parse `2026-11-21T10:00:00.000[Z|±hh[:]mm]`, UTC without a zone, into ms. Raises BadGroups."""
     try:
         return parse_time_ms(text)
     except ValueError:
@@ -132,7 +133,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Read `P1DT2H3M4.5S` into ms. Raises BadGroups."""
+    """Parse `P1DT2H3M4.5S` into ms. Raises BadGroups."""
     try:
         return parse_duration_ms(text)
     except ValueError:
@@ -150,7 +151,7 @@ def write_csv(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_group
 
 
 def parse_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Read `group,topic,partition,offset` lines, or for a single group `topic,partition,offset`. Raises BadGroups."""
+    """Parse `group,topic,partition,offset` lines, or for a single group `topic,partition,offset`. Raises BadGroups."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for row in csv.reader(io.StringIO(text)):
         if not row:

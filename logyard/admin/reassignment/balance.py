@@ -2,8 +2,8 @@
 
 The target is a band around the average, not a point (facts §30): only brokers above the band give replicas, always to
 the emptiest broker that may take them, and of the fullest broker's replicas the one nearest to half of the gap. If no
-single replica helps, a large one is exchanged for a small one. What is balanced stays, so a second run does nothing.
-If the disks' capacities are known, a broker's load is the share of its disks that it uses.
+single replica helps, a large one is exchanged for a small one. Balanced brokers do not change, so a second run does
+nothing. If the disks' capacities are known, a broker's load is the share of its disks that it uses.
 """
 
 from bisect import bisect_left, insort
@@ -24,10 +24,10 @@ _CANDIDATES = 64
 
 @dataclass(slots=True)
 class Bytes:
-    """The bytes of each broker. `racks` is empty if they do not count; `keep_counts`: no move may make the
-    numbers of replicas less even; then only exchanges help.
+    """The bytes of each broker. `racks` is empty if they do not count; `keep_counts`: no move may make the numbers of
+    replicas less even; then only exchanges help.
 
-    `capacities`: bytes of each broker's disks, of all or of none; `beside`: what brokers hold of other partitions.
+    `capacities`: bytes of each broker's disks, of all or of none; `beside`: bytes of other partitions on each broker.
     """
 
     placed: Placement
@@ -119,7 +119,7 @@ class Bytes:
         return None
 
     def _near(self, broker: int, wanted: int, below: int) -> Iterator[Entry]:
-        """Replicas on a broker of more than no and less than `below` bytes, nearest to `wanted` first; a few."""
+        """Replicas on a broker of more than 0 and less than `below` bytes, nearest to `wanted` first; a few."""
         entries = self.lists[broker]
         upper = bisect_left(entries, (wanted, TopicPartition("", -1)))
         lower = upper - 1
@@ -128,7 +128,7 @@ class Bytes:
             under = wanted - entries[lower][0] if lower >= least else None
             above = entries[upper][0] - wanted if upper < most else None
             if above is None or (under is not None and under <= above):
-                # All of one size, in the order of their names.
+                # Replicas of equal size, in the order of their names.
                 first = bisect_left(entries, (entries[lower][0], TopicPartition("", -1)), least, lower)
                 nearest, lower = entries[first : lower + 1], first - 1
             else:

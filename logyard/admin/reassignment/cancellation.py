@@ -46,7 +46,7 @@ def plan_cancellation(
 ) -> Cancellation:
     """Sort the running moves of those topics (of all topics if none is named).
 
-    :param expected: only these, where they still move to these targets.
+    :param expected: only these, if they still move to these targets.
     """
     moves, kept = [], {}
     for tp, placed in sorted(running.items()):

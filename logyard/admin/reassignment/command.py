@@ -1,7 +1,7 @@
-"""What kafka-reassign-partitions does, by a cluster's admin API or (with the same calls) by its znodes.
+"""The commands of kafka-reassign-partitions, by a cluster's admin API or (with the same calls) by its znodes.
 
-Differences from Kafka's tool: a start that is refused restores the earlier throttle settings; a cancel that would
-leave a partition without a leader is refused; if a broker is down, the others' throttles are removed all the same.
+Differences from Kafka's tool: a start that is refused restores the earlier throttle settings; a cancel that would leave
+a partition without a leader is refused; if a broker is down, the others' throttles are removed all the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ class ThrottleOwner:
 
 
 class ReassignmentRefused(LogyardError):
-    """The cluster, or what runs in it, does not allow this; the text says what would help."""
+    """The cluster, or a running reassignment, does not allow this; the text says what would help."""
 
 
 class ReassignmentClient(Protocol):
@@ -58,7 +58,7 @@ class ReassignmentClient(Protocol):
 
     @property
     def reaches_dead_brokers(self) -> bool:
-        """Whether a broker's settings can be changed while it is away."""
+        """Whether a broker's settings can be changed while it is down."""
         ...
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
@@ -96,11 +96,11 @@ def execute(
     pause: Pause,
     say: Say,
 ) -> None:
-    """Start what a file asks for; rates in bytes per second, negative: none. Raises ReassignmentRefused, ApiError.
+    """Start the moves in a file; rates in bytes per second, negative: none. Raises ReassignmentRefused, ApiError.
 
-    The throttle is the owner's until the moves have started: if the start is refused, or the run is killed before, the
-    earlier settings are restored. From then on it has no owner, as with Kafka's tool: `verify` and `cancel` remove it,
-    on whichever machine they run.
+    The throttle belongs to the owner until the moves have started: if the start is refused, or the run is killed
+    before, the earlier settings are restored. From then on it has no owner, as with Kafka's tool: `verify` and `cancel`
+    remove it, on whichever machine they run.
     """
     proposed, log_dirs = json_files.parse_execution(text)
     topics = sorted({tp.topic for tp in proposed})
@@ -152,7 +152,7 @@ def verify(
     pause: Pause,
     say: Say,
 ) -> bool:
-    """Print the state of a file's moves; once nothing moves, remove all throttles. True: all is as the file wants."""
+    """Print the state of a file's moves; once nothing moves, remove all throttles. True: every replica is in place."""
     targets = json_files.parse_targets(text)
     states, dirs, ongoing = _states(client, targets)
     say(status.partition_text(states))
@@ -164,7 +164,7 @@ def verify(
 
 
 def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say, poll_s: float = 1.0) -> None:
-    """Wait until nothing in the cluster moves; `tell` gets the progress whenever it has changed."""
+    """Wait until nothing in the cluster moves; `tell` is called with the progress whenever it has changed."""
     targets = json_files.parse_targets(text)
     told = ""
     while True:
@@ -278,7 +278,7 @@ def _throttled_moves(
 
 
 def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequence[int]) -> list[int]:
-    """The brokers whose settings cannot be reached now."""
+    """The brokers whose settings cannot be changed now."""
     return [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
 
 
@@ -308,8 +308,8 @@ def _clear(
     )
     if away:
         raise ReassignmentRefused(
-            f"broker{_plural(away)} {status.ids(away)} cannot be asked: what throttles "
-            "there are on it stay; verify again when it is back"
+            f"broker{_plural(away)} {status.ids(away)} cannot be asked: its throttles "
+            "stay; verify again when it is back"
         )
 
 
@@ -339,7 +339,7 @@ def _move_dirs(
 
 
 def _wanted_moves(targets: json_files.Targets) -> list[Move]:
-    """A file's moves; the file does not name the present replicas."""
+    """The moves in a file; it does not name the current replicas."""
     return [Move(tp, (), target) for tp, target in dict(targets.partitions).items()]
 
 

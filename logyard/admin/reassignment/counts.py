@@ -20,9 +20,9 @@ Pair = tuple[int, int]
 class Counts:
     """The number of replicas of each broker.
 
-    :param order: all partitions, those first that are moved first.
+    :param order: all partitions, in the order in which they are moved.
     :param turn: breaks ties, broker → place; only these brokers give and take.
-    :param racks: empty where they do not count.
+    :param racks: empty if they do not count.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Counts:
             for broker in placed[tp]:
                 if broker in self.held:
                     self.held[broker].append(rank)
-        # What a pair has looked at is below its mark; what of it may move since then is in its heap.
+        # Each pair has considered the ranks below its mark; those that may be movable since then are in its heap.
         self._marks: dict[Pair, int] = {}
         self._again: dict[Pair, list[int]] = {}
 
     def even_out(self) -> None:
-        """Move until the counts are within one of each other, or nothing may move."""
+        """Move until the counts are within one of each other, or no replica can move."""
         while self._move_one():
             pass
 
@@ -78,7 +78,7 @@ class Counts:
                 heappop(pairs)
 
     def _movable(self, source: int, target: int) -> int | None:
-        """The first replica on `source` that may go to `target`, where there is room for it."""
+        """The first replica on `source` that may go to `target` and fits there."""
         pair = (source, target)
         again = self._again.get(pair, [])
         while again and not self._may(again[0], source, target):
@@ -98,7 +98,7 @@ class Counts:
         return found if self.room.fits(tp, target, self.sizes.get(tp, 0)) else None
 
     def _may(self, rank: int, source: int, target: int) -> bool:
-        """Without a broker or a rack twice, unless the rack is there twice already."""
+        """Whether neither a broker nor a rack occurs twice then, unless the rack does already."""
         replicas = self.placed[self.order[rank]]
         if source not in replicas or target in replicas:
             return False

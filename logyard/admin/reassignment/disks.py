@@ -1,7 +1,7 @@
 """How full brokers' disks get while replicas move. Pure.
 
-A moving replica exists twice until its new copy is in sync (facts §36, guard rail 6), so what is added needs
-space beside everything that is there now, whatever is removed later.
+A moving replica exists twice until its new copy is in sync (facts §36, guard rail 6), so added replicas need space in
+addition to everything that is there now, whatever is removed later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
-# How full a plan may make a disk, at the peak, by default: in percent, and as a share.
+# How full a plan may make a disk at the peak, by default, in percent.
 LIMIT_PERCENT = 80
 LIMIT = LIMIT_PERCENT / 100
 
@@ -53,7 +53,8 @@ def read_limit(percent: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """`capacities`: bytes, by broker; `held`: bytes that each holds now, in all; `limit`: share of it to be filled."""
+    """`capacities`: bytes, by broker; `held`: bytes that each holds now, in all; `limit`: share of the disks that may
+    be used."""
 
     capacities: Mapping[int, int] = field(default_factory=dict)
     held: Mapping[int, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Starting and cancelling moves in a cluster: the steps that the command and the operators share.
 
-Throttles are set and ended by `throttles/book.py`; what is started when is decided in `waves.py`, and what may be
-cancelled in `cancellation.py`.
+`throttles/book.py` sets and ends throttles, `waves.py` decides what is started when, and `cancellation.py` what may be
+cancelled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,15 +21,15 @@ class ReassignmentAlterer(Protocol):
 
 
 def start_moves(client: ReassignmentAlterer, moves: Iterable[Move]) -> dict[TopicPartition, ApiError]:
-    """Start moves; returns those that were refused. Raises ApiError, ClusterUnreachable where nothing was answered."""
+    """Start moves; returns those that were refused. Raises ApiError, and ClusterUnreachable if nothing was answered."""
     answers = client.alter_reassignments({move.tp: move.target for move in moves})
     return {tp: refusal for tp, refusal in sorted(answers.items()) if refusal is not None}
 
 
 def cancel_moves(client: ReassignmentAlterer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
-    """Cancel what runs of these partitions; returns those that were refused. One that runs no more is none of them.
+    """Cancel the running moves of these partitions; returns those refused. A move that is over is not among them.
 
-    Raises ApiError, ClusterUnreachable where nothing was answered.
+    Raises ApiError, and ClusterUnreachable if nothing was answered.
     """
     targets = dict.fromkeys(partitions)
     answers = client.alter_reassignments(targets) if targets else {}

@@ -1,4 +1,4 @@
-"""What a plan does to each broker: bytes, replicas and preferred leaders before and after. Pure."""
+"""The effect of a plan on each broker: bytes, replicas and preferred leaders before and after. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ def forecast(
     moves: Sequence[Move],
     capacities: Mapping[int, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """One entry for each broker that lives or holds a replica, in the order of their ids. Sizes are bytes.
+    """One entry for each broker that is alive or holds a replica, in the order of their ids. Sizes are bytes.
 
-    `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted.
-    Where capacities are given, `capacity` is that of the broker's disks, None where it is not known.
+    `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted. With
+    capacities, `capacity` is that of the broker's disks, None if it is not known.
     """
     held: dict[int, dict[TopicPartition, int]] = {broker: {} for broker in snapshot.brokers}
     for entry in sizes:
@@ -65,7 +65,7 @@ def forecast_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def as_markdown(document: dict[str, Any]) -> str:
-    """A plan document for whoever has to approve it."""
+    """A plan document for the person who has to approve it."""
     moves = document.get("partitions") or []
     seconds = document.get("seconds_at_throttle")
     lines = [
@@ -96,7 +96,7 @@ _SHOWN = 50
 
 
 def _share(entry: dict[str, Any]) -> str:
-    """How full the broker's disks get, where their capacity is known."""
+    """How full the broker's disks get, if their capacity is known."""
     capacity = entry.get("capacity")
     return f" ({entry['bytes_peak'] / capacity:.0%} of its disks at the peak)" if capacity else ""
 

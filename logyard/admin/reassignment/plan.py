@@ -16,7 +16,7 @@ class StalePlan(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's present and target replicas. `size`: bytes of one replica."""
+    """The current and target replicas of one partition. `size`: bytes of one replica."""
 
     tp: TopicPartition
     replicas: tuple[int, ...]
@@ -45,7 +45,7 @@ class Move:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Move":
-        """Read what `as_json` wrote, or an entry of kafka-reassign-partitions' JSON. Raises CorruptData."""
+        """Parse what `as_json` wrote, or an entry of kafka-reassign-partitions' JSON. Raises CorruptData."""
         try:
             return cls(
                 tp=TopicPartition(str(entry["topic"]), int(entry["partition"])),
@@ -86,7 +86,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str) -> "Plan":
-        """Read a plan document, or the JSON of Kafka's tool, which names no cluster and not where replicas were.
+        """Parse a plan document, or the JSON of Kafka's tool, which has neither the cluster nor the former replicas.
 
         Raises CorruptData.
         """
@@ -107,10 +107,10 @@ def make_plan(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> Plan:
 
 
 def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
-    """Raise StalePlan unless each partition is where the plan found it, moving to its target, or there.
+    """Raise StalePlan unless each partition has the plan's former replicas, is moving to its target, or is there.
 
-    Only what was approved is done: if somebody has moved a partition elsewhere, the whole plan is stale. A plan written
-    by hand does not name the present replicas, and is accepted as it is.
+    Only approved moves are done: if somebody has moved a partition elsewhere, the whole plan is stale. A plan written
+    by hand does not name the current replicas, and is accepted as it is.
     """
     if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
         raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
@@ -129,7 +129,7 @@ def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
 
 
 def explicit_moves(snapshot: ClusterSnapshot, plan: Plan) -> list[Move]:
-    """Fill in where the replicas of a hand-written plan are now, and drop moves that change nothing."""
+    """Fill in the current replicas of a hand-written plan, and drop moves that change nothing."""
     filled = []
     for move in plan.moves:
         view = snapshot.partition(move.tp)

@@ -27,7 +27,7 @@ Placement = dict[TopicPartition, tuple[int, ...]]
 
 
 class PlanImpossible(LogyardError):
-    """The goals cannot be met with these brokers; the text says what would help."""
+    """These brokers cannot meet the goals; the text says what would help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PlanInput:
         capacities: Mapping[int, int] | None = None,
         disk_limit: float = LIMIT,
     ) -> "PlanInput":
-        """Take the partitions of those topics (all, with None), a running move counted at its target."""
+        """Take the partitions of those topics (None: all); a running move counts as finished."""
         moving = snapshot.reassignments or {}
         largest: dict[TopicPartition, int] = {}
         held: dict[int, int] = {}
@@ -70,8 +70,8 @@ class PlanInput:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What a plan is for. `drain`: brokers to empty; `balance`: even out replicas and leaders as well;
-    `balance_disk`: even out bytes as well."""
+    """The goals of a plan. `drain`: brokers to empty; `balance`: even out replicas and leaders as well; `balance_disk`:
+    even out bytes as well."""
 
     drain: frozenset[int] = frozenset()
     replication_factor: int | None = None
@@ -172,13 +172,13 @@ class _Board:
         self.placed[tp] = tuple(replicas)
 
     def even_replicas(self) -> None:
-        """Step 4: the smallest replicas first, until within one."""
+        """Step 4: move the smallest replicas first, until the counts are within one."""
         order = list(reversed(self.order))
         Counts(self.placed, order, self.turn, self.racks, self.start.sizes, self.room).even_out()
         self._count()
 
     def even_bytes(self) -> None:
-        """Bytes within the band; where counts are balanced too, they get no less even."""
+        """Move bytes until they are within the band; if counts are balanced too, they get no less even."""
         Bytes(
             self.placed,
             self.start.sizes,

@@ -1,8 +1,8 @@
-"""How far moves are. Pure: each move is compared with a snapshot that holds the reassignments.
+"""The progress of moves. Pure: each move is compared with a snapshot that holds the reassignments.
 
-Two questions, one answer for each move (`MoveState`). *As wanted* is what kafka-reassign-partitions calls completed:
-no reassignment of the partition runs and the replicas are the target. *Done* is what a plan waits for: as wanted, and
-the ISR holds every target (facts §36, guard rail 18; electing the preferred leader is the last step of a plan).
+Two questions, one answer for each move (`MoveState`). *As wanted* is what kafka-reassign-partitions calls completed: no
+reassignment of the partition runs and the replicas are the target. *Done* is what a plan waits for: as wanted, and the
+ISR holds every target (facts §36, guard rail 18; electing the preferred leader is the last step of a plan).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ from logyard.broker.model import Assignment, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """Where one move is.
+    """The state of one move.
 
-    `current`: the partition's replicas now, empty where it is gone. `is_running`: a reassignment of it runs; None where
-    no controller says so. `is_lost`: the partition is gone. `target_away`: a broker of the target is not alive.
+    `current`: the partition's replicas now, empty if it is gone. `is_running`: a reassignment of it runs; None if no
+    controller answered. `is_lost`: the partition is gone. `target_away`: a broker of the target is not alive.
     """
 
     move: Move
@@ -65,7 +65,7 @@ def move_states(moves: Iterable[Move], snapshot: ClusterSnapshot) -> list[MoveSt
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """Where a plan stands. `stuck` (a part of `running`): a target broker is not alive; `lost`: the topic is gone."""
+    """The state of a plan. `stuck` (a part of `running`): a target broker is not alive; `lost`: the topic is gone."""
 
     done: tuple[TopicPartition, ...] = ()
     running: tuple[TopicPartition, ...] = ()
@@ -95,7 +95,7 @@ def plan_progress(moves: Sequence[Move], snapshot: ClusterSnapshot) -> PlanProgr
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How much of a reassignment is copied: partitions, and the bytes that new replicas hold of all that they need."""
+    """How much of a reassignment is copied: partitions, and bytes of the new replicas of the total that they need."""
 
     partitions: int
     done: int
@@ -128,7 +128,7 @@ def copy_progress(
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentResult:
-    """A finished run, for XCom: what was moved and where the leaders are. Times in seconds."""
+    """A finished run, for XCom: the moves and the leaders. Times in seconds."""
 
     moved: tuple[TopicPartition, ...]
     lost: tuple[TopicPartition, ...] = ()

@@ -1,4 +1,4 @@
-"""What `logyard reassign generate` proposes: where the replicas of topics could be."""
+"""The placement of replicas that `logyard reassign generate` proposes."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def propose(
     minimal: bool = False,
     chance: random.Random,
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, tuple[int, ...]]]:
-    """Return (today's replicas, proposed ones) of these topics on these brokers.
+    """Return (current replicas, proposed replicas) of these topics on these brokers.
 
     As in Kafka's tool, all replicas are placed anew, by racks if all brokers have one. With `minimal`, only replicas on
     other brokers move, and as many more as bring the counts within one; partitions that do not move are left out.
@@ -58,7 +58,7 @@ def propose(
 
 
 def require_topics(snapshot: ClusterSnapshot, topics: Sequence[str]) -> ClusterSnapshot:
-    """The snapshot, where it has all these topics. Raises ApiError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    """Return the snapshot if it has all these topics. Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
     for topic in topics:
         if topic not in snapshot.topics:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")

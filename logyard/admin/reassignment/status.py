@@ -11,9 +11,10 @@ from logyard.broker.model import Assignment, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class DirectoryMove:
-    """One replica's directory: target, present one (None: in no live directory), and that of a copy in progress.
+    """The directory of one replica: the target, the current one (None: in no live directory), and that of a copy in
+    progress.
 
-    `broker_lives`: whether its broker could be asked.
+    `broker_lives`: whether its broker answered.
     """
 
     target: str
@@ -47,7 +48,7 @@ def dir_moves(
 
 
 def partition_text(states: Iterable[MoveState]) -> str:
-    """What `verify` prints of the partitions."""
+    """The lines of `verify` about partitions."""
     lines = ["Status of partition reassignment:"]
     for state in sorted(states, key=lambda state: state.move.tp):
         tp, current, target = state.move.tp, state.current, state.move.target
@@ -86,7 +87,7 @@ def _dir_line(replica: Replica, move: DirectoryMove) -> str:
 
 
 def running_text(running: Mapping[TopicPartition, Assignment]) -> str:
-    """What `list` prints."""
+    """The lines of `list`."""
     if not running:
         return "No partition reassignments found."
     lines = ["Current partition reassignments:"]

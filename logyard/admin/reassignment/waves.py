@@ -15,12 +15,13 @@ MOVES_PER_BROKER = 5
 
 
 class ForeignReassignment(LogyardError):
-    """Somebody else moves replicas; the text names the partitions."""
+    """Somebody else's reassignment is running; the text names the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A plan compared with what runs: moves to start, running moves that equal the plan, and moves of others."""
+    """A plan compared with the running reassignments: moves to start, running moves of the plan, and moves of
+    others."""
 
     to_start: tuple[Move, ...]
     under_way: tuple[Move, ...]
@@ -28,7 +29,8 @@ class Adoption:
 
 
 def adopt(moves: Sequence[Move], snapshot: ClusterSnapshot) -> Adoption:
-    """Compare a plan with what runs (guard rail 3: a foreign move is one whose target is not the plan's)."""
+    """Compare a plan with the running reassignments (guard rail 3: a foreign move is one whose target is not the
+    plan's)."""
     running: Mapping[TopicPartition, Assignment] = snapshot.reassignments or {}
     wanted = {move.tp: move for move in moves}
     under_way = [m for m in moves if m.tp in running and running[m.tp].target == m.target]

@@ -14,9 +14,8 @@ from logyard.broker.errors import CorruptData
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times in seconds. `grace_s`: how long brokers are given to elect by themselves, and how long anything has to look
-    unhealthy before it is treated. `ask_every_s`: how often a broker's own host is asked.
-    """
+    """Times in seconds. `grace_s`: how long brokers may take to elect by themselves, and how long anything has to look
+    unhealthy before a step is taken. `ask_every_s`: how often a broker's own host is asked."""
 
     total_s: float = 300.0
     grace_s: float = 45.0
@@ -30,8 +29,8 @@ class Limits:
 class Expectation:
     """What is known beforehand. `epoch`: the recovered controller's epoch must be above this.
 
-    `controller`: the former controller, if a new one may have been elected already. `brokers`: those that ought to
-    run, id → (host, port); if empty, all that hold replicas.
+    `controller`: the former controller, if a new one may have been elected already. `brokers`: those that should run,
+    id → (host, port); if empty, all that hold replicas.
     """
 
     controller: int | None = None
@@ -124,13 +123,13 @@ class Case:
             raise CorruptData(f"not a recovery's case: {problem!r}") from None
 
     def forget_doubts(self) -> None:
-        """Start counting again: what was not observed without a break may have been healthy in between."""
+        """Start counting again: a problem that was not observed without a break may have been gone in between."""
         self.doubt = None
         for name in _DOUBTS:
             getattr(self, name).clear()
 
     def forget_doubts_of(self, broker: int) -> None:
-        """It was started or stopped: earlier observations do not count any more."""
+        """The broker was started or stopped: earlier observations do not count any more."""
         for name in _DOUBTS:
             getattr(self, name).pop(broker, None)
         self.withheld.pop(broker, None)
@@ -160,9 +159,8 @@ def _doubt(found: Any) -> Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found and done; the operator's typed result. `withheld`: steps that were not taken, and why.
-    Times in seconds.
-    """
+    """What was found and done; the operator's typed result. `withheld`: steps that were not taken, and why. Times in
+    seconds."""
 
     finding: Finding
     controller_before: int | None

@@ -1,8 +1,8 @@
 """What is wrong with a controller: the witnesses' observations in, one finding out. Pure.
 
 The holder of /controller is asked ListPartitionReassignments, which passes through its event queue (in Kafka too), with
-Metadata on the same connection as control. If it does not answer, its work is looked for in ZooKeeper
-(`Ensemble.exercise`): a controller that works and does not answer is unreachable from here, but healthy.
+Metadata on the same connection as control. If it does not answer, `Ensemble.exercise` tests it through ZooKeeper: a
+controller that works and does not answer is healthy, but unreachable from here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Finding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One round's observations: ZooKeeper's view, brokers' answers, and which brokers ought to run.
+    """The observations of one round: ZooKeeper's view, brokers' answers, and which brokers should run.
 
     `exercised`: whether the controller handled a request through ZooKeeper; None if that was not tried.
     """
@@ -57,7 +57,7 @@ class Evidence:
 
     @property
     def missing(self) -> list[int]:
-        """Brokers that ought to run and are not registered."""
+        """Brokers that should run and are not registered."""
         return sorted(set(self.expected) - set(self.view.brokers))
 
     @property
@@ -71,7 +71,7 @@ class Evidence:
 
 
 def diagnose(evidence: Evidence) -> Finding:
-    """Name what is wrong with the controller (missing brokers are another matter: `Evidence.missing`)."""
+    """Return what is wrong with the controller (missing brokers are separate: `Evidence.missing`)."""
     view = evidence.view
     if not view.brokers:
         return Finding.NO_BROKER
@@ -99,7 +99,7 @@ def _judge_answers(evidence: Evidence, probe: Probe) -> Finding:
         return Finding.CONTROLLER_DISPUTED if evidence.disputing else Finding.HEALTHY
     if evidence.exercised:
         return Finding.CONTROLLER_OUT_OF_REACH
-    # One witness alone (the work seen in ZooKeeper) is not enough if the other must not be asked.
+    # One witness alone (ZooKeeper) is not enough if the other must not be asked.
     return Finding.NOT_ALLOWED if probe.queue is Queue.FORBIDDEN else Finding.CONTROLLER_HUNG
 
 
@@ -124,7 +124,8 @@ class Health:
 
     @property
     def is_led(self) -> bool:
-        """Every partition that has a live ISR member is led (one whose ISR is all dead cannot be, without loss)."""
+        """Whether every partition with a live ISR member has a leader (one whose ISR is all dead cannot, without
+        loss)."""
         return not self.unled and not self.half_made and not self.stuck_deletions
 
     @property
@@ -145,7 +146,7 @@ def health(view: PartitionsView, live: Mapping[int, object]) -> Health:
         partitions += 1
         if state.leader not in live:
             (unled if any(broker in live for broker in state.isr) else lost).append(tp)
-        # A replica that is being added may take hours to catch up: that is normal.
+        # A replica that is being added may take hours to catch up, which is normal.
         if not set(placed.replicas) - set(placed.adding) <= set(state.isr):
             under.append(tp)
     half_made = tuple(
@@ -156,7 +157,7 @@ def health(view: PartitionsView, live: Mapping[int, object]) -> Health:
     moving = tuple(
         tp for tp, a in sorted(view.assignments.items()) if a.is_reassigning and tp.topic not in view.deleting
     )
-    # Deletion waits for brokers that are away, and for moves to end.
+    # A deletion waits for dead brokers, and for the end of moves.
     held_up = {tp.topic for tp, a in view.assignments.items() if a.is_reassigning or not set(a.replicas) <= set(live)}
     return Health(
         partitions=partitions + len(half_made),

@@ -1,7 +1,7 @@
 """/logyard/recovery: the steps of recoveries, one znode each, written together with a fencing or before a stop.
 
-They are in the cluster's ZooKeeper so that two runs, two Airflows, or a run that starts again do not repeat a step.
-Their times are ZooKeeper's, which all of them share. Kafka has no such znode.
+They are in the cluster's ZooKeeper so that two runs, two Airflows, or a restarted run do not repeat a step. Their times
+are ZooKeeper's, which all of them share. Kafka has no such znode.
 """
 
 import json
@@ -19,7 +19,7 @@ def encode(kind: str, broker: int) -> bytes:
 
 
 def decode(znode: Znode) -> Step | None:
-    """Read a step; None if it cannot be read, or a newer version wrote it."""
+    """Parse a step; None if it does not parse, or a newer version wrote it."""
     try:
         content = json.loads(znode.data)
         kind, broker = content["step"], int(content["broker"])

@@ -1,8 +1,8 @@
-"""Recovery of a controller: diagnose, treat, diagnose again, until the cluster is healthy or the time is over.
+"""Recovery of a controller: diagnose, take a step, diagnose again, until the cluster is healthy or the time is over.
 
 Each round observes once and takes at most one step for the controller, so that a repair by somebody else (or by the
-cluster itself) is noticed and not repeated. What is remembered from round to round is a `Case`; `rules.py` decides
-what may be done; `restarts.py` starts and stops brokers.
+cluster itself) is noticed and not repeated. What is remembered from round to round is a `Case`; `rules.py` decides what
+may be done; `restarts.py` starts and stops brokers.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.model import BrokerInfo
 from logyard.broker.znodes.controller import believed
 
-# The key of `Case.withheld` for what is not done about the controller.
+# The key of `Case.withheld` for steps that concern the controller.
 _CONTROLLER = -1
 
 
@@ -52,7 +52,7 @@ class Recoverer:
         self._limits, self._expected = limits, expectation
         self._launcher, self._no_launcher = launcher, no_launcher
         self.case = case or Case()
-        self.view = ControllerView(None, -1, None, -1)  # what ZooKeeper said at the last round
+        self.view = ControllerView(None, -1, None, -1)  # ZooKeeper's view at the last round
         self._began = pause.monotonic() - self.case.elapsed_s
         self._restarts = BrokerRestarts(ensemble, client, launcher, limits, self.case, self._did) if launcher else None
 
@@ -97,7 +97,7 @@ class Recoverer:
         due = [doubt.since + self._limits.grace_s for doubt in doubts]
         due += [at + self._limits.restart_every_s for at in case.tried.values()]
         soon = min((at - now for at in due if at > now), default=self._limits.grace_s)
-        # What has lasted long enough only waits for more rounds.
+        # Conditions that have lasted long enough only wait for more rounds.
         if any(now - doubt.since >= self._limits.grace_s and doubt.looks < rules.LOOKS_MIN for doubt in doubts):
             soon = min(soon, self._limits.look_s)
         return max(soon, 0.0)
@@ -138,7 +138,7 @@ class Recoverer:
         holder = evidence.holder
         if view.holder is not None and evidence.answering and (holder is None or holder.queue is not Queue.ANSWERS):
             done = self._ensemble.exercise(self._limits.probe_s)
-            # The controller may have changed meanwhile: then this was its successor's work, and says nothing about it.
+            # If the controller changed meanwhile, this was its successor's work, and tells nothing about it.
             same = self._ensemble.controller().czxid == view.czxid
             evidence = replace(evidence, exercised=done if same else None)
         self._count(evidence)
@@ -187,7 +187,7 @@ class Recoverer:
     def _is_whole(self, now: Finding, evidence: Evidence, state: Health) -> bool:
         if now is not Finding.HEALTHY or not state.is_led:
             return False
-        # If nothing is to be started, missing brokers (and their places in ISRs) are only reported.
+        # If no broker is to be started, missing brokers (and their places in ISRs) are only reported.
         all_answer = set(evidence.answering) == set(evidence.view.brokers)
         if self._launcher is not None and (evidence.missing or not all_answer or not state.is_full):
             return False
@@ -263,7 +263,8 @@ class Recoverer:
         return None
 
     def _settle_dispute(self, evidence: Evidence, partitions: PartitionsView) -> str | None:
-        """A new controller announces itself to every broker; one that ignores even that is stopped."""
+        """Have another controller elected, which announces itself to every broker; stop a broker that ignores even
+        that."""
         deaf = [broker for broker in evidence.disputing if broker in self.case.fenced_for]
         if deaf and self._restarts is not None:
             self.case.doubt = None
@@ -284,7 +285,7 @@ class Recoverer:
 
     def _nudge(self) -> None:
         if self._ensemble.nudge_election():
-            self._did("made and removed /controller, so that the brokers elect again")
+            self._did("created and removed /controller, so that the brokers elect again")
         self.case.doubt = None
 
     def _did(self, action: str) -> None:

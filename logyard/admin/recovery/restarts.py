@@ -1,7 +1,7 @@
-"""Starts brokers that ought to run, and stops hung ones first.
+"""Starts brokers that should run, and stops hung ones first.
 
-`rules.py` decides what may be done; here the witnesses are asked and the steps are taken, at most one stop per round.
-A broker is started only when its registration is gone: while its old session exists, a new process would be refused
+`rules.py` decides what may be done; this module asks the witnesses and takes the steps, at most one stop per round. A
+broker is started only when its registration is gone: while its old session exists, a new process would be refused
 (facts §1).
 """
 
@@ -19,7 +19,8 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class BrokerRestarts:
-    """Starts and stops brokers by their launcher. `did` gets each step; `case.withheld` has those not taken."""
+    """Starts and stops brokers by their launcher. `did` is called with each step; `case.withheld` has those not
+    taken."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class BrokerRestarts:
         self._stopped = False
 
     def care(self, evidence: Evidence, partitions: PartitionsView, now: float, fenced: int | None) -> None:
-        """Treat every broker that is not registered, or that is registered and gives no sign of life.
+        """Handle every broker that is not registered, or that is registered and gives no sign of life.
 
         `fenced`: the holder of /controller, if it is to be fenced instead.
         """
@@ -63,7 +64,7 @@ class BrokerRestarts:
             return
         gone, hung, hushed = (self._lasts(doubts, broker, now) for doubts in (case.gone, case.hung, case.hushed))
         if gone and rules.is_hung(evidence, broker, host_state, hung=hung, hushed=hushed):
-            hold = self._stop(broker, evidence, f"stopped what was left of broker {broker}, which hung", now)
+            hold = self._stop(broker, evidence, f"stopped the process of broker {broker}, which hung", now)
             if hold is not None:
                 self._hold(broker, f"hangs, and is not stopped: {hold}")
                 return
@@ -88,7 +89,7 @@ class BrokerRestarts:
             self._did(f"started broker {broker}")
 
     def _end_silent(self, broker: int, evidence: Evidence, partitions: PartitionsView, now: float) -> None:
-        """The session of a hung broker should expire; if it does not, stop the process that keeps it alive."""
+        """If the session of a hung broker does not expire, stop the process that keeps it alive."""
         case = self._case
         said = f"is registered and {evidence.wire(broker).value}"
         host_state = self._host_state(broker, now)
@@ -129,7 +130,7 @@ class BrokerRestarts:
         if not self._launcher.can_stop:
             return "there is no broker_stop_command"
         if self._stopped:
-            return "another one was stopped just now"
+            return "another broker was stopped just now"
         journal = self._ensemble.journal()
         hold = rules.hold_stop(broker, evidence, journal)
         if hold is not None:

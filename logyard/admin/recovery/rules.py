@@ -21,7 +21,7 @@ LOOKS_MIN = 3
 FENCES_PER_HOUR = 3
 STOPS_PER_HOUR = 6
 HOUR_MS = 3_600_000
-# How long a stopped broker is waited for before another may be stopped, if it does not come back.
+# How long another broker may not be stopped, if a stopped one does not come back.
 STOP_SPACING_MS = 600_000
 # How long a stopped broker may not be stopped again: another run may have started it meanwhile.
 AGAIN_MS = 300_000
@@ -61,7 +61,7 @@ def hold_fence(evidence: Evidence, journal: Journal, grace_s: float, *, disputed
         return f"it was elected less than {grace_s:g} s ago and may be taking over"
     fences = _lately(journal, FENCE)
     if fences >= FENCES_PER_HOUR:
-        return f"{fences} controllers were fenced within the last hour: a person has to look"
+        return f"{fences} controllers were fenced within the last hour: an operator has to check"
     return None
 
 
@@ -79,7 +79,7 @@ def hold_stop(broker: int, evidence: Evidence, journal: Journal) -> str | None:
             return f"broker {step.broker} was stopped and is not back: never two at a time"
     stops = _lately(journal, STOP)
     if stops >= STOPS_PER_HOUR:
-        return f"{stops} brokers were stopped within the last hour: a person has to look"
+        return f"{stops} brokers were stopped within the last hour: an operator has to check"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a recovery finds, as one line for a person."""
+"""The findings of a recovery, as one line."""
 
 from collections.abc import Iterable
 

@@ -1,8 +1,8 @@
 """The witnesses of a recovery and what each reports. Values only.
 
 There are four: the broker itself, asked from here; ZooKeeper; the controller's work, seen in ZooKeeper; and the host
-that the broker runs on, asked by its launcher. Each can be wrong: the network from here to a broker can be cut, a
-login refused, a session outlive its process. So recovery acts on no single witness (`rules.py`).
+that the broker runs on, asked by its launcher. Each can be wrong: the network from here to a broker can be cut, a login
+refused, a session outlive its process. So recovery never acts on one witness alone (`rules.py`).
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Queue(Enum):
 class Probe:
     """How one broker answered Metadata (`wire`, the control) and ListPartitionReassignments (`queue`).
 
-    `controller` is the one that it believes in, `cluster_id` the cluster that it belongs to.
+    `controller` is the broker that it considers controller, `cluster_id` the cluster that it belongs to.
     """
 
     broker: int
@@ -63,7 +63,7 @@ class HostState(Enum):
     UNKNOWN = "unknown"
 
 
-# The first word that a status command may print; the words of `systemctl is-active` are included.
+# The first word that a status command may print; includes the words of `systemctl is-active`.
 HOST_STATES = {
     "answers": HostState.ANSWERS,
     "silent": HostState.SILENT,
@@ -83,8 +83,8 @@ HOST_STATES = {
 class ControllerView:
     """ZooKeeper's view of the controller; versions and czxid make later writes conditional.
 
-    `holder` None: no /controller; `elected_ms`: when it was made, by ZooKeeper's clock. `epoch` None:
-    /controller_epoch is not a number, or missing (`epoch_version` -1). `cluster_id` None: there is none.
+    `holder` None: no /controller; `elected_ms`: its creation, by ZooKeeper's clock. `epoch` None: /controller_epoch is
+    not a number, or missing (`epoch_version` -1). `cluster_id` None: there is none.
     """
 
     holder: int | None

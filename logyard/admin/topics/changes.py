@@ -53,7 +53,7 @@ class TopicChanges:
 
 
 def plan_changes(wanted: NewTopic, found: TopicView | None, configs: Mapping[str, ConfigValue]) -> TopicChanges:
-    """Compare a wanted topic with the existing one. Settings that `wanted` does not name are left as they are."""
+    """Compare a wanted topic with the existing one. Settings that `wanted` does not name stay as they are."""
     if found is None:
         return TopicChanges(wanted.name, create=wanted)
     refused: list[str] = []
@@ -129,7 +129,8 @@ def ensure_partitions(client: ClusterClient, topic: str, total: int, *, dry_run:
     except ApiError as refusal:
         if refusal.code is not ErrorCode.INVALID_PARTITIONS:
             raise
-        # The broker that was asked may not know them yet. The controller does: asked for one more, it would add it.
+        # The broker that was asked may not know all partitions yet. If the controller were asked for one more, it would
+        # add it.
         try:
             client.add_partitions(topic, total + 1, validate_only=True)
         except ApiError:
@@ -142,8 +143,8 @@ def _create(client: ClusterClient, wanted: NewTopic, dry_run: bool) -> None:
     except ApiError as refusal:
         if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-        # It did not exist a moment ago: either an answer was lost and the request repeated, or
-        # somebody else created it. If it is as wanted, either is fine.
+        # It did not exist a moment ago: either an answer was lost and the request repeated, or somebody else created
+        # it. If it is as wanted, either is fine.
         found = client.snapshot([wanted.name]).topics.get(wanted.name)
         rest = plan_changes(wanted, found, client.topic_configs(wanted.name) if found else {})
         if found is None or rest.refused or not rest.is_empty:

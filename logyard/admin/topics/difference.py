@@ -1,4 +1,4 @@
-"""How a topic differs from the wanted one, as lines for people: `-` is the present, `+` the wanted state. Pure."""
+"""How a topic differs from the wanted one, as lines for people: `-` is the current, `+` the wanted state. Pure."""
 
 from collections.abc import Mapping
 

@@ -34,7 +34,7 @@ _SHRINKING = ("retention.ms", "retention.bytes")
 
 
 class CatalogRefused(LogyardError):
-    """The plan would do something that was not asked for, or is not the approved one any more; the text says what."""
+    """The plan would do something that was not requested, or is no longer the approved one; the text says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Catalog:
 
     @classmethod
     def read(cls, document: Any) -> "Catalog":
-        """Read a parsed document. Raises BadSettings naming the topic, the key and what is allowed."""
+        """Parse a document. Raises BadSettings with the topic, the key and what is allowed."""
         content = _mapping("the file", document, _KEYS)
         if content.get("version") != 1:
             raise BadSettings(f"version {content.get('version')!r}: 1 is expected")

@@ -1,7 +1,7 @@
-"""What topics keep and should keep: sizes, records, limits and expired records. Pure, except `read`.
+"""The retention of topics: sizes, records, limits and expired records. Pure, except `read`.
 
-A record is expired if it is older than `retention.ms` and still there. Some always are: a log is deleted by whole
-segments. Many of them mean that segments are too large for the retention, or that nothing deletes them.
+A record is expired if it is older than `retention.ms` and still there. There are always some, because a log is deleted
+by whole segments. Many of them mean that segments are too large for the retention, or that nothing deletes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def judge(
     last: Mapping[TopicPartition, int],
     in_time: Mapping[TopicPartition, int],
 ) -> TopicRetention:
-    """One topic from what was read: `in_time` is each partition's first offset that is not expired (-1: none)."""
+    """Return one topic's figures; `in_time` is each partition's first offset that is not expired (-1: none)."""
     partitions = [tp for tp, _ in snapshot.partitions([topic])]
     mine = [entry for entry in sizes if entry.tp.topic == topic and not entry.is_future]
     largest: dict[TopicPartition, int] = {}
@@ -105,9 +105,9 @@ def compaction_candidates(
     limit: int,
     bytes_min: int = 0,
 ) -> list[str]:
-    """Compacted topics that may need compaction, the largest first, at most `limit`.
+    """Return the compacted topics that may need compaction, the largest first, at most `limit`.
 
-    Whether a partition is dirty enough is judged by the job from what its broker says under the lease.
+    The job decides whether a partition is dirty enough, from its broker's answer to the lease request.
     """
     held: dict[str, int] = {}
     for entry in sizes:

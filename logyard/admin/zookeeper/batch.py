@@ -12,11 +12,11 @@ _IN_FLIGHT = 100
 
 
 def read_znodes(client: Any, paths: Sequence[str], wait: Callable[[Any], Any]) -> list[Znode | None]:
-    """Read znodes in the order of their paths, up to 100 requests under way; None where there is none.
+    """Read znodes in the order of their paths, with up to 100 requests in flight; None for a missing znode.
 
     :param client: a started KazooClient.
-    :param wait: takes one of kazoo's pending answers and returns what it holds; raises NoNodeError where there is no
-        znode, and its caller's own errors where the session fails.
+    :param wait: takes one of kazoo's pending answers and returns its value; raises NoNodeError if there is no znode,
+    and its caller's own errors if the session fails.
     """
     from kazoo.exceptions import NoNodeError
 
@@ -37,7 +37,7 @@ def read_znodes(client: Any, paths: Sequence[str], wait: Callable[[Any], Any]) -
 def registrations(
     names: Iterable[str], read: Callable[[Sequence[str]], Sequence[Znode | None]]
 ) -> dict[int, BrokerInfo]:
-    """Return the living brokers by id; one whose registration cannot be decoded has no listeners.
+    """Return the live brokers by id; one whose registration cannot be decoded has no listeners.
 
     :param names: the children of `/brokers/ids`.
     :param read: returns the znodes of paths, in their order.

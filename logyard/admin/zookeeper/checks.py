@@ -35,7 +35,7 @@ _NOTES = (config_changes.PATH, isr_notifications.PATH, log_dir_events.PATH)
 
 
 def check(found: Survey, now_ms: int) -> list[ZnodeFinding]:
-    """Everything that is wrong, by path. `now_ms` is wall-clock time."""
+    """Return all findings, by path. `now_ms` is wall-clock time."""
     findings = [finding for rule in RULES for finding in rule(found, now_ms)]
     return sorted(findings, key=lambda finding: (finding.severity, finding.path, finding.kind))
 
@@ -74,7 +74,7 @@ def _harm(path: str) -> str:
     if path.startswith("/config/") and not path.startswith(f"{config_changes.PATH}/"):
         return "brokers keep the settings that they have, and start without these"
     if path.startswith(f"{brokers.IDS_PATH}/"):
-        return "the broker counts as absent: no partition can be led there"
+        return "the broker counts as absent and leads no partitions"
     return "it is ignored"
 
 
@@ -98,7 +98,7 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
 
 
 def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
-    """A state written under a later epoch than /controller_epoch: the counter was lost or set back."""
+    """Find states of a later epoch than /controller_epoch: the counter was lost or set back."""
     if controller.EPOCH_PATH not in found.znodes and found.states:
         highest = controller.believed(state.controller_epoch for state in found.states.values())
         yield ZnodeFinding(
@@ -116,7 +116,7 @@ def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 partition_state.path(tp),
                 "impossible-epoch",
                 f"it is of controller epoch {state.controller_epoch}, which no controller can have had",
-                "the controller takes itself for deposed there: the partition keeps its leader or stays without one",
+                "the controller considers itself deposed there: the partition keeps its leader or stays without one",
                 "write the state again with the epoch of /controller_epoch, then have a controller elected",
             )
     if found.controller_epoch is None:

@@ -1,4 +1,4 @@
-"""The calls for moves of replicas and elections, made on znodes: for clusters whose brokers lack the requests.
+"""Moves of replicas and elections through znodes: for clusters whose brokers lack the requests.
 
 It writes what Kafka's tools wrote before KIP-455 (2.4); the controller notices it by its watches:
 /admin/reassign_partitions, /admin/preferred_replica_election, /config/… with a notification below /config/changes.
@@ -107,7 +107,7 @@ class ZooKeeperClusterClient:
         """Request preferred elections; None in the answer only means that the election was requested."""
         if unclean:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, "ZooKeeper knows preferred elections only: use --bootstrap-server"
+                ErrorCode.INVALID_REQUEST, "ZooKeeper supports only preferred elections: use --bootstrap-server"
             )
         wanted = [tp for tp, _ in self.snapshot().partitions()] if partitions is None else list(partitions)
         problem = refused(self._znodes.commit([Create(preferred_election.PATH, preferred_election.encode(wanted))]))
@@ -120,12 +120,12 @@ class ZooKeeperClusterClient:
         return dict.fromkeys(wanted)
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
-        return []  # only brokers know them
+        return []  # only the brokers have them
 
     def alter_replica_log_dirs(
         self, moves: Mapping[tuple[str, int, int], str]
     ) -> dict[tuple[str, int, int], ApiError | None]:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "log_dirs need --bootstrap-server: ZooKeeper knows no directories")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "log_dirs need --bootstrap-server: ZooKeeper has no directories")
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
         return self._configs(configs.topic_path(topic), "DYNAMIC_TOPIC_CONFIG")
@@ -156,7 +156,7 @@ class ZooKeeperClusterClient:
         raise EnsembleUnreachable(f"{path} keeps being changed by somebody else: try again")
 
     def registrations(self) -> dict[int, BrokerInfo]:
-        """The living brokers by id (see `batch.registrations`)."""
+        """The live brokers by id (see `batch.registrations`)."""
         return registrations(self._znodes.children(brokers.IDS_PATH) or (), self._znodes.read)
 
     def controller_epoch(self) -> int | None:
@@ -164,7 +164,7 @@ class ZooKeeperClusterClient:
         return None if znode is None else controller.decode_epoch(znode.data)
 
     def min_isrs(self, names: Sequence[str]) -> dict[str, int]:
-        """min.insync.replicas by topic, as far as ZooKeeper knows it: not what brokers have in their files."""
+        """min.insync.replicas by topic, as far as it is in ZooKeeper and not in brokers' files."""
         paths = [configs.broker_path(None), *map(configs.topic_path, names)]
         values = [
             int(configs.decode(znode.data, path).get(_MIN_ISR, 0)) if znode is not None else 0

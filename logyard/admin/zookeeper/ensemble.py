@@ -27,7 +27,7 @@ from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS
 
 _EXERCISE_POLL_S = 0.05
-# What a nudge writes into /controller for a moment: no broker has this id, so none believes that it is elected.
+# The id that a nudge writes into /controller for a moment: no broker has it, so none believes that it is elected.
 _NOBODY = -1
 
 
@@ -112,7 +112,8 @@ class KazooEnsemble:
             except (_NotAllowed, NoNodeError):
                 return None
             except NodeExistsError:
-                # A tool's or another recovery's. Only one that we made shows that a controller removed it.
+                # If the request is a tool's or another recovery's, it proves nothing; only the removal of our own shows
+                # a controller.
                 stat = self._done(client.exists_async(path))
                 first = stat.czxid if stat is not None and first < 0 else first
                 if time.monotonic() >= deadline:
@@ -126,7 +127,7 @@ class KazooEnsemble:
         return True
 
     def _withdraw(self, path: str) -> None:
-        """Remove our own request for an election, and nobody else's."""
+        """Remove our own request for an election, and no other."""
         from kazoo.exceptions import BadVersionError, NoNodeError
 
         stat = self._done(self._client.exists_async(path))
@@ -160,8 +161,8 @@ class KazooEnsemble:
 
     def fence(self, seen: ControllerView, journal: Journal) -> bool:
         held = self._read([controller.PATH])[0]
-        # An election raises /controller_epoch in the same multi that creates /controller: the check of the epoch's
-        # version is what holds; the czxid only saves a try that is known to fail.
+        # An election increments /controller_epoch in the same multi that creates /controller, so the check of the
+        # epoch's version is enough; the czxid only saves an attempt that is known to fail.
         if held is None or held.czxid != seen.czxid:
             return False
         epoch = ("check", controller.EPOCH_PATH, seen.epoch_version)

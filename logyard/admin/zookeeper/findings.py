@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 class ZnodeFinding:
     """One problem. `kind` is for programs; a NOTE is not a fault. `ops`: the fix, in one transaction.
 
-    Every write in `ops` is conditional on the version that was read, or creates what was not there.
+    Every write in `ops` is conditional on the version that was read, or creates a missing znode.
     """
 
     path: str
@@ -54,7 +54,7 @@ class ZnodeFinding:
 
 
 def lasting(before: Sequence[ZnodeFinding], now: Sequence[ZnodeFinding]) -> list[ZnodeFinding]:
-    """The findings of two surveys in a row: a working cluster is always between two states."""
+    """The findings that occur in two surveys in a row: a working cluster is always between two states."""
     seen = {(finding.path, finding.kind) for finding in before}
     return [finding for finding in now if (finding.path, finding.kind) in seen]
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass
 class Survey:
-    """What was found. `znodes` has every znode that was read, `bad` why one could not be decoded, by path."""
+    """The result of a survey. `znodes` has every znode that was read, `bad` why one could not be decoded, by path."""
 
     znodes: dict[str, Znode] = field(default_factory=dict)
     bad: dict[str, str] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class _Look:
         self.each(list(decoders), lambda path: path, lambda path, znode: decoders[path](znode))
 
     def each(self, keys: Sequence[K], path: Callable[[K], str], decode: Callable[[str, Znode], T]) -> dict[K, T]:
-        """Key → decoded, of those that are there and can be decoded."""
+        """Key → decoded value, of the znodes that exist and can be decoded."""
         decoded: dict[K, T] = {}
         for key, znode in zip(keys, self._client.read([path(key) for key in keys]), strict=True):
             if znode is None:

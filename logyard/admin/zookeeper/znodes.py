@@ -1,6 +1,6 @@
 """Znodes, read and written synchronously: the port of the commands that work on ZooKeeper itself, and kazoo behind it.
 
-Values are those of `broker/znodes/ops`; every write is one multi, so that versions can be checked with it.
+Values are those of `broker/znodes/ops`; every write is one multi, so that it can check versions.
 """
 
 import warnings
@@ -14,10 +14,10 @@ from logyard.broker.znodes.paths import TOPICS, ancestors
 
 
 class ZnodeClient(Protocol):
-    """What is needed of a ZooKeeper session. Methods raise EnsembleUnreachable where it does not answer."""
+    """The part of a ZooKeeper session that is used. Methods raise EnsembleUnreachable if it does not answer."""
 
     def children(self, path: str) -> list[str] | None:
-        """The children's names, sorted; None where there is no such znode."""
+        """The children's names, sorted; None if there is no such znode."""
         ...
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
@@ -25,7 +25,7 @@ class ZnodeClient(Protocol):
         ...
 
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
-        """Do all or nothing, in one transaction."""
+        """Carry out all ops in one transaction, or none."""
         ...
 
     def close(self) -> None: ...

@@ -58,7 +58,7 @@ def dump_log(
         logyard dump-log --files /tmp/yard/broker-0/data/flights-0/00000000000000000000.log --print-data-log
         logyard dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only
     """
-    # The codecs are loaded only where they are needed.
+    # The codecs are loaded only when they are needed.
     from logyard.cli.dump_log import offsets, text, transaction_log
 
     faults = text.Faults()

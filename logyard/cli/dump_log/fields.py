@@ -1,4 +1,4 @@
-"""Fields of Kafka's older schemas, as the records of its internal topics hold them: no compact lengths, no tags."""
+"""Fields of Kafka's older schemas, as in the records of its internal topics: no compact lengths, no tags."""
 
 import struct
 from typing import Any, NamedTuple

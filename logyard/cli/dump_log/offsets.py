@@ -54,7 +54,7 @@ _ASSIGNMENT = (Field("assignedPartitions", _PARTITIONS, many=True), Field("userD
 
 
 def decode(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
-    """What is shown as key and payload of a record. Raises ValueError where there is no key."""
+    """Return the text for key and payload of a record. Raises ValueError if there is no key."""
     key = present(key, offset, "offset topic")
     try:
         reader = Reader(key)
@@ -73,7 +73,7 @@ def _value(data: bytes, *, is_group: bool) -> dict[str, Any]:
     reader = Reader(data)
     version = reader.integer("int16")
     if not 0 <= version <= _VALUE_MAX:
-        raise Unreadable(f"version {version} is not known here")
+        raise Unreadable(f"version {version} is not supported")
     found = reader.read(_GROUP if is_group else _OFFSET, version)
     if found.get("protocolType") == _CONSUMER:
         for member in found["members"]:

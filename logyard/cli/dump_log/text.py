@@ -1,4 +1,4 @@
-"""What kafka-dump-log prints of a partition's files, line for line; a dump also counts what is wrong with them.
+"""The output of kafka-dump-log for a partition's files, line for line; a dump also counts faults.
 
 Files are memory-mapped and read one batch at a time.
 """
@@ -24,7 +24,7 @@ _LENGTH_MIN = 14  # the size of the smallest possible message
 
 
 Decode = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]
-"""Offset, key and value to what is shown of key and value; raises ValueError where they cannot be such a record."""
+"""(offset, key, value) → the texts for key and value; raises ValueError if they cannot be such a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Detail:
 
 @dataclass
 class Faults:
-    """Faults that Kafka's tool prints at the end, and the number of faults that it prints where it meets them.
+    """Faults that Kafka's tool prints at the end, and the number of faults that it prints as it meets them.
 
     `notes` are printed at the end too and are not faults: an index in use that has no entry yet is all zeros.
     """
@@ -77,7 +77,7 @@ def dump_log(path: Path, detail: Detail, faults: Faults) -> Iterator[str]:
 
 
 def batches(data: memoryview, position: int, end: int, path: Path) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch. Raises CorruptData at a length that no batch can have."""
+    """Position and header of every whole batch. Raises CorruptData for a length that no batch can have."""
     while position + LOG_OVERHEAD + _LENGTH_MIN <= end:
         length = int.from_bytes(data[position + _LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True)
         if length < _LENGTH_MIN:
@@ -321,7 +321,7 @@ def dump_checkpoint(path: Path) -> Iterator[str]:
 
 
 def base_offset(path: Path) -> int:
-    """The offset that a file is named by. Raises CorruptData."""
+    """The offset in a file's name. Raises CorruptData."""
     name = path.name.partition(".")[0]
     if not name.isdecimal():
         raise CorruptData(f"{path}: the name of such a file begins with an offset")

@@ -32,7 +32,7 @@ _VALUE = (
 
 
 def decode(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
-    """What is shown as key and payload of a record. Raises ValueError where there is no key."""
+    """Return the text for key and payload of a record. Raises ValueError if there is no key."""
     key = present(key, offset, "transaction log")
     try:
         reader = Reader(key)
@@ -49,7 +49,7 @@ def _value(data: bytes) -> str:
     reader = Reader(data)
     version = reader.integer("int16")
     if version != 0:
-        raise Unreadable(f"version {version} is not known here")
+        raise Unreadable(f"version {version} is not supported")
     found: dict[str, Any] = reader.read(_VALUE, version)
     if not 0 <= found["status"] < len(_STATES):
         raise Unreadable(f"state {found['status']} is not known")

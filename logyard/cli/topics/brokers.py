@@ -11,7 +11,7 @@ from logyard.cli.topics.text import PartitionLine, TopicLines
 
 
 class BrokerTopics:
-    """Reads and changes topics by requests. Methods raise ApiError as the brokers refuse, or ClusterUnreachable."""
+    """Reads and changes topics by requests. Methods raise ApiError if the brokers refuse, or ClusterUnreachable."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._client = KafkaClusterClient(settings)
@@ -60,7 +60,7 @@ class BrokerTopics:
 def topic_lines(
     view: TopicView, configs: Mapping[str, ConfigValue], moving: Mapping[TopicPartition, Assignment]
 ) -> TopicLines:
-    """One topic of a snapshot as shown, with the settings of any source except Kafka's defaults."""
+    """One topic of a snapshot as shown, with its settings from all sources except Kafka's defaults."""
     min_isr = configs.get("min.insync.replicas")
     partitions = []
     for p in view.partitions:

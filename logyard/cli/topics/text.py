@@ -1,4 +1,4 @@
-"""What `kafka-topics.sh` of Apache Kafka 3.9 prints and accepts: patterns, assignments, tables with tabs."""
+"""The output and the arguments of `kafka-topics.sh` of Apache Kafka 3.9: patterns, assignments, tables with tabs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Report(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """One partition as shown; `adding` and `removing` are None while nothing is reassigned."""
+    """One partition as shown; `adding` and `removing` are None without a reassignment."""
 
     partition: int
     leader: int
@@ -132,7 +132,7 @@ def _partition_line(topic: TopicLines, partition: PartitionLine) -> str:
     ]
     if partition.adding is not None and partition.removing is not None:
         cells += [f"Adding Replicas: {_ids(partition.adding)}", f"Removing Replicas: {_ids(partition.removing)}"]
-    # Eligible leader replicas are KRaft's; against ZooKeeper-mode brokers 3.9's own tool prints just this.
+    # Eligible leader replicas are KRaft's; with ZooKeeper-mode brokers 3.9's own tool prints exactly this.
     cells += ["Elr: N/A", "LastKnownElr: N/A"]
     return "\t".join([*cells, *(["MarkedForDeletion: true"] if topic.deleting else [])])
 

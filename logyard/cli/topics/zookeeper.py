@@ -1,7 +1,7 @@
-"""Topics by writing znodes: what `--zookeeper` meant before Kafka 3.0, and what every broker still understands.
+"""Topics by writing znodes: the meaning of `--zookeeper` before Kafka 3.0, which every broker still supports.
 
-The controller finds what is written here by its watches. Order of a creation: /config/topics/T first, so that
-whoever sees the topic finds its settings.
+The controller finds the znodes by its watches. A creation writes /config/topics/T first, so that the settings exist
+before the topic does.
 """
 
 import random
@@ -104,7 +104,7 @@ class ZooKeeperTopics:
         path = topics.topic_path(name)
         problem = refused(self._znodes.commit([SetData(path, data, znode.version)]))
         if problem in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
-            raise LocalError(f"topic {name} was changed meanwhile: look at it and try again")
+            raise LocalError(f"topic {name} was changed meanwhile: check it and try again")
         _require_written(path, problem)
         return ["Adding partitions succeeded!"]
 
@@ -134,7 +134,7 @@ class ZooKeeperTopics:
         if topic.assignment:
             return placement.check_manual(sorted(topic.assignment.items()))
         if topic.partitions < 1 or topic.replication_factor < 1:
-            raise LocalError("--zookeeper knows no defaults: give --partitions and --replication-factor")
+            raise LocalError("--zookeeper has no defaults: give --partitions and --replication-factor")
         live = self._brokers()
         if not live:
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is registered: start one first")

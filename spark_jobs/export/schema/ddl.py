@@ -33,7 +33,7 @@ _DEPTH_MAX = 32
 
 
 class BadSchema(LogyardError):
-    """A schema that cannot be read; the text says where."""
+    """A schema that does not parse; the text says where."""
 
 
 def parse(text: str) -> pa.Schema:
@@ -77,7 +77,7 @@ class _Reader:
         self._text, self._at = text.rstrip(), 0
 
     def fields(self, end: str, depth: int) -> list[pa.Field]:
-        """Read `name[:] TYPE [NOT NULL], …` up to `end` (the end of the text for "")."""
+        """Parse `name[:] TYPE [NOT NULL], …` up to `end` (the end of the text for "")."""
         found: dict[str, pa.Field] = {}
         while True:
             name = self._name()
@@ -129,7 +129,7 @@ class _Reader:
             scale = self._number()
         self._expect(lambda: self._take(")"), ")")
         if not 1 <= precision <= 38 or scale > precision:
-            raise BadSchema(f"DECIMAL({precision}, {scale}): at most 38 digits, not more of them behind the point")
+            raise BadSchema(f"DECIMAL({precision}, {scale}): at most 38 digits, not more of them after the point")
         return pa.decimal128(precision, scale)
 
     def _number(self) -> int:

@@ -23,7 +23,7 @@ def _compare(path: str, old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Non
         name = f"{path}{before.name}"
         after = later.pop(before.name, None)
         if after is None:
-            raise SchemaRefused(f"column {name}: was {_said(before)}, is left out now{_ADVICE}")
+            raise SchemaRefused(f"column {name}: was {_said(before)}, is missing now{_ADVICE}")
         _compare_types(name, before, after)
     for field in later.values():
         if not field.nullable:

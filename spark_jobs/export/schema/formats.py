@@ -56,7 +56,7 @@ class SideFormat:
         return reader(self.type) if self.name == "json" else _utf8
 
     def column(self, raw: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
-        """Return the column of binary values, null where one is bad, and the bad ones. Null stays null."""
+        """Return the column of binary values, null for bad ones, and the bad ones. Null stays null."""
         if self.name == "binary":
             return raw, []
         if self.name == "string":
@@ -112,7 +112,7 @@ class Formats:
 
 
 def good_rows(count: int, bad: Sequence[BadRecord]) -> Any:
-    """Return the mask of rows that no bad record stands in."""
+    """Return the mask of rows without a bad record."""
     mask = np.ones(count, bool)
     mask[[one.row for one in bad]] = False
     return mask

@@ -119,7 +119,7 @@ def test_a_state_is_shown(run: Run, client: Any) -> None:
         (["create", "--topic", "a b", "--partitions", "1", "--replication-factor", "1"], "invalid"),
         (["create", "--topic", "x_y", "--partitions", "1", "--replication-factor", "1"], "collides"),
         (["create", "--topic", "t", "--partitions", "1", "--replication-factor", "4"], "larger than available"),
-        (["create", "--topic", "t", "--partitions", "1"], "knows no defaults"),
+        (["create", "--topic", "t", "--partitions", "1"], "has no defaults"),
         (["alter", "--topic", "there", "--partitions", "1"], "can only be increased"),
         (["alter", "--topic", "none", "--partitions", "2"], "does not exist as expected"),
         (["delete", "--topic", "none"], "does not exist as expected"),

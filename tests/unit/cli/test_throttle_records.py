@@ -37,7 +37,7 @@ def test_nothing_is_written_without_a_throttle(home: Path) -> None:
 def test_what_cannot_be_read_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.json").write_text("{")
     assert FileRecords(tmp_path).load() == []
-    assert "x.json is left alone" in capsys.readouterr().err
+    assert "x.json is ignored" in capsys.readouterr().err
     assert (tmp_path / "x.json").exists()
 
 

@@ -245,7 +245,7 @@ def test_audit_of_directories_excuses_what_only_one_replica_has_cleaned(
     assert summary["verdict"] == "warn"
     found = [f for f in summary["first_findings"] if f["check"] == "replicas"]
     assert [(f["level"], f["partition"], f["replica"]) for f in found] == [("warn", 1, 1), ("warn", 1, 2)]
-    assert all("the next compaction makes them level" in f["message"] for f in found)
+    assert all("the next compaction makes them equal" in f["message"] for f in found)
 
 
 def test_export_writes_every_committed_record_once(

@@ -1,6 +1,6 @@
 """Shared throttles: owners set them, end them, and end those of owners that died.
 
-Every step is recorded before it is taken (`records.py`), so that after a crash at any point somebody else can finish.
+Every step is recorded before it is taken (`records.py`), so that after a crash at any point another run can finish.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ from logyard.admin.reassignment.throttles.records import (
 from logyard.admin.reassignment.throttles.settings import ConfigClient, await_rates, own_values, throttle_settings
 from logyard.broker.errors import ApiError, ErrorCode
 
-_ROUNDS = 20  # of checking whether another owner came or went meanwhile
-# The errors for a deleted topic, and for a broker that is not there (any more).
+_ROUNDS = 20  # attempts, if another owner came or went meanwhile
+# The errors for a deleted topic, and for a broker that is not registered.
 _GONE = {
     TOPIC: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
     BROKER: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE),
@@ -35,7 +35,7 @@ _GONE = {
 
 
 class ThrottleBook:
-    """The throttles of one cluster, shared by all who keep `records` of them.
+    """The throttles of one cluster, shared by all owners that use these `records`.
 
     :param live: the brokers that can be asked for their settings; None: all of them (ZooKeeper has the settings).
     """
@@ -85,7 +85,7 @@ class ThrottleBook:
         return theirs
 
     def hand_over(self, owner: str) -> None:
-        """Drop the owner's record and keep the settings: from now on they count as somebody else's."""
+        """Drop the owner's record and keep the settings, which from now on count as set by somebody else."""
         self._records.drop(owner)
         self._forget()
 
@@ -98,9 +98,9 @@ class ThrottleBook:
         return free
 
     def release(self, owner: str) -> list[ThrottleSetting]:
-        """End an owner's throttle: settings go back to what others want or set. Returns those that did not.
+        """End an owner's throttle: settings return to what others want or set. Returns those that could not be changed.
 
-        Those are on brokers that are down; the record stays, and a later `sweep` finishes it.
+        These are on brokers that are down; the record stays, and a later `sweep` finishes it.
         """
         mine = self.owners().get(owner)
         if mine is None:
@@ -136,7 +136,7 @@ class ThrottleBook:
         mine = records.get(owner)
         if mine is None or mine.state != HELD:
             turn = 1 + max((record.turn for record in records.values()), default=0)
-            # What an earlier throttle of this owner saw is still what has to be restored.
+            # The value that an earlier throttle of this owner saw is still the one to restore.
             before = mine.claims if mine is not None else {}
             mine = Record(owner, turn, HELD, {s: replace(claim, looked=False) for s, claim in before.items()})
         claimed = dict(mine.claims)
@@ -151,7 +151,7 @@ class ThrottleBook:
     ) -> list[ThrottleSetting]:
         """Set what all records together want, until no other owner comes or goes; returns unreachable settings.
 
-        :param held: the owner's record, where it holds on even if somebody has ended it meanwhile.
+        :param held: the owner's record, if it keeps its throttle even if somebody has ended it meanwhile.
         """
         left: list[ThrottleSetting] = []
         for _ in range(_ROUNDS):
@@ -189,7 +189,7 @@ class ThrottleBook:
         return setting.kind == TOPIC or self._live is None or setting.name in self._live
 
     def _read(self, settings: Iterable[ThrottleSetting]) -> dict[ThrottleSetting, str | None]:
-        """Values, None where nothing is set (or the topic is gone); settings on brokers that are away are left out."""
+        """Values, None if nothing is set (or the topic is gone); settings on brokers that are down are left out."""
         found: dict[ThrottleSetting, str | None] = {}
         for (kind, name), wanted in _by_resource(filter(self._reaches, settings)).items():
             keys = [setting.key for setting in wanted]
@@ -197,7 +197,7 @@ class ThrottleBook:
                 configs = self._client.topic_configs(name) if kind == TOPIC else self._client.broker_configs(int(name))
                 values = own_values(configs, keys)
             except (ApiError, ClusterUnreachable) as problem:
-                # A broker that refuses access is up, and would work on without a throttle.
+                # A broker that refuses access is up, and would continue without a throttle.
                 gone = getattr(problem, "code", None) in _GONE[kind]
                 away = kind == BROKER and isinstance(problem, ClusterUnreachable)
                 if isinstance(problem, AccessRefused) or not (gone or away):

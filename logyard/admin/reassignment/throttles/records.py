@@ -1,12 +1,10 @@
 """Records of throttles: one for each owner, and what follows from all of them together. Pure.
 
-Several may want a throttle at the same time: runs of ours, each for its own moves, persons, and other tools. What
-others set is known only from reading it. So each owner records what it saw before it changed a setting, and every
+Several may want a throttle at the same time: our own runs, each for its moves, persons, and other tools. The settings
+of the others are only known by reading them. So each owner records what it saw before it changed a setting, and every
 value that it wrote. From all records it follows which value is an owner's and which is somebody else's: the *base*. A
-setting that no owner claims any more goes back to its base; a value that no owner wrote was set by somebody else, and
-stays.
-
-If somebody else sets exactly the value that an owner has written, it counts as the owner's.
+setting that no owner claims any more returns to its base; a value that no owner wrote was set by somebody else, and
+stays. If somebody else sets exactly the value that an owner has written, it counts as the owner's.
 """
 
 import json
@@ -31,7 +29,7 @@ class ThrottleSetting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one owner does to one setting: the value it wants, what it saw first, and all that it has written.
+    """One owner's claim on one setting: the value it wants, what it saw first, and all values that it has written.
 
     `wanted`: a rate in bytes per second, or a list of `partition:broker`. `looked`: whether `saw` is known yet.
     """
@@ -106,7 +104,7 @@ class Records(Protocol):
         ...
 
     def put(self, record: Record) -> None:
-        """Keep a record in place of its owner's former one."""
+        """Replace its owner's record by this one."""
         ...
 
     def drop(self, owner: str) -> None:
@@ -137,7 +135,7 @@ def is_known(setting: ThrottleSetting, value: str | None, records: Sequence[Reco
 
 
 def standing(setting: ThrottleSetting, records: Sequence[Record]) -> str | None:
-    """What the setting has to be: the base joined with what the present owners want. None: not set."""
+    """The value that the setting must have: the base combined with what the current owners want. None: not set."""
     below = base(setting, records)
     wanted = [claim.wanted for claim in _claims(setting, [r for r in records if r.state == HELD])]
     if setting.kind == BROKER:

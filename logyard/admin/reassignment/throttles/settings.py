@@ -1,7 +1,6 @@
 """The settings that throttle replication: their names, what moves need of them, and when brokers know them.
 
-Lists of topics name the replicas that move, rates of brokers hold for the brokers they move between (facts §6). They
-are set and ended by `book.py` alone.
+Topics have lists of the replicas that move, and brokers have rates (facts §6). Only `book.py` sets and ends them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,10 +35,10 @@ class ConfigClient(Protocol):
 
 
 def throttle_settings(moves: Iterable[Move], rate: int) -> dict[ThrottleSetting, str]:
-    """What a throttle of these moves sets, as kafka-reassign-partitions sets it.
+    """Return the settings of a throttle of these moves, as kafka-reassign-partitions sets them.
 
-    The lists of topics name every broker that has a replica today on the leaders' side, and those that get one on the
-    followers' side. They come first: a broker that knows its rate knows the lists then.
+    The topics' lists name every broker that has a replica now on the leaders' side, and those that get one on the
+    followers' side. They come first: a broker that knows its rate then knows the lists.
     """
     lists: dict[tuple[str, str], set[str]] = {}
     brokers: set[int] = set()

@@ -91,7 +91,7 @@ def test_elections(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
     assert znodes.content("/admin/preferred_replica_election")["partitions"] == [{"topic": "t", "partition": 0}]
     with pytest.raises(ApiError, match="already requested"):
         client.elect_leaders([T0])
-    with pytest.raises(ApiError, match="preferred elections only"):
+    with pytest.raises(ApiError, match="only preferred elections"):
         client.elect_leaders(unclean=True)
 
 

@@ -48,7 +48,7 @@ def test_a_group_with_what_its_members_said() -> None:
     [
         (b"\x00\x09", b"", "Unknown record type 9 at offset 5, skipping."),
         (b"\x00\x01\x00", b"", "Error at offset 5, skipping. 3 bytes are too few"),
-        (record_format.group_key("g"), b"\x00\x04", "Error at offset 5, skipping. version 4 is not known here"),
+        (record_format.group_key("g"), b"\x00\x04", "Error at offset 5, skipping. version 4 is not supported"),
         (record_format.group_key("g"), b"\x00\x00", "Error at offset 5, skipping. 2 bytes are too few"),
     ],
 )

@@ -42,7 +42,7 @@ def test_an_open_transaction_its_end_and_a_tombstone() -> None:
     ("key", "data", "said"),
     [
         (b"\x00\x02rest", b"", "unknown::version=2"),
-        (KEY, b"\x00\x01", "Error at offset 5, skipping. version 1 is not known here"),
+        (KEY, b"\x00\x01", "Error at offset 5, skipping. version 1 is not supported"),
         (KEY, value(8, NONE), "Error at offset 5, skipping. state 8 is not known"),
         (KEY, value(1, ONE_TOPIC)[:-1], "Error at offset 5, skipping. 57 bytes are too few"),
         (KEY[:-1], None, "Error at offset 5, skipping. 9 bytes are too few"),

@@ -56,7 +56,7 @@ def test_a_topic_that_somebody_changes_meanwhile_is_left_alone(
     brokers.topic("t", {0: [0, 1]})
     monkeypatch.setattr(brokers, "commit", lambda ops: [OpResult(ZkCode.BAD_VERSION)])
     status, _, err = run("topics", "alter", *THERE, "--topic", "t", "--partitions", "2")
-    assert (status, err) == (1, "logyard: topic t was changed meanwhile: look at it and try again\n")
+    assert (status, err) == (1, "logyard: topic t was changed meanwhile: check it and try again\n")
 
 
 def test_what_zookeeper_refuses_is_no_success(run: Any, brokers: TreeZnodes, monkeypatch: pytest.MonkeyPatch) -> None:

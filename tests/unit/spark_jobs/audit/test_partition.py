@@ -89,7 +89,7 @@ def test_sequences_go_on_wrap_and_start_again_with_an_epoch(tmp_path: Path) -> N
     assert found(replica(tmp_path, 1, [[*sound, end]])) == []
     gap = replica(tmp_path, 2, [[written(0, 0), written(1, 3), written(2, 7)]])
     assert found(gap) == [(WARN, "sequence", 2, 6)]
-    assert "goes on with sequence 7, 6 is expected" in judge(gap).findings[0].message
+    assert "continues with sequence 7, 6 is expected" in judge(gap).findings[0].message
     assert found(replace(gap, clean_offset=6)) == []
 
 

@@ -73,7 +73,7 @@ def test_right_after_a_failover_there_is_nothing_to_do_yet(replica: Replica) -> 
 def test_records_lost_after_they_were_exported_are_said(replica: Replica) -> None:
     """An unclean election cut the log at 4; it has grown beyond what was exported since."""
     cut = replace(replica, log_end_offset=10, leader_epochs=((0, 0), (2, 4)), leader_epoch=2)
-    said = "exported up to 6, and from 4 on the log has lost these records, .* --allow-data-loss goes on at 6"
+    said = "exported up to 6, and from 4 on the log has lost these records, .* --allow-data-loss continues at 6"
     with pytest.raises(ExportRefused, match=said):
         span(cut, exported(6, epoch=0))
     assert span(cut, exported(6, epoch=0), allow_data_loss=True) == (6, 8)

@@ -139,7 +139,7 @@ def test_a_committed_file_that_is_nowhere_is_said(tmp_path: Path, monkeypatch: p
         shutil.rmtree(store.staging(manifest.run_id))
 
     monkeypatch.setattr(ManifestStore, "commit", emptied)
-    with pytest.raises(CorruptData, match="was committed by version 1, and is neither staged nor in its place"):
+    with pytest.raises(CorruptData, match="was committed by version 1, and is neither staged nor at its final path"):
         flights.run()
 
 

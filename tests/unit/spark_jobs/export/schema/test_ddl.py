@@ -76,7 +76,7 @@ def test_nullable_columns_may_be_added(new: str) -> None:
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ("offset BIGINT", "column value: was STRUCT<.*, is left out now"),
+        ("offset BIGINT", "column value: was STRUCT<.*, is missing now"),
         ("offset INT, value STRING", "column offset: was BIGINT, is INT now"),
         ("offset BIGINT, value STRING", "column value: was STRUCT<.*>, is STRING now"),
         (OLD.replace("id: BIGINT NOT NULL", "id: BIGINT"), "column value.id: was BIGINT NOT NULL, is BIGINT now"),
