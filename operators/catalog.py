@@ -21,7 +21,7 @@ class CatalogOperator(ClusterOperator):
     """A task on the topics that a file describes (see `logyard.admin.topics.document`).
 
     :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`. It must be inside that
-    folder: a user who may run a DAG may not read other files of the worker. (templated)
+        folder: a user who may run a DAG may not read other files of the worker. (templated)
     :param directory: the folder of such files; by default the folder of the DAG's file.
     :param delete_unlisted: delete topics that the file owns and does not list. (templated)
     :param deletes_max: refuse to delete more topics than this in one run. (templated)

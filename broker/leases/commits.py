@@ -44,7 +44,7 @@ async def carry_out(
     :param begun: records that the commit has begun; called in a thread, before the first file is moved.
     :param swapped: called once the new segments are in place.
     :raises: LeaseError, SegmentChanged, StorageError, FileNotFoundError (files of the lease are gone). Nothing was
-    swapped unless `swapped` was called.
+        swapped unless `swapped` was called.
     """
     log = leased.log
     await run(partial(_check, log.disk, leased, request, members))

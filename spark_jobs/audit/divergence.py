@@ -86,7 +86,7 @@ def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[
     """Compare one partition's replicas by record inside `extents` (ascending, disjoint).
 
     :param rows: **all** records of all its replicas below the lowest high watermark: later records tell whether a
-    record was superseded.
+        record was superseded.
     """
     by_offset, last_of_key = _tabulate(rows, extents)
     findings: list[Finding] = []

@@ -16,7 +16,7 @@ def read_znodes(client: Any, paths: Sequence[str], wait: Callable[[Any], Any]) -
 
     :param client: a started KazooClient.
     :param wait: takes one of kazoo's pending answers and returns its value; raises NoNodeError if there is no znode,
-    and its caller's own errors if the session fails.
+        and its caller's own errors if the session fails.
     """
     from kazoo.exceptions import NoNodeError
 
