@@ -1,5 +1,5 @@
-"""Random histories cleaned round by round, as the built-in cleaner does it: only the dirty part's keys are known, and
-never more than fit; after each round the log is what the model says, and it gets clean in the end."""
+"""Random histories cleaned in rounds by the built-in cleaner, which knows only the dirty part's keys and at most a
+limit of them; after each round the log equals the model, and in the end it is clean."""
 
 import random
 
@@ -27,7 +27,7 @@ def leased(
     producers: dict[int, ActiveProducer],
     segment_bytes: int,
 ) -> cleaning.Json:
-    """Lay segments out as a lease's links; returns what the lease says of them."""
+    """Write segments as a lease's links; returns the lease's answer."""
     disk.remove_tree("/lease")
     disk.make_directory("/lease/links")
     disk.make_directory("/lease/parts")
@@ -57,7 +57,7 @@ def leased(
 
 
 def after_commit(disk: MemoryDisk, segments: list[list[Batch]], made: cleaning.Json) -> bytes:
-    """What the log holds once the parts took their segments' places."""
+    """Return the log's contents after the parts replaced the segments."""
     parts = {group["segments"][0]: group for group in made["groups"]}
     replaced = {base for group in made["groups"] for base in group["segments"]}
     out = b""

@@ -1,5 +1,5 @@
-"""Random histories, several runs on top of each other: bytes in, bytes out, against a plain model; plain Python
-against compiled."""
+"""Random histories with several successive compactions, compared with a plain model, and the compiled code with the
+plain Python."""
 
 import hashlib
 import random

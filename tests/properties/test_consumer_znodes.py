@@ -1,4 +1,4 @@
-"""/consumers with any content: nothing that stands there harms who reads it."""
+"""/consumers with any content: readers either parse it or report a problem."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Joins, commits, deletions, expiry and changes of coordinator, each begun at any await of the others.
+"""Joins, commits, deletions, expiry and changes of coordinator, each starting at any await of the others.
 
-Whatever the order: a commit that was acknowledged is there until somebody deletes it or it has had its time, a member
-that was answered is in its group, and what is served is what the next coordinator would read from the log.
+In any order: an acknowledged commit stays until it is deleted or expires, a member that was answered is in its group,
+and the next coordinator would read from the log exactly what is served.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ TOPICS = ("t", "u")
 
 
 class Timers:
-    """Timers of the manual clock: due ones are called when it is moved."""
+    """Timers of the manual clock: due ones are called when the clock is advanced."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Timer:
 
 
 class History:
-    """One coordinator, what was asked of it, and what it promised by its answers."""
+    """One coordinator, the requests to it, and what it promised by its answers."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -243,6 +243,6 @@ class History:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
-def test_what_was_answered_stands_whatever_was_under_way(seed: int) -> None:
+def test_answers_hold_for_any_interleaving(seed: int) -> None:
     with structlog.testing.capture_logs():
         asyncio.run(History(seed).run(60))

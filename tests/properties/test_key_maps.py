@@ -1,7 +1,7 @@
-"""What finds the last offset of each key, in any way the product has, is held by the same properties.
+"""All maps of keys to last offsets, held by the same properties.
 
-Ways: the survey's map over a dict (the plain rules of tests), the built-in cleaner's map of dirty keys, and the Spark
-job's table, fed by one task or merged from several.
+The survey's map over a dict (the plain rules of tests), the built-in cleaner's map of dirty keys, and the Spark job's
+table, fed by one task or merged from several.
 """
 
 from collections.abc import Callable, Sequence

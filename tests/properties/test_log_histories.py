@@ -1,7 +1,7 @@
-"""Random histories of one log against a list: whatever happens, wherever it is stopped, the log is what was written.
+"""Random histories of one log compared with a list: after any steps, and any crash, the log is what was written.
 
-The model is the list of batches as bytes. Stopping the process loses nothing that an append had returned from; losing
-power may lose what was not flushed, from some batch on, and never anything before it.
+The model is the list of batches as bytes. Killing the process loses no append that had returned; a power loss may lose
+what was not flushed, from some batch on, and never anything before it.
 """
 
 import random
@@ -79,7 +79,7 @@ def histories(**bounds: Any) -> st.SearchStrategy[list[tuple[str, int]]]:
 
 
 class History:
-    """A log and its model, taken through steps together."""
+    """A log and its model, which take the same steps."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk(choose=random.Random(7).randrange)

@@ -1,4 +1,4 @@
-"""Random logs of message formats v0, v1 and v2 mixed: all ways to compact them against a plain model."""
+"""Random logs of message formats v0, v1 and v2 mixed: all compactions compared with a plain model."""
 
 import random
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 
 def kept(log: Sequence[AnyBatch], survey: Survey) -> list[int]:
-    """The offsets that stay: the last of each key, but old tombstones whose time has come; and all above the range."""
+    """The offsets that stay: the last of each key except expired tombstones, and everything above the range."""
     last: dict[bytes, int] = {}
     gone: set[int] = set()
     above: set[int] = set()

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, a reader answers with a message or with CorruptData, and keeps within its buffer."""
+"""For any bytes, a decoder returns a message or raises CorruptData, and stays within its buffer."""
 
 import random
 from contextlib import suppress

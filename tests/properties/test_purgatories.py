@@ -130,7 +130,7 @@ def test_every_operation_is_completed_once(history: list[tuple[Any, ...]]) -> No
 
 
 def test_a_waiting_operation_is_woken_by_each_thing_it_waits_for() -> None:
-    """The history above would not notice operations that only ever time out: here time stands still."""
+    """The history above would not notice operations that always time out; here the clock stands still."""
     told = History()
     told.do(("produce", T0, 10_000))
     told.do(("consume", [T0], 0, 10_000))

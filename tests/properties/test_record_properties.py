@@ -1,4 +1,4 @@
-"""Any records go into a batch and come out; any bytes are a batch or CorruptData."""
+"""Any records survive encoding and decoding; any bytes are a batch or CorruptData."""
 
 from contextlib import suppress
 

@@ -1,9 +1,9 @@
-"""Recoveries in a world of faults, one seed one history: what is well is never touched, what is ill comes back.
+"""Recoveries with random faults, one history for each seed: healthy brokers are never touched, broken ones come back.
 
 Faults of Airflow's side: one-way networks, refused logins, missing rights, ZooKeeper out of reach or read-only, a
-launcher that fails, clocks that jump, workers that come late, two recoveries at a time. Of the cluster: brokers that
-are dead, stopped by SIGSTOP, mute, cut off from ZooKeeper, a controller whose queue is stuck. And what is slow but
-well: pauses, take-overs, loading.
+launcher that fails, clocks that jump, workers that come late, two recoveries at a time. Faults of the cluster: brokers
+that are dead, stopped by SIGSTOP, mute, cut off from ZooKeeper, a controller whose queue is stuck. And what is slow but
+healthy: pauses, take-overs, loading.
 """
 
 import json
@@ -28,7 +28,7 @@ ILLS = ("dead", "frozen", "mute", "stuck")
 
 
 class Run:
-    """One DAG run after another, each of rounds by workers of their own that know nothing but the case's JSON."""
+    """One DAG run after another, each of rounds by workers that know only the case's JSON."""
 
     def __init__(self, world: World, dice: random.Random) -> None:
         self._world, self._dice = world, dice
@@ -60,7 +60,7 @@ class Run:
 
 
 def spoil_ways(world: World, dice: random.Random) -> None:
-    """Something between Airflow's host and the cluster fails, or comes back."""
+    """Break or restore a path between Airflow's host and the cluster."""
     chosen = dice.sample(sorted(world.ways), dice.choice((1, 1, 2, len(world.ways))))
     what = dice.choice(("out", "back", "login", "queue", "well", "well"))
     for broker in chosen:
@@ -71,7 +71,7 @@ def spoil_ways(world: World, dice: random.Random) -> None:
 
 
 def happen(world: World, dice: random.Random) -> None:
-    """One of the things that happen to a cluster that is well."""
+    """Let one fault happen to a healthy cluster."""
     broker = dice.choice(sorted(world.brokers))
     match dice.randrange(10):
         case 0 | 1 | 2:
@@ -91,13 +91,13 @@ def happen(world: World, dice: random.Random) -> None:
 
 
 def settle(world: World) -> None:
-    """Everything on Airflow's side is well from now on."""
+    """From now on everything on Airflow's side works."""
     world.zookeeper_reachable, world.launcher_broken = True, False
     world.ways = {broker: Way() for broker in world.brokers}
 
 
 def play(seed: int) -> World:
-    """The history of one seed. Raises Touched, or AssertionError where what is ill does not come back."""
+    """Run the history of one seed. Raises Touched, or AssertionError if a broken broker does not come back."""
     dice = random.Random(seed)
     kind = dice.choice(("none", "start", "blind", "systemd", "full", "full"))
     world = World(seed, kind, takeover_s=dice.choice((1.0, 5.0, 30.0)))
@@ -133,7 +133,7 @@ def play(seed: int) -> World:
 
 
 def may_be_treated(world: World, ill: int, how: str, told: bool) -> bool:
-    """Whether there was a way to bring that back within the rules."""
+    """Whether the rules allow any repair of that fault."""
     if how == "stuck":  # it needs no launcher; but a stuck broker may be elected again and again
         return world.zookeeper_writable and len(world.fences) < 3 and world.launcher_kind != "none"
     if not told and not any(ill in placed for placed in world.replicas.values()):
@@ -153,7 +153,7 @@ def may_be_treated(world: World, ill: int, how: str, told: bool) -> bool:
 
 
 @pytest.mark.parametrize("tenth", [0, 1, *(pytest.param(tenth, marks=pytest.mark.slow) for tenth in range(2, 10))])
-def test_what_is_well_is_never_touched_and_what_is_ill_comes_back(tenth: int) -> None:
+def test_healthy_brokers_are_never_touched_and_broken_ones_come_back(tenth: int) -> None:
     for seed in range(tenth, SEEDS, 10):
         try:
             play(seed)

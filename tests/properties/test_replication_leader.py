@@ -1,4 +1,4 @@
-"""One leader under any history of appends, fetches, time and answers of the controller (facts §10, §23)."""
+"""One leader under random appends, fetches, time and answers of the controller (facts §10, §23)."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ REFUSALS = {
 
 
 class History:
-    """Drives one world and holds its promises after every step."""
+    """Drives one world and checks its invariants after every step."""
 
     def __init__(self, min_isr: int) -> None:
         self.world = World(lag_time_max_ms=100)
@@ -85,7 +85,7 @@ class History:
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(1, 3), st.lists(steps, max_size=40))
-def test_the_watermark_keeps_its_promises(min_isr: int, history: list[Step]) -> None:
+def test_the_high_watermark_keeps_its_invariants(min_isr: int, history: list[Step]) -> None:
     told = History(min_isr)
     for step in history:
         before = told.world.log(T0).high_watermark

@@ -1,4 +1,4 @@
-"""However keys are dealt over tasks and buckets, the decision is the one that a single task makes."""
+"""However keys are distributed over tasks and buckets, the decision equals that of a single task."""
 
 import random
 import re

@@ -1,4 +1,5 @@
-"""Throttles that several want: after any order of runs, crashes and foreign changes, what others set last stands."""
+"""Throttles with several owners: after any order of runs, crashes and foreign changes, the last foreign values
+stand."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ class Tapped:
 
 
 class Yard:
-    """A cluster's settings, the records, and what others have set last."""
+    """A cluster's settings, the records, and the values that others have set last."""
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster(dict.fromkeys(BROKERS))
@@ -132,7 +133,7 @@ def do(yard: Yard, kind: str, whom: Any, how: Any) -> None:
 
 @given(st.lists(steps, max_size=14))
 @settings(max_examples=400, deadline=None)
-def test_what_others_set_last_stands_in_the_end(history: list[tuple[str, Any, Any]]) -> None:
+def test_the_last_foreign_values_stand_in_the_end(history: list[tuple[str, Any, Any]]) -> None:
     yard = Yard()
     for step in history:
         do(yard, *step)
@@ -143,8 +144,8 @@ def test_what_others_set_last_stands_in_the_end(history: list[tuple[str, Any, An
 
 @given(st.lists(steps.filter(lambda step: step[0] not in ("foreign", "away", "back")), max_size=10))
 @settings(max_examples=200, deadline=None)
-def test_whoever_holds_a_throttle_has_it(history: list[tuple[str, Any, Any]]) -> None:
-    """No end of somebody else's throttle takes it away, and the one who came last decides on the rate."""
+def test_an_owners_throttle_stays_until_it_ends(history: list[tuple[str, Any, Any]]) -> None:
+    """Ending somebody else's throttle does not remove it, and the latest owner's rate counts."""
     yard = Yard()
     for step in history:
         do(yard, *step)

@@ -57,7 +57,7 @@ def old_format(rng: random.Random, offset: int) -> bytes:
 
 
 def damage(rng: random.Random, data: bytes) -> bytes:
-    """Flip a byte behind the length: a checksum covers it, or it says the format."""
+    """Flip a byte after the length: either a checksum covers it, or it is the magic."""
     at = rng.choice([16, *rng.choices(range(21, len(data)), k=4)])
     return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
 
@@ -78,7 +78,7 @@ def write(rng: random.Random, directory: Path, batches: list[bytes]) -> list[Seg
 
 
 def slowly(data: bytes) -> list[Row] | None:
-    """One batch as aiokafka reads it without its C code; None where it does not."""
+    """One batch as aiokafka reads it without its C code; None if it does not."""
     try:
         if data[16] < 2:
             old = _LegacyRecordBatchPy(memoryview(data), data[16])
@@ -145,7 +145,7 @@ def survey_of(log: model.Log) -> Survey:
 
 
 def last_of_keys(log: model.Log, end: int) -> dict[bytes, int]:
-    """The slow and plain reference: each key's last offset, off what aiokafka reads."""
+    """The plain reference: each key's last offset, from the records that aiokafka reads."""
     last: dict[bytes, int] = {}
     for made in log.batches:
         skipped = made.flags & CONTROL or log.transactions.get(made.base) in log.aborted or made.base >= end

@@ -1,10 +1,9 @@
 """Whatever holds the high watermark back also wakes it.
 
-Under any history of fetches, of partitions that sessions forget, of ISR changes, deaths and time it stands where
-Kafka's rule, applied anew at every moment, would have it.
-
-The model is that rule by itself: every request of a session is a fetch of each partition that the session holds, asked
-in the epoch of the last question about it (facts §10). It knows no heartbeats, no quiet partitions and no timers.
+Under any history of fetches, of partitions that sessions forget, of ISR changes, deaths and time, it is where Kafka's
+rule, applied again at every moment, would put it. The model is that rule alone: every request of a session is a fetch
+of each partition in the session, with the parameters of the last request for it (facts §10). It has no heartbeats, no
+quiet partitions and no timers.
 """
 
 import itertools
@@ -32,7 +31,7 @@ ISRS = ((1,), (1, 2), (1, 3), (1, 2, 3))
 
 
 def history(seed: int, steps: int = 80) -> Iterator[Step]:
-    """Steps as a cluster takes them: mostly requests of followers that are up to date."""
+    """Steps as in a cluster: mostly requests of followers that are up to date."""
     chance = random.Random(seed)
     for _ in range(steps):
         follower = chance.choice(FOLLOWERS)
@@ -53,7 +52,7 @@ def history(seed: int, steps: int = 80) -> Iterator[Step]:
 
 @dataclass
 class Modelled:
-    """A follower as Kafka's leader keeps it, and the question that its session holds."""
+    """A follower as Kafka's leader tracks it, and the parameters in its session."""
 
     end: int = -1
     caught_up_ms: int = NEVER
@@ -197,7 +196,7 @@ class History:
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 150) for start in (0, 150, 300, 450)], ids=lambda s: str(s[0]))
-def test_nobody_waits_for_who_is_no_longer_waited_for(seeds: range) -> None:
+def test_the_high_watermark_matches_the_model_at_every_step(seeds: range) -> None:
     for seed in seeds:
         told = History(min_isr=1 + seed % 2)
         for number, step in enumerate(history(seed)):

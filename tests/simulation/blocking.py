@@ -1,8 +1,9 @@
-"""What a broker does in threads, cut at its disk operations: between two of them the event loop may do anything.
+"""What a broker does in threads, interrupted at its disk operations: between two of them the event loop may do
+anything.
 
-A real thread gives the interpreter away while it waits for the disk, so what it knows may be out of date when it goes
-on. Here such work is a greenlet: before an operation, and behind a read, it may stand still while virtual time goes on.
-The seed says whether, where and for how long; all runs in one real thread, so one seed stays one history.
+A real thread releases the interpreter while it waits for the disk, so what it has read may be out of date when it
+continues. Here such work is a greenlet: before an operation, and after a read, it may pause while virtual time passes.
+The seed decides whether, where and for how long; all runs in one real thread, so one seed gives one history.
 """
 
 import asyncio
@@ -113,7 +114,7 @@ class BlockingWork(greenlet.greenlet):  # type: ignore[misc]  # greenlet has no 
 
 
 def breathe(*, slowly: bool = False) -> None:
-    """Where a thread would wait for the disk, a slow one maybe. The event loop's own operations do not."""
+    """Called where a thread would wait for the disk; the event loop's own operations do not wait."""
     current = greenlet.getcurrent()
     if type(current) is BlockingWork:
         current.breathe(slowly=slowly)
@@ -131,6 +132,6 @@ def breathing(operation: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_overtaken(work: Callable[[], Any]) -> bool:
-    """Whether this looked something up in a log that was cut in between."""
+    """Whether the work looked something up in a log that was cut in between."""
     piece = getattr(work, "__self__", None)
     return isinstance(piece, LogSlice) and piece.look_up is not None and piece.segments.cuts != piece.cuts

@@ -1,4 +1,4 @@
-"""The rules of what brokers hold in memory and on disk (facts §23), held after every step."""
+"""The rules for the brokers' memory and disks (facts §23), checked after every step."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +14,9 @@ from tests.simulation.zookeeper_rules import Born, ZooKeeperRules
 
 @dataclass
 class Exposed:
-    """What has once been below somebody's high watermark; it never changes.
+    """The records that were once below some high watermark; they never change.
 
-    What was deleted (below `deleted`, the highest log start seen) before anyone looked leaves a gap.
+    Records that were deleted (below `deleted`, the highest log start seen) before they were compared leave a gap.
     """
 
     by_base: dict[int, Batch] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class BrokerRules:
     def check(self, *, whole: bool = False) -> None:
         """Compare what is new; with `whole` every replica from its start.
 
-        A replica is passed over while nothing has changed that is looked at: it was compared up to its high watermark.
+        A replica is skipped while nothing that the check reads has changed: it was compared up to its high watermark.
         """
         for machine in self._cluster.machines.values():
             components = machine.components

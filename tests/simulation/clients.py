@@ -291,7 +291,7 @@ class Consumer(Client):
 
 
 class Admin(Client):
-    """Asks the controller for changes, and takes no for an answer."""
+    """Sends changes to the controller, and accepts refusals."""
 
     async def _ask(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         try:

@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 class SimTree(ZooKeeperTree):
-    """A tree that shows every write to who watches over the rules."""
+    """A ZNode tree that reports every write to the rules."""
 
     def __init__(self, clock: SimClock, trace: Trace) -> None:
         super().__init__(clock)
@@ -101,7 +101,7 @@ class Cluster:
     # ZooKeeper's own work
 
     def _look_at_sessions(self) -> None:
-        """Every session whose client has been silent for the session timeout ends."""
+        """End every session whose client has been silent for the session timeout."""
         now = self.loop.now
         open_sessions = dict.fromkeys(self.tree.sessions())
         for machine in self.machines.values():
@@ -141,7 +141,7 @@ class Cluster:
             self.network.cut(a.process, b.process, silently=silently)
 
     def heal_everything(self) -> None:
-        """No fault is left standing; brokers that are down start."""
+        """End all faults; brokers that are down start."""
         self.network.heal_all()
         for machine in self.machines.values():
             self.resume(machine)
@@ -155,7 +155,7 @@ class Cluster:
             self.start_again(machine)
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait in virtual time; False where it did not come true."""
+        """Wait in virtual time; False if the condition did not become true."""
         deadline = self.loop.now + seconds
         while not condition():
             if self.loop.now > deadline:

@@ -1,4 +1,4 @@
-"""What the logs on the simulated disks hold: each batch's header is read once, as long as nobody changes its bytes."""
+"""The contents of the logs on the simulated disks: each batch's header is read once, until its bytes change."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.simulation.machine import Machine
 
 
 class Batch(NamedTuple):
-    """What two replicas must have in common."""
+    """The fields of a batch that replicas must agree on."""
 
     base: int
     last: int
@@ -48,7 +48,7 @@ def batches(machine: Machine, log: Any, offset: int) -> Iterator[Batch]:
 
 
 def misremembered(machine: Machine, log: Any) -> str:
-    """A position that a segment has in mind and where there is no such batch; empty where all are right."""
+    """Return a cached position of a segment at which no such batch begins; empty if all are right."""
     for segment in log.segments[-2:]:
         held = _segment(machine, log, segment)
         for offset, position in segment.cache.positions.items():

@@ -1,10 +1,10 @@
-"""What goes wrong, and when: drawn from the seed, within the budget that the promises are made for.
+"""The faults, and when they happen: drawn from the seed, within the budget for which the promises hold.
 
-The budget: processes may die, also in the midst of a write, and be held, cut off and expired without limit. Unsynced
+The budget: processes may die, also in the middle of a write, and be paused, cut off and expired without limit. Unsynced
 pages are lost on one machine at a time: the next may lose its power only once every partition's whole ISR has caught up
-again. And while a machine that lost pages still stands in some ISR, nothing else is broken: were all the others to
-die before the controller has put it out, it would rightly be elected, with less than was acknowledged (Kafka's own
-weakness, KIP-966). Where all topics are flushed with every message, power may go at any time.
+again. And while a machine that lost pages is still in some ISR, nothing else is broken: if all the others died before
+the controller removes it, it would rightly be elected, with less than was acknowledged (Kafka's own weakness, KIP-966).
+If all topics are flushed with every message, power may be lost at any time.
 """
 
 import random
@@ -43,7 +43,7 @@ KINDS = (
 
 
 class Faults:
-    """`strike` makes one fault happen, and sees to its end. `any_power_loss`: that fault has no budget."""
+    """`strike` starts one fault, and ends it later. `any_power_loss`: power losses have no budget."""
 
     def __init__(self, cluster: Cluster, rules: Rules, seed: str, *, any_power_loss: bool) -> None:
         self._cluster, self._rules, self._any_power_loss = cluster, rules, any_power_loss
@@ -83,7 +83,7 @@ class Faults:
         return weight if self._cluster.trace.counts[f"fault: {kind}"] else UNSEEN_WEIGHT * weight
 
     def heal(self) -> None:
-        """No fault is left, and none that was to end later ends again."""
+        """End all faults at once, and cancel their later ends."""
         self._era += 1
         self._standing = 0
         self._cluster.heal_everything()
@@ -257,7 +257,7 @@ class Faults:
         self._cluster.network.slowness = 1.0
 
     def _slow_disk(self) -> bool:
-        """What is read is never in the page cache."""
+        """Reads are never in the page cache."""
         machine = self._any()
         if machine is None or machine.disk.cold:
             return False
@@ -278,7 +278,7 @@ class Faults:
                 self._cluster.loop.call_later(LOOK_S, self._when_looking_up, machine, looks - 1)
 
     def _depose_slow(self) -> bool:
-        """Others lead what it has led: it cuts its logs while what was asked of it before still waits for its disk."""
+        """Others lead its partitions: it cuts its logs while earlier requests still wait for its disk."""
         machine = self._any()
         if machine is None or machine.disk.cold or not machine.is_serving:
             return False
@@ -302,7 +302,7 @@ class Faults:
         return True
 
     def _set_clock(self) -> bool:
-        """Somebody sets the wall clock of a machine. It stays so: nothing but what has passed may be measured by it."""
+        """Set the wall clock of a machine, for good: only elapsed time may be measured."""
         machine = self._chance.choice(list(self._cluster.machines.values()))
         machine.clock.error_ms = self._chance.choice((-1, 1)) * self._chance.choice(CLOCK_STEPS_MS)
         self._cluster.trace.event(f"{machine}'s wall clock is wrong by {machine.clock.error_ms} ms")

@@ -1,4 +1,4 @@
-"""The rules of facts §23, seen from outside: ZooKeeper's at every write, the brokers' after every step."""
+"""The rules of facts §23: those of ZooKeeper are checked at every write, those of the brokers after every step."""
 
 from itertools import pairwise, zip_longest
 
@@ -15,7 +15,7 @@ class Rules:
     """All of them, and whether the cluster has come to rest."""
 
     def __init__(self, cluster: Cluster, *, may_lose: bool = False, leaders_write: bool = False) -> None:
-        """`may_lose`: what was exposed may be lost; replicas have to agree at rest all the same.
+        """`may_lose`: exposed records may be lost; replicas must agree at rest all the same.
 
         `leaders_write`: leaders change their ISR in the state znode themselves.
         """

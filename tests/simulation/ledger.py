@@ -1,4 +1,4 @@
-"""What clients were promised and what they saw: the outside's evidence against the brokers."""
+"""What clients were promised and what they saw: the evidence against the brokers."""
 
 from dataclasses import dataclass, field
 
@@ -43,14 +43,14 @@ class Ledger:
             raise BrokenPromise(f"{tp}: {promised!r} was acknowledged at {offset}, a consumer saw {value!r}")
 
     def settle(self, tp: TopicPartition, end: int) -> None:
-        """All that was promised has to be in what was seen, up to the partition's end."""
+        """Check that all acknowledged records were seen, up to the partition's end."""
         seen = self.seen.get(tp, {})
         for offset, value in self.acknowledged.get(tp, {}).items():
             if offset >= end or offset not in seen:
                 raise BrokenPromise(f"{tp}: {value!r}, acknowledged at {offset}, is lost (the log ends at {end})")
 
     def check_order(self) -> None:
-        """An idempotent producer's records are there once each, in the order they were sent in."""
+        """Check that an idempotent producer's records are there once each, in the order in which they were sent."""
         for (producer, tp), sent in self.ordered.items():
             place = {value: number for number, value in enumerate(sent)}
             last, twice = -1, set()

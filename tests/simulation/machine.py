@@ -103,7 +103,7 @@ class SimDisk(MemoryDisk):
 
 
 class SimZooKeeper(MemoryZooKeeper):
-    """A session of one process: requests travel whatever becomes of it, answers reach it only while it runs."""
+    """The ZooKeeper session of one process: its requests always arrive, answers reach it only while it runs."""
 
     def __init__(self, tree: ZooKeeperTree, process: Process, loop: SimLoop, chance: random.Random) -> None:
         self._process, self._loop, self._chance = process, loop, chance

@@ -39,7 +39,7 @@ class Network:
             del self._listening[address, port]
 
     def cut(self, a: Process, b: Process, *, silently: bool) -> None:
-        """Nothing passes between the two hosts any more."""
+        """Let nothing pass between the two hosts any more."""
         self._cut[a.name, b.name] = self._cut[b.name, a.name] = silently
         if not silently:
             for transport in [t for t in a.transports if t.peer.process.name == b.name]:

@@ -1,4 +1,4 @@
-"""What one seed is like, before anything happens: how rough, at which protocol level, with which promises."""
+"""The properties of one seed, before anything happens: how many faults, which protocol level, which promises."""
 
 import random
 from dataclasses import dataclass

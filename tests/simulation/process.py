@@ -1,7 +1,7 @@
-"""A simulated process: what it runs stops with it at once, and stands still while it is paused.
+"""A simulated process: everything it runs stops with it at once, and pauses while it is paused.
 
-Everything a process starts (tasks, timers, callbacks) inherits the context in which it was started, so the loop knows
-whose each callback is (loop.py).
+Everything a process starts (tasks, timers, callbacks) inherits its context, so the loop knows the owner of each
+callback (loop.py).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Process:
         self.paused, self.runs = True, False
 
     def hold(self, handle: asyncio.Handle) -> None:
-        """What was due while it does not run: kept for `resume`, or for nobody."""
+        """Keep what was due while it does not run, for `resume`."""
         if self.alive:
             self.held.append(handle)
 
@@ -66,7 +66,7 @@ class Process:
         self.held.clear()
 
     def bury(self) -> None:
-        """Let go of what it left unfinished; called when nobody looks any more."""
+        """Release what it left unfinished; called when it is no longer needed."""
         self.alive = self.runs = False
         for task in list(self.tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""One seed's course: a cluster, its clients, what befalls it, and its judge."""
+"""The course of one seed: a cluster, its clients, faults, and checks."""
 
 import asyncio
 import random
@@ -109,7 +109,7 @@ class Scenario:
             self._admin.process.spawn(self._change())
 
     def _change(self) -> Coroutine[Any, Any, Any]:
-        """What an administrator might do now."""
+        """Let the administrator change something."""
         admin, chance = self._admin, self._chance
         topic = chance.choice(SCRATCH)
         tp = TopicPartition(chance.choice(("pair", "pair", "safe", "loose")), chance.randrange(2))
@@ -142,7 +142,7 @@ class Scenario:
             raise BrokenPromise(f"{otherwise} (within {REST_WITHIN_S:.0f} s)")
 
     async def _rest(self, *, ends: bool = False) -> None:
-        """Nothing is broken any more: the cluster has to become whole, and to have kept what it promised."""
+        """End all faults: the cluster has to become healthy, and to have kept its promises."""
         self.trace.event("rest")
         self.faults.heal()
         self._team.calm(True)

@@ -1,7 +1,7 @@
-"""Members of one consumer group: they join, are assigned, send heartbeats, and fall silent without a word.
+"""Members of one consumer group: they join, get assignments, send heartbeats, and fall silent.
 
-Two promises are held against the coordinator, whatever the wall clocks of the machines do: who was heard within its
-session is not thrown out, and who is silent is out of the group when its session has ended.
+Two promises of the coordinator are checked, whatever the machines' wall clocks do: a member heard within its session is
+not removed, and a silent one is out of the group when its session has ended.
 """
 
 from collections.abc import MutableMapping

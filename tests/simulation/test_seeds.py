@@ -37,7 +37,7 @@ CAUGHT_LATE_WITHIN = 60
 
 @cache
 def outcome(seed: int) -> tuple[int, frozenset[str]]:
-    """Acknowledged writes, and what a long run should have seen and did not."""
+    """Acknowledged writes, and events that a long run should have seen and did not."""
     result = run_seed(seed, STEPS)
     return result.ledger.writes, frozenset(result.missing())
 
@@ -69,8 +69,8 @@ def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
     assert len(found[0].strip()) == 32
 
 
-def test_what_is_due_at_one_time_happens_in_the_order_in_which_it_was_asked_for() -> None:
-    """Else bytes of one connection that arrive together would overtake each other."""
+def test_timers_due_at_one_time_fire_in_the_order_of_their_calls() -> None:
+    """Otherwise bytes of one connection that arrive together would overtake each other."""
     loop = SimLoop(Network(random.Random(1), Trace()), random.Random(1), Trace())
     seen: dict[float, list[int]] = {}
     for number in range(100):
@@ -111,7 +111,7 @@ def test_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they were: a clock set forward threw every member out, one set back kept the dead for as long.
+    """The fault that once was: a clock set forward removed every member, one set back kept dead members for as long.
 
     Clocks are set more often than in other runs, so that short ones do.
     """
@@ -128,7 +128,7 @@ def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) 
     pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")
 
 
-def test_a_look_up_that_remembers_what_was_cut_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_that_caches_truncated_positions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that works on the segment itself keeps positions of bytes that the event loop has cut off meanwhile."""
     monkeypatch.setattr(Segment, "reader", lambda segment: segment)
     monkeypatch.setattr(run, "plan", lambda seed, **options: _rough(plan(seed, **options)))

@@ -1,4 +1,4 @@
-"""What happened, as a digest that two runs of one seed must share, and as the last lines for who has to read it."""
+"""What happened, as a digest that two runs of one seed must share, and as the last lines for a person to read."""
 
 import hashlib
 from collections import Counter, deque
@@ -16,7 +16,7 @@ _SEVERE = ("exception", "critical")
 
 
 class Trace:
-    """`note` goes into the digest; `say` only into the lines. `counts` is the run's coverage."""
+    """`note` adds to the digest; `say` only to the lines. `counts` is the run's coverage."""
 
     def __init__(self, show: bool = False) -> None:
         self.now: Callable[[], float] = lambda: 0.0

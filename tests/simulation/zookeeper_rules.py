@@ -1,4 +1,4 @@
-"""The rules of what stands in ZooKeeper (facts §23), held at every write."""
+"""The rules for the contents of ZooKeeper (facts §23), checked at every write."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,7 +18,7 @@ _decoded = lru_cache(4096)(partition_state.decode)
 
 
 class Born(NamedTuple):
-    """One partition of one life of a topic: names come back, these do not."""
+    """One partition of one life of a topic: names are reused, these are not."""
 
     topic_id: TopicId | None
     tp: TopicPartition
@@ -125,7 +125,7 @@ class ZooKeeperRules:
             raise BrokenPromise(f"{tp}: an unclean election, {before} to {state}")
 
     def led(self, born: Born, epoch: int, leader: int) -> None:
-        """Somebody leads in that epoch: nobody else may."""
+        """Record that a broker leads in that epoch: no other one may."""
         if leader < 0:
             return
         known = self.leaders.setdefault((born, epoch), leader)
@@ -150,7 +150,7 @@ class ZooKeeperRules:
                 yield Born(found.topic_id, tp), place, None if state is None else _decoded(state.data, state.version)
 
     def check(self) -> None:
-        """What has to hold at any moment; looked at again whenever anything was written."""
+        """Check the invariants that hold at any moment, after each write."""
         if self.broken is not None:
             raise self.broken
         if self._checked_at == self._tree.zxid:

@@ -1,4 +1,4 @@
-"""A world of scripted brokers, checked against the invariants when a test is done with it."""
+"""A world of scripted brokers, whose invariants are checked at the end of a test."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any

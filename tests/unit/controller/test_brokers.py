@@ -1,4 +1,4 @@
-"""Brokers that die, return, bounce, change and lose directories; leaders asked for; controlled shutdown."""
+"""Brokers that die, return, bounce, change and lose directories; requested elections; controlled shutdown."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,10 +35,11 @@ async def test_follower_dies(world: World) -> None:
 
 @pytest.mark.parametrize("level", [LEVEL_2_5, LEVEL_3_9])
 @pytest.mark.parametrize("dying", [2, 3])
-async def test_who_joined_an_isr_untold_leaves_it_or_leads(
+async def test_a_member_that_memory_does_not_know_leaves_the_isr_or_leads(
     make_world: Callable[..., World], level: ProtocolLevel, dying: int
 ) -> None:
-    """A leader below 2.7-IV2, maybe beside a newer controller, writes its ISR itself and tells of it seconds later."""
+    """A leader below 2.7-IV2, maybe beside a newer controller, writes its ISR itself and sends the notification seconds
+    later."""
     world = make_world(level=level)
     await world.start(1, 2, 3)
     await world.make_topic("t", (2, 3))
@@ -72,7 +73,7 @@ async def test_all_but_one_die_at_once(world: World) -> None:
     assert state(world).isr == (1,)
 
 
-async def test_returning_broker_hears_of_everything_before_its_own_replicas(world: World) -> None:
+async def test_a_returning_broker_gets_all_metadata_before_its_own_replicas(world: World) -> None:
     await world.make_topic("t", (1, 3))
     await world.make_topic("u", (1, 2))
     await world.kill(3)
@@ -99,7 +100,7 @@ async def test_bounced_broker(world: World) -> None:
     assert broker.received[-1].fields["broker_epoch"] == broker.epoch
 
 
-async def test_changed_endpoints_reach_everybody(world: World) -> None:
+async def test_changed_endpoints_are_sent_to_all_brokers(world: World) -> None:
     await world.make_topic("t", (3, 1))
     moved = replace(world.brokers[3].info(), endpoints=(Endpoint("PLAINTEXT", "PLAINTEXT", "10.0.0.3", 1),))
     world.write(SetData(broker_znode.path(3), broker_znode.encode(moved, 0)))
@@ -109,7 +110,7 @@ async def test_changed_endpoints_reach_everybody(world: World) -> None:
         assert entry["endpoints"][0]["host"] == "10.0.0.3"
 
 
-async def test_death_that_touches_no_replica_is_still_told(world: World) -> None:
+async def test_the_death_of_a_broker_without_replicas_is_sent_too(world: World) -> None:
     await world.kill(3)
     assert [b["id"] for b in world.brokers[2].told(UPDATE_METADATA)[-1]["live_brokers"]] == [1, 2]
 
@@ -150,7 +151,7 @@ async def test_unclean_by_default_switched_on(world: World) -> None:
     assert state(world).leader == 2
 
 
-async def test_rubbish_in_the_topic_config_stops_only_unclean_elections(world: World) -> None:
+async def test_an_unreadable_topic_config_stops_only_unclean_elections(world: World) -> None:
     world.make(configs.topic_path("t"), b"rubbish")
     await world.make_topic("t", (3, 2))
     await world.kill(3)
@@ -217,7 +218,7 @@ async def test_preferred_by_znode_again_and_again(world: World) -> None:
         assert (state(world).leader, state(world).leader_epoch) == (3, epoch)
 
 
-async def test_rubbish_as_preferred_election_is_removed(world: World) -> None:
+async def test_an_unreadable_preferred_election_is_removed(world: World) -> None:
     world.make(preferred_election.PATH, b"rubbish")
     await world.settle()
     assert world.read(preferred_election.PATH) is None
@@ -325,13 +326,13 @@ async def test_failed_directory(world: World) -> None:
     assert world.brokers[2].metadata[TP]["offline_replicas"] == []
 
 
-async def test_rubbish_notice_is_removed(world: World) -> None:
+async def test_an_unreadable_notification_is_removed(world: World) -> None:
     world.write(Create(log_dir_events.SEQUENCE_PREFIX, b"rubbish", sequential=True))
     await world.settle()
     assert world.tree.children(log_dir_events.PATH) == []
 
 
-async def test_all_partitions_leave_out_those_that_are_led_well(world: World) -> None:
+async def test_elections_of_all_partitions_leave_out_well_led_ones(world: World) -> None:
     await world.make_topic("t", (3, 1), (1, 3))
     await world.kill(3)
     await world.start(3)

@@ -1,4 +1,4 @@
-"""Anything at any moment, by seed: afterwards nothing half-made stays half-made and all invariants hold."""
+"""Random requests and faults, by seed: afterwards nothing is left half-done and all invariants hold."""
 
 import asyncio
 import random
@@ -135,7 +135,7 @@ class Chaos:
 
 
 async def in_sync(world: World) -> None:
-    """Every leader reports all its live replicas as in sync, where that is news."""
+    """Let every leader report all its live replicas as in sync, if that is new."""
     active = [b for b in world.brokers.values() if b.runner.is_active]
     for topic in world.tree.children("/brokers/topics") or []:
         if world.read(topic_znode.topic_path(topic)) is None:
@@ -153,7 +153,7 @@ async def in_sync(world: World) -> None:
 
 
 async def make_good(world: World) -> None:
-    """Start every broker anew where it is dead or leaving, and let leaders catch up until nothing changes."""
+    """Restart every broker that is dead or leaving, and let leaders catch up until nothing changes."""
     for broker_id in BROKERS:
         broker = world.brokers.get(broker_id)
         if broker is None:

@@ -1,4 +1,4 @@
-"""UpdateFeatures: a level that every live broker supports is finalized; other names are taken out (facts §22)."""
+"""UpdateFeatures: no broker supports any, so the only possible update removes a name (facts §22)."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ async def test_refused(world: World, change: FeatureChange, said: str) -> None:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-async def test_a_name_can_be_taken_out_beside_a_refusal(world: World, validate_only: bool) -> None:
+async def test_a_name_is_removed_although_another_update_is_refused(world: World, validate_only: bool) -> None:
     world.set(feature.PATH, LEFT_OVER)
     changes = FeatureChange("left", 0, UpgradeKind.SAFE_DOWNGRADE), FeatureChange("new", 1)
     outcomes = await update(world, *changes, validate_only=validate_only)

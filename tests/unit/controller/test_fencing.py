@@ -1,4 +1,4 @@
-"""Fenced writes: the check first, limits kept, a failed unit settled alone."""
+"""Fenced writes: the check comes first, limits are kept, a failed unit is settled alone."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ def test_bytes_are_limited_too() -> None:
         assert sum(len(op.data) for op in ops if isinstance(op, Create)) <= BYTES_MAX
 
 
-def test_a_unit_beyond_the_limits_goes_alone() -> None:
+def test_a_unit_beyond_the_limits_is_sent_alone() -> None:
     tree = Tree()
     big: list[ZkOp] = [Create(f"/b{i}") for i in range(OPS_MAX + 50)]
     results = tree.write([[Create("/a")], big, [Create("/c")]])

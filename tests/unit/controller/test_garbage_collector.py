@@ -1,11 +1,11 @@
-"""The garbage collector's patience ends with the last take-over that asked for it."""
+"""Full garbage collections are rare until the last take-over that asked for it has ended."""
 
 import gc
 
 from logyard.broker.controller.garbage_collector import patient
 
 
-def test_patience_is_lent_and_given_back() -> None:
+def test_collections_are_rare_only_inside_the_context() -> None:
     before = gc.get_threshold()
     with patient:
         lent = gc.get_threshold()

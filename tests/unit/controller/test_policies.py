@@ -1,4 +1,4 @@
-"""Policies for new topics and changed settings: which classes can be loaded, and what becomes of refusals."""
+"""Policies for new topics and changed settings: which classes can be loaded, and how their refusals are answered."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -112,7 +112,7 @@ def test_a_bad_class_is_a_problem_of_the_configuration(path: str, said: str) -> 
     assert "\n" not in line
 
 
-def test_both_problems_are_told() -> None:
+def test_both_problems_are_reported() -> None:
     with pytest.raises(ConfigProblems) as found:
         loaded("x.Y", "x.Z")
     assert len(found.value.problems) == 2

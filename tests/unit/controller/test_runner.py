@@ -1,4 +1,4 @@
-"""End to end over ZooKeeper in memory: from a topic znode to what every broker is told."""
+"""End to end over ZooKeeper in memory: from a topic znode to the requests to every broker."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ async def test_first_broker_becomes_controller_with_epoch_one(world: World) -> N
     assert world.read(feature.PATH) == b'{"version":2,"status":1,"features":{}}'
 
 
-async def test_hand_made_topic_comes_alive(world: World) -> None:
+async def test_a_topic_created_by_hand_gets_leaders(world: World) -> None:
     await world.make_topic("t", (1, 2, 3), (2, 3, 1))
     assert world.state("t", 0) == PartitionState(1, 0, (1, 2, 3), 1)
     assert world.state("t", 1) == PartitionState(2, 0, (2, 3, 1), 1)
@@ -76,7 +76,7 @@ def test_the_gauge_of_an_unclean_election_tells_one_topic_from_all() -> None:
     assert [dispatch.state_of(UncleanElectionEnabled(topic)) for topic in (None, "t")] == [13, 14]
 
 
-async def test_gauges_are_counted_anew_after_each_event_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gauges_are_counted_again_only_after_an_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = world.controller.runner
     before = runner.gauges()
     assert (before["GlobalPartitionCount"], before["ActiveControllerCount"]) == (0, 1)

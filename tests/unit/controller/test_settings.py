@@ -36,7 +36,7 @@ def test_request_versions(text: str, versions: tuple[int, int, int]) -> None:
     assert (level.leader_and_isr_version, level.update_metadata_version, level.stop_replica_version) == versions
 
 
-def test_the_two_lines_of_the_contract() -> None:
+def test_the_two_protocol_levels_of_the_facts() -> None:
     assert protocol_level(InterBrokerProtocol.from_text("3.9")) == LEVEL_3_9
     assert protocol_level(InterBrokerProtocol.from_text("2.5")) == LEVEL_2_5
 

@@ -1,4 +1,4 @@
-"""The house that tests of a store share."""
+"""The fixture that tests of a store share."""
 
 from collections.abc import AsyncIterator
 

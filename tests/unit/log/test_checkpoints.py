@@ -87,7 +87,7 @@ def test_meta_properties_of_others_are_understood_and_unknown_keys_kept() -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"version\n", b"\xff\x00 garbage", b"\0" * 60])
-def test_meta_properties_that_say_nothing_are_nobody_s(data: bytes) -> None:
+def test_empty_meta_properties_belong_to_nobody(data: bytes) -> None:
     assert checkpoints.decode_meta_properties(data) == DirectoryIdentity(None, None)
 
 

@@ -99,7 +99,7 @@ class TestTruncate:
         log.truncate_to(50)
         assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
-    def test_the_listener_hears_of_a_rewind_before_anything_is_cut(self) -> None:
+    def test_the_listener_is_called_before_anything_is_cut(self) -> None:
         disk = MemoryDisk()
         heard: list[tuple[int, int]] = []
 
@@ -182,7 +182,7 @@ class TestFlush:
         assert log.recovery_point == 82
         assert log.prepare_flush() is None
 
-    def test_a_plan_overtaken_by_a_truncation_claims_nothing(self) -> None:
+    def test_a_plan_overtaken_by_a_truncation_does_not_advance_the_recovery_point(self) -> None:
         log = new_log()
         fill(log, 10)
         plan = log.prepare_flush()

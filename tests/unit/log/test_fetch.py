@@ -1,4 +1,4 @@
-"""PartitionLog: what is read, by offset and by time, while segments come and go."""
+"""PartitionLog: reads by offset and by time, while segments are added and removed."""
 
 from collections.abc import Callable
 
@@ -146,7 +146,7 @@ def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None
     segment = log.segments[0]
 
     class Impatient(MemoryDisk):
-        """Lets the segment go whenever a file of it is opened, as another reader's turn might."""
+        """Releases the segment whenever a file of it is opened, as another reader's turn might."""
 
         def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
             found = log.disk.open(path, create=create, write=write)
@@ -162,7 +162,7 @@ def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None
 
 
 class InterruptedFile:
-    """A file in the midst of one of whose reads, after so many others, something else happens."""
+    """A file; during one of its reads, after so many others, something else happens."""
 
     def __init__(self, file: DiskFile, happen: Callable[[], object], reads: int = 0) -> None:
         self._file, self._happen, self._reads = file, happen, reads
@@ -179,7 +179,7 @@ class InterruptedFile:
 
 
 class InterruptedDisk(MemoryDisk):
-    """`happen` is what happens while a thread reads the file whose name ends so."""
+    """`happen` is called while a thread reads the file whose name ends so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class TestCutUnderALookUp:
     """The event loop truncates a log while a thread looks something up in it."""
 
     def _is_whole(self, log: PartitionLog) -> None:
-        """Whatever is asked now, what comes begins with the batch that was asked for, and ends below the limit."""
+        """Whatever is asked now, the answer begins with the requested batch, and ends below the limit."""
         end = log.log_end_offset
         for offset in range(log.log_start_offset, end):
             for limit in range(offset + 1, end + 1):
@@ -226,7 +226,7 @@ class TestCutUnderALookUp:
 
     @pytest.mark.parametrize("kind", [".timeindex", ".index"])
     @pytest.mark.parametrize("damaged", [False, True])
-    def test_an_index_that_is_loaded_meanwhile_is_not_the_cut_one_s(self, kind: str, damaged: bool) -> None:
+    def test_an_index_loaded_during_a_cut_is_not_kept(self, kind: str, damaged: bool) -> None:
         disk = InterruptedDisk()
         log = new_log(disk, SMALL)
         fill(log, 40)
@@ -313,7 +313,9 @@ class TestLostTail:
     @pytest.mark.parametrize("clean", [True, False])
     @pytest.mark.parametrize("cold", [False, True])
     @pytest.mark.parametrize("cut", [1, 60, 310])
-    def test_what_is_sound_is_served(self, cut: int, cold: bool, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_sound_segments_are_served(
+        self, cut: int, cold: bool, clean: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         log, following = self._cut(cut, clean)
         log.disk.cold = cold  # type: ignore[attr-defined]
         log.set_high_watermark(120)

@@ -1,4 +1,4 @@
-"""What a store does from time to time: flushes, checkpoints, retention, producers that are forgotten."""
+"""A store's periodic work: flushes, checkpoints, retention, expiry of producers."""
 
 import asyncio
 import errno
@@ -94,7 +94,7 @@ class TestFlushesAndCheckpoints:
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
         assert house.cuts == [(A0, 10)]
 
-    async def test_what_a_truncation_takes_back_is_read_again_in_a_thread(self, house: House) -> None:
+    async def test_producers_states_are_read_again_in_a_thread_after_a_truncation(self, house: House) -> None:
         store = await house.loaded()
         log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         for sequence in range(20):
@@ -112,10 +112,8 @@ class TestFlushesAndCheckpoints:
         await settled()
         assert log.producers.entries[1].last_sequence == 3
 
-    async def test_what_could_not_be_read_again_is_tried_again(
-        self, house: House, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A follower takes nothing in until it is: for want of a descriptor it would have stood still for ever."""
+    async def test_a_failed_reload_is_tried_again(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A follower appends nothing until then: after one missing file descriptor it would have stopped for ever."""
         monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
         store = await house.loaded()
         log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
@@ -149,7 +147,7 @@ class TestFlushesAndCheckpoints:
         assert any("not closed cleanly" in note for note in house.notes)
         assert (await house.loaded()).logs.get(A0) is not None
 
-    async def test_one_log_that_cannot_be_flushed_keeps_no_other_from_it(
+    async def test_a_log_that_cannot_be_flushed_does_not_stop_the_others(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = await house.loaded()
@@ -171,7 +169,7 @@ class TestFlushesAndCheckpoints:
         await store.flusher.flush_overdue()
         assert good.recovery_point == 2
 
-    async def test_a_checkpoint_under_way_does_not_bring_the_old_point_back(self, house: House) -> None:
+    async def test_a_checkpoint_being_written_does_not_restore_the_old_recovery_point(self, house: House) -> None:
         store = await house.loaded()
         log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
@@ -201,7 +199,7 @@ class TestFlushesAndCheckpoints:
             await store.set_cleaner_offset(A0, 5)
 
     @pytest.mark.parametrize("killed_between", [False, True])
-    async def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name(
+    async def test_a_new_topic_inherits_nothing_from_a_deleted_one_of_its_name(
         self, house: House, killed_between: bool
     ) -> None:
         store = await house.loaded()

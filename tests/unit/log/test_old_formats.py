@@ -1,4 +1,4 @@
-"""A log of message formats v0 and v1, as a follower has it of an old leader: looked up by time, cut into segments."""
+"""A log of message formats v0 and v1, as fetched from an old leader: look-ups by time, segments."""
 
 import pytest
 
@@ -40,9 +40,8 @@ def test_messages_without_a_time_are_not_found_by_one() -> None:
     assert log.timestamp_search(NOW)() is None
 
 
-def test_an_old_message_ends_what_is_known_of_epochs() -> None:
-    """Nothing says under which epoch it was written: a later leader would take it for the last known one's, and have
-    followers cut it off."""
+def test_an_old_message_ends_the_known_epochs() -> None:
+    """Its epoch is unknown: a later leader would count it as the last known epoch's, and have followers truncate it."""
     log = new_log()
     log.append_as_follower(memoryview(fetched(0, [b"v"] * 3, epoch=5)))
     log.epochs.assign(6, 3)  # led without a record

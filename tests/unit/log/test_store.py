@@ -1,4 +1,4 @@
-"""LogStore: starts, replicas made and removed, failing directories, clean and unclean ends."""
+"""LogStore: starts, replicas created and removed, failing directories, clean and unclean shutdowns."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ class TestIdentity:
             await house.store().open()
 
     @pytest.mark.parametrize("content", [b"", b"\xff\x00 garbage"])
-    async def test_one_that_says_nothing_is_written_anew(self, house: House, content: bytes) -> None:
+    async def test_an_empty_identity_is_written_again(self, house: House, content: bytes) -> None:
         store = house.store()
         await store.open()
         await store.claim(3, "cluster")
@@ -80,7 +80,7 @@ class TestIdentity:
 
 
 class TestReplicas:
-    async def test_new_ones_go_where_the_fewest_are(self, house: House) -> None:
+    async def test_new_replicas_go_to_the_directory_with_the_fewest(self, house: House) -> None:
         store = await house.loaded()
         made = [store.logs.get_or_create(tp, ID, CONFIG, is_new=True) for tp in (A0, A1, B0)]
         assert [log.directory for log in made] == ["/disks/one/a-0", "/disks/two/a-1", "/disks/one/b-0"]
@@ -90,13 +90,13 @@ class TestReplicas:
         chosen = store.logs.get_or_create(TopicPartition("c", 0), None, CONFIG, is_new=True, directory=TWO)
         assert chosen.directory == "/disks/two/c-0"
 
-    async def test_no_more_than_there_are_descriptors_for(self, house: House) -> None:
+    async def test_the_limit_of_open_files_limits_replicas(self, house: House) -> None:
         store = await house.loaded(StoreSettings((ONE,), partitions_max=1))
         store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         with pytest.raises(StorageError, match="ulimit"):
             store.logs.get_or_create(A1, None, CONFIG, is_new=True)
 
-    async def test_one_that_could_not_be_made_for_want_of_descriptors_is_made_later(self, house: House) -> None:
+    async def test_a_replica_refused_for_open_files_is_created_later(self, house: House) -> None:
         store = await house.loaded(StoreSettings((ONE,)))
         house.disk.fail_at[house.disk.operations + 2] = errno.EMFILE
         with pytest.raises(StorageError, match="ulimit -n") as failed:
@@ -127,7 +127,7 @@ class TestReplicas:
         assert again.logs.get(A0) is None
         await until(lambda: names(house.disk, ONE) == [".lock", ".logyard-boot"])
 
-    async def test_what_is_no_replica_is_named_and_left_alone(self, house: House) -> None:
+    async def test_a_directory_of_no_replica_is_reported_and_kept(self, house: House) -> None:
         house.disk.make_directory(f"{ONE}/lost+found")
         house.disk.make_directory(f"{ONE}/a-0.{ID.hex}-stray")
         store = await house.loaded()
@@ -181,7 +181,7 @@ class TestStart:
         assert any("to be recovered" in note for note in house.notes)
 
     async def test_where_records_are_synced_at_once_a_recovered_tail_is_too(self, house: House) -> None:
-        """A leader alone in its ISR shows it at once; a loss of power then took it back (simulator, seed 20)."""
+        """A leader alone in its ISR serves it at once; a later power loss removed it (simulator, seed 20)."""
         store = await house.loaded()
         store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         await store.close()
@@ -212,7 +212,7 @@ class TestStart:
         assert store.online_directories == (TWO,)
         assert house.offline == [(ONE, [])]
 
-    async def test_one_log_that_cannot_be_opened_hurts_only_itself(self, house: House) -> None:
+    async def test_a_log_that_cannot_be_opened_affects_no_other(self, house: House) -> None:
         store = await house.loaded()
         for tp in (A0, B0):
             store.logs.get_or_create(tp, ID, CONFIG, is_new=True, directory=ONE)

@@ -1,4 +1,4 @@
-"""What a leader finds in the records of a client's batch, and what it corrects: docs/records.md, rule by rule."""
+"""The validation of a client's batch by a leader, and its corrections: docs/records.md, rule by rule."""
 
 import struct
 from typing import Any
@@ -66,7 +66,7 @@ def test_refused_records_are_named(codec: int) -> None:
     assert (keyless.code, len(keyless.records)) == (ErrorCode.INVALID_RECORD, 5)
 
 
-def test_the_brokers_time_claimed_by_a_producer_is_taken_back() -> None:
+def test_a_producers_log_append_time_flag_is_removed() -> None:
     sent = made([NOW, NOW], log_append_time_ms=NOW)
     header = batch.parse_header(validate(memoryview(sent), Bounds(), NOW))
     assert (header.attributes, header.max_timestamp) == (0, NOW)
@@ -76,7 +76,7 @@ def test_the_brokers_time_claimed_by_a_producer_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_what_does_not_decompress_is_what_kafka_fails_over(codec: int) -> None:
+def test_undecompressible_batches_get_kafkas_error(codec: int) -> None:
     sent = made([NOW] * 50, codec)
     del sent[-8:]
     struct.pack_into(">i", sent, 8, len(sent) - 12)
@@ -99,7 +99,7 @@ def test_a_batch_with_a_wrong_largest_time_is_compressed_anew() -> None:
     assert [r.timestamp for r in batch.records(got)] == [NOW - 5, NOW]
 
 
-def test_what_may_take_long_is_not_little() -> None:
+def test_long_validations_are_not_little() -> None:
     def little(sent: bytearray, **bounds: Any) -> bool:
         return is_little(memoryview(sent), Bounds(max_message_bytes=1 << 21, **bounds))
 

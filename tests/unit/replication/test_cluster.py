@@ -1,4 +1,4 @@
-"""Three brokers, random kills and elections: nothing acknowledged by acks=all is lost, replicas agree."""
+"""Three brokers, random kills and elections: no record acknowledged with acks=all is lost, replicas agree."""
 
 import asyncio
 from typing import Any
@@ -130,8 +130,8 @@ def test_the_same_with_offset_for_leader_epoch(seed: int) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("truncates_on_fetch", [True, False])
-def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy: Any, truncates_on_fetch: Any) -> None:
-    """Also where nothing is written: who stands at an idle leader's end is in sync however long ago it asked."""
+def test_a_follower_that_leaves_the_isr_comes_back(busy: Any, truncates_on_fetch: Any) -> None:
+    """Also if nothing is written: a follower at an idle leader's end is in sync however long ago it fetched."""
 
     async def story(loop: VirtualLoop) -> None:
         cluster = Cluster(

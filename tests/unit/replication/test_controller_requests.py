@@ -14,7 +14,7 @@ from tests.support.replica_world import T0, T1, Leadership, World, follower_fetc
 
 
 class Fetching:
-    """Fetchers that only write down what they are told."""
+    """Fetchers that only record their calls."""
 
     failed_count = 0
 
@@ -32,7 +32,7 @@ class Fetching:
 
 
 class ControlledWorld(World):
-    """A world whose fetchers and listener of leadership write down what they are told."""
+    """A world whose fetchers and leadership listener record their calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,8 +163,8 @@ def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world: Contr
         assert later.log(T0).high_watermark == restored
 
 
-def test_the_checkpoint_is_history_once_the_log_is_in_use(world: ControlledWorld) -> None:
-    """The log was cut and filled anew since: what was committed at the start says nothing of that."""
+def test_the_checkpoint_is_ignored_once_the_log_is_in_use(world: ControlledWorld) -> None:
+    """The log was cut and filled again since then: the watermark at the start tells nothing of that."""
     world.logs.checkpoint[T0] = 3
     world.tell(world.order(leader=2))
     log = world.log(T0)
@@ -236,7 +236,7 @@ def test_stop_and_leader_epochs(world: ControlledWorld, epoch: int, error: Error
     assert (world.logs.get(T0) is None) == (error == 0)
 
 
-def test_deletion_answers_who_waits(world: ControlledWorld) -> None:
+def test_a_deletion_answers_waiting_requests(world: ControlledWorld) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
     stop(world, leader_epoch=-2, delete=True)
@@ -280,7 +280,7 @@ def test_a_replica_without_a_descriptor_left_is_followed_later(world: Controlled
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_what_the_controller_says_since_counts(world: ControlledWorld, leaves: Any) -> None:
+def test_a_later_order_of_the_controller_counts(world: ControlledWorld, leaves: Any) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     world.tell(world.order(leader=2))
     world.logs.failing.clear()
@@ -293,7 +293,7 @@ def test_what_the_controller_says_since_counts(world: ControlledWorld, leaves: A
     assert started == ([] if leaves else [3])
 
 
-def test_what_nobody_foresaw_costs_one_partition_of_an_order(world: ControlledWorld) -> None:
+def test_an_unexpected_error_affects_one_partition_of_a_request(world: ControlledWorld) -> None:
     world.logs.failing[T0] = KeyError(1)
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     world.logs.failing[T0] = FileNotFoundError()
@@ -309,7 +309,7 @@ def test_a_directory_that_fails_later(world: ControlledWorld) -> None:
     assert world.leadership.heard[-1] == ("follower", T0, 0)
 
 
-def test_settings_that_change_let_the_watermark_go(world: ControlledWorld) -> None:
+def test_a_changed_min_isr_advances_the_high_watermark(world: ControlledWorld) -> None:
     world.config = TopicConfig(min_insync_replicas=2)
     world.tell(world.order(isr=(1,)), world.order(T1, isr=(1,)))
     produce(world)
@@ -328,7 +328,7 @@ def test_gauges(world: ControlledWorld) -> None:
     assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)
 
 
-def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world: ControlledWorld) -> None:
+def test_an_order_repeated_after_a_deletion_creates_nothing(world: ControlledWorld) -> None:
     """The controller sent it twice, and the first copy waited here for something else."""
     topic = {"flights": uuid.UUID(int=7)}
     order = world.order(leader_epoch=3)

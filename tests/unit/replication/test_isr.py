@@ -1,4 +1,4 @@
-"""Who is in sync: the tables of Kafka's own tests, and changes of the ISR through the controller (facts §10, §22)."""
+"""The ISR: the tables of Kafka's own tests, and changes through the controller (facts §10, §22)."""
 
 from typing import Any
 
@@ -35,11 +35,11 @@ def test_out_of_sync(follower_end: int, silent_ms: int, out: Any) -> None:
     assert out_of_sync((1, 2), 1, remotes, 15, now, LAG) == ((2,) if out else ())
 
 
-def test_a_member_nobody_knows_is_out() -> None:
+def test_an_unknown_member_is_out_of_sync() -> None:
     assert out_of_sync((1, 2, 3), 1, {2: remote_at(5, 0)}, 5, 0, LAG) == (3,)
 
 
-def test_caught_up_is_who_has_what_there_was_at_its_previous_fetch() -> None:
+def test_a_follower_with_all_of_its_previous_fetch_is_caught_up() -> None:
     """Kafka's rule for a follower that is always one fetch behind a busy leader."""
     remote = RemoteReplica(2)
     remote.record_fetch(10, 0, 1000, 10, -1)
@@ -65,7 +65,7 @@ def test_an_idle_follower_is_caught_up_until_its_last_heartbeat() -> None:
     assert remote.last_caught_up_ms == 5000, "it is behind: its fetches are looked at one by one"
 
 
-def test_a_new_epoch_gives_members_the_benefit_of_the_doubt() -> None:
+def test_a_new_epoch_counts_members_as_caught_up() -> None:
     member, other = remote_at(7, 5), remote_at(7, 5, 3)
     member.start_epoch(1000, 9, in_isr=True, new_leader=True)
     other.start_epoch(1000, 9, in_isr=False, new_leader=True)
@@ -133,7 +133,7 @@ def test_expansion_counts_at_once_and_commits_with_the_answer(world: World) -> N
     assert world.replicas.counters.isr_expands == 1
 
 
-def test_shrinking_lets_the_watermark_go_only_once_it_is_agreed(world: World) -> None:
+def test_a_shrink_advances_the_watermark_only_once_it_is_agreed(world: World) -> None:
     world.tell(world.order(partition_epoch=4))
     produce(world)
     pending = produce(world, acks=-1, timeout_ms=10_000)
@@ -184,7 +184,7 @@ def test_refused_as_ineligible_it_is_tried_again_with_the_next_fetch(world: Worl
     assert world.replicas.counters.failed_isr_updates == 1
 
 
-def test_superseded_it_waits_for_the_controllers_word(world: World) -> None:
+def test_a_superseded_change_waits_for_the_controller(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION))
@@ -195,14 +195,14 @@ def test_superseded_it_waits_for_the_controllers_word(world: World) -> None:
     assert len(world.submitted) == 1
 
 
-def test_an_unknown_trouble_is_sent_again_at_once(world: World) -> None:
+def test_after_an_unknown_error_the_change_is_sent_again(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.UNKNOWN_SERVER_ERROR))
     assert world.submitted[0].new_isr == (1, 2, 3)
 
 
-def test_an_answer_after_the_next_leader_and_isr_is_about_the_past(world: World) -> None:
+def test_an_answer_after_the_next_leader_and_isr_is_ignored(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.tell(world.order(isr=(1,), leader_epoch=1, partition_epoch=3))
@@ -233,8 +233,8 @@ def test_the_watermark_stands_still_under_the_minimum_and_moves_on_after(world: 
     assert world.log(T0).high_watermark == 1
 
 
-def test_it_waits_for_who_is_about_to_join_if_alive(world: World) -> None:
-    """Facts §10: replicas caught up within the lag count, though they are not in the ISR."""
+def test_it_waits_for_live_followers_about_to_join(world: World) -> None:
+    """Facts §10: replicas caught up within the lag count, although they are not in the ISR."""
     world.tell(world.order(isr=(1,)))
     follower_fetch(world, 2, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION))
@@ -260,7 +260,7 @@ def outside_but_caught_up(world: World) -> Any:
     return pending
 
 
-def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(world: World) -> None:
+def test_a_follower_about_to_join_holds_the_watermark_only_while_caught_up(world: World) -> None:
     pending = outside_but_caught_up(world)
     world.advance(LAG)
     assert not pending.done()
@@ -268,14 +268,14 @@ def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(wor
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_who_is_about_to_join_and_dies_lets_the_watermark_go(world: World) -> None:
+def test_the_death_of_a_follower_about_to_join_advances_the_watermark(world: World) -> None:
     pending = outside_but_caught_up(world)
     world.hear([1])
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_a_refused_expansion_lets_the_watermark_go(world: World) -> None:
-    """The controller knows that it is shutting down: nobody waits for it, though it fetches on."""
+def test_a_refused_expansion_advances_the_watermark(world: World) -> None:
+    """The controller knows that the follower is shutting down: nothing waits for it, although it still fetches."""
     world.tell(world.order(replicas=(1, 2), isr=(1,)))
     follower_fetch(world, 2, 0)
     pending = produce(world, acks=-1, timeout_ms=10_000)
@@ -283,8 +283,8 @@ def test_a_refused_expansion_lets_the_watermark_go(world: World) -> None:
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_who_was_refused_is_waited_for_again_when_it_has_started_anew(world: World) -> None:
-    test_a_refused_expansion_lets_the_watermark_go(world)
+def test_a_refused_follower_counts_again_after_its_restart(world: World) -> None:
+    test_a_refused_expansion_advances_the_watermark(world)
     world.hear([1])
     world.hear([1, 2])
     follower_fetch(world, 2, 1)
@@ -305,7 +305,7 @@ def test_the_timer_of_a_closed_broker_does_nothing(world: World) -> None:
     assert world.log(T0).high_watermark == 0
 
 
-def test_the_first_of_those_about_to_join_to_lag_is_looked_at_first(world: World) -> None:
+def test_the_check_is_due_when_the_first_follower_lags(world: World) -> None:
     world.tell(world.order(isr=(1,)))
     world.hear([1])
     follower_fetch(world, 3, 0)

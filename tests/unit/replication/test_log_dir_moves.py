@@ -1,4 +1,4 @@
-"""Moves between log directories on real logs: filled while producers write, put in place, resumed, given up."""
+"""Moves between log directories on real logs: filled while producers write, promoted, resumed, cancelled."""
 
 import asyncio
 import uuid
@@ -142,7 +142,7 @@ async def test_a_replica_moves_while_it_is_written(cold: bool) -> None:
     await broker.stop()
 
 
-async def test_every_wish_has_its_answer() -> None:
+async def test_every_requested_move_is_answered() -> None:
     broker = await led()
     unknown, long = TopicPartition("nowhere", 3), TopicPartition("x" * 249, 0)
     assert broker.moves.alter({unknown: TWO, long: TWO}) == {
@@ -216,7 +216,7 @@ async def test_a_failing_target_ends_the_move_and_nothing_else() -> None:
     await broker.stop()
 
 
-async def test_what_moves_is_not_compacted() -> None:
+async def test_a_moving_replica_is_not_compacted() -> None:
     broker = await led()
     broker.write(200)
     log = broker.log

@@ -28,7 +28,7 @@ def world() -> World:
 
 
 def listed(world: World, queries: Any, isolation: Any) -> Any:
-    """What ListOffsets answers; the thread's work is done here where there is any."""
+    """The answer of ListOffsets; the thread's work is done here if there is any."""
     answers = world.replicas.lookups.list_offsets(queries, isolation)
     if isinstance(answers, list):
         return answers
@@ -131,13 +131,13 @@ def test_deletion_does_not_wait_for_the_dead(world: World) -> None:
     assert told(delete(world, 1)) == [(ErrorCode.NONE, 1)]
 
 
-def test_deletion_waits_no_longer_for_who_dies(world: World) -> None:
+def test_a_deletion_stops_waiting_for_a_dead_broker(world: World) -> None:
     pending = delete(world, 2)
     world.hear([1])
     assert told(pending.result()) == [(ErrorCode.NONE, 2)]
 
 
-def test_deletion_times_out_here_it_is_done(world: World) -> None:
+def test_a_deletion_that_times_out_is_done_on_the_leader(world: World) -> None:
     pending = delete(world, -1)
     world.advance(100)
     assert told(pending.result()) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
@@ -145,7 +145,7 @@ def test_deletion_times_out_here_it_is_done(world: World) -> None:
     assert told(delete(world, -1, timeout_ms=0)) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
 
 
-def test_what_cannot_be_deleted(world: World) -> None:
+def test_refused_deletions_of_records(world: World) -> None:
     assert told(delete(world, 3)) == told(delete(world, -2)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
     assert told(delete(world, 0, T1)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     internal = TopicPartition("__consumer_offsets", 0)

@@ -126,7 +126,7 @@ def test_internal_topics_are_for_the_broker_alone(world: World) -> None:
     assert produce(world, tp=offsets, internal_topics=True)[0].error == ErrorCode.NONE
 
 
-def test_what_the_log_refuses_is_told_with_its_text(world: World) -> None:
+def test_the_logs_refusal_is_answered_with_its_text(world: World) -> None:
     world.log(T0).refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "crc")
     result = produce(world)[0]
     assert (result.error, result.message, result.base_offset) == (ErrorCode.CORRUPT_MESSAGE, "crc", -1)
@@ -134,7 +134,7 @@ def test_what_the_log_refuses_is_told_with_its_text(world: World) -> None:
     assert produce(world)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_what_nobody_foresaw_is_one_partitions_error(world: World) -> None:
+def test_an_unexpected_error_affects_one_partition(world: World) -> None:
     world.tell(world.order(T1, isr=(1,)))
     world.log(T0).refuse = KeyError(1)
     results = world.replicas.producing.append(
@@ -144,7 +144,7 @@ def test_what_nobody_foresaw_is_one_partitions_error(world: World) -> None:
     assert [r.error for r in results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
-def test_closing_answers_who_waits(world: World) -> None:
+def test_closing_answers_waiting_requests(world: World) -> None:
     pending = produce(world, acks=-1)
     assert isinstance(pending, Pending)
     world.replicas.close()

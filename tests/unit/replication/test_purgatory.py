@@ -1,4 +1,4 @@
-"""Waiting: exactly once, by key, by time."""
+"""Waiting operations: completed exactly once, by key or by time."""
 
 from collections.abc import Hashable
 
@@ -70,7 +70,7 @@ def test_an_answer_may_check_the_same_key_again() -> None:
     assert (told, second.answers) == (["first"], [False])
 
 
-def test_shutdown_answers_everyone_and_whoever_comes_later() -> None:
+def test_a_shutdown_answers_waiting_and_later_operations() -> None:
     purgatory, wishes, late = Purgatory(World()), [Wish(), Wish()], Wish()
     for wish in wishes:
         purgatory.try_complete_else_watch(wish, ["a", "b"], 100)

@@ -1,4 +1,4 @@
-"""Replication's settings out of the configuration, and those that change while the broker runs."""
+"""Replication's settings from the configuration, and those that change while the broker runs."""
 
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.replication.settings import settings_from

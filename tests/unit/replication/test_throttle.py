@@ -38,7 +38,7 @@ def test_a_rate_is_an_average_over_eleven_seconds() -> None:
 @pytest.mark.parametrize(
     ("listed", "expected"), [((), False), (("*",), True), (("0:1",), True), (("0:2",), False), (("1:1",), False)]
 )
-def test_who_is_listed(listed: Any, expected: Any) -> None:
+def test_which_replicas_are_listed(listed: Any, expected: Any) -> None:
     assert is_listed(listed, 0, 1) is expected
 
 
@@ -55,7 +55,7 @@ def taken(world: World, replica: int = 3) -> Any:
     return len(follower_fetch(world, replica, 0)[0].records)
 
 
-def test_a_leader_holds_back_listed_replicas_outside_the_isr() -> None:
+def test_a_leader_throttles_listed_replicas_outside_the_isr() -> None:
     world = throttled_world(isr=(1, 2))
     assert taken(world) == 3 * SIZE
     assert taken(world) == 0
@@ -64,7 +64,7 @@ def test_a_leader_holds_back_listed_replicas_outside_the_isr() -> None:
     assert taken(world) == 3 * SIZE
 
 
-def test_without_a_limit_or_a_list_nothing_is_held_back() -> None:
+def test_without_a_limit_or_a_list_nothing_is_throttled() -> None:
     world = throttled_world(isr=(1, 2))
     world.replicas.settings.leader_throttled_rate = 10**12
     assert taken(world) == taken(world) == 3 * SIZE
@@ -74,7 +74,7 @@ def test_without_a_limit_or_a_list_nothing_is_held_back() -> None:
     assert taken(world) == 3 * SIZE
 
 
-def test_a_follower_holds_itself_back_until_it_has_caught_up(loop: VirtualLoop) -> None:
+def test_a_follower_throttles_itself_until_it_has_caught_up(loop: VirtualLoop) -> None:
     size = len(stored(0, 0))
 
     async def story(f: Followed) -> None:

@@ -1,4 +1,4 @@
-"""Every version of the controller's orders says the same once decoded."""
+"""Every version of the controller's requests decodes to the same values."""
 
 import uuid
 from typing import Any

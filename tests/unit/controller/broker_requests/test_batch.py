@@ -156,7 +156,7 @@ def test_on_the_wire(level: ProtocolLevel) -> None:
 
 @pytest.mark.parametrize("text", ["0.8.2", "0.10.2", "1.1", "2.2"])
 def test_ungrouped_on_the_wire(text: str) -> None:
-    """Below 2.4 the versions without topics as groups are sent, and read back by the broker's own readers."""
+    """Below 2.4 the versions without grouping by topic are sent; the broker's own decoders read them."""
     level = protocol_level(InterBrokerProtocol.from_text(text))
     context = make_context(level)
     first, second, third = partitions(context)

@@ -1,4 +1,4 @@
-"""The controller's epoch is never undercut, whatever becomes of its znode while brokers run."""
+"""The controller's epoch never decreases, whatever happens to its znode while brokers run."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ async def elect_again(world: World, times: int) -> None:
         await world.settle()
 
 
-async def test_a_deleted_epoch_goes_on_where_it_was(world: World) -> None:
+async def test_after_a_deleted_epoch_znode_epochs_continue(world: World) -> None:
     await elect_again(world, 3)
     assert epoch(world) == 4
     world.remove(znode.EPOCH_PATH)
@@ -30,7 +30,7 @@ async def test_a_deleted_epoch_goes_on_where_it_was(world: World) -> None:
     assert {broker.controller_epoch for broker in world.brokers.values()} == {5}
 
 
-async def test_an_epoch_that_was_set_back_goes_on_where_it_was(world: World) -> None:
+async def test_after_an_epoch_was_set_back_epochs_continue(world: World) -> None:
     await elect_again(world, 3)
     world.set(znode.EPOCH_PATH, b"0")
     world.make(topic_znode.topic_path("planted"), world.topic_data([(1, 2)]))
@@ -39,7 +39,7 @@ async def test_an_epoch_that_was_set_back_goes_on_where_it_was(world: World) -> 
     assert world.state("planted") == PartitionState(1, 0, (1, 2), 5)
 
 
-async def test_states_remember_the_epoch_where_no_broker_does(make_world: Callable[..., World]) -> None:
+async def test_partition_states_keep_epochs_that_no_broker_knows(make_world: Callable[..., World]) -> None:
     world = make_world()
     world.make(topic_znode.topic_path("t"), world.topic_data([(1,)]))
     world.make(topic_znode.partition_path("t", 0))
@@ -51,8 +51,8 @@ async def test_states_remember_the_epoch_where_no_broker_does(make_world: Callab
     assert world.state("planted") == PartitionState(1, 0, (1,), 10)
 
 
-async def test_what_another_broker_has_seen_is_outdone(world: World) -> None:
-    """The one that is elected knows of nothing; a broker that refuses it does."""
+async def test_the_epoch_exceeds_what_another_broker_has_seen(world: World) -> None:
+    """The new controller does not know the later epoch; a broker that refuses it does."""
     world.brokers[3].controller_epoch = 40
     world.remove(znode.EPOCH_PATH)
     await elect_again(world, 1)
@@ -62,8 +62,8 @@ async def test_what_another_broker_has_seen_is_outdone(world: World) -> None:
     assert world.state("t") == PartitionState(3, 0, (3, 1), epoch(world))
 
 
-async def test_a_controller_of_the_past_outdoes_nobody(world: World) -> None:
-    """Refused for a later epoch, it finds that there is a later controller, and writes nothing."""
+async def test_a_former_controller_does_not_raise_the_epoch(world: World) -> None:
+    """Refused because of a later epoch, it finds that there is a later controller, and writes nothing."""
     before = world.controller
     world.brokers[2].controller_epoch = 9
     world.set(znode.EPOCH_PATH, b"9")
@@ -73,8 +73,9 @@ async def test_a_controller_of_the_past_outdoes_nobody(world: World) -> None:
     assert before.runner.epoch in (0, 10)
 
 
-async def test_an_epoch_that_no_controller_can_have_had_is_not_outdone_for_ever(world: World) -> None:
-    """One mistaken request to one broker: that one refuses, as in Apache Kafka, and the others are led on."""
+async def test_an_impossible_epoch_of_a_broker_does_not_raise_epochs_for_ever(world: World) -> None:
+    """After one wrong request to one broker, that broker refuses its controller, as in Apache Kafka, and the others are
+    led on."""
     world.brokers[3].controller_epoch = 2**31 - 1
     await elect_again(world, 1)
     await world.make_topic("t", (1, 2))
@@ -83,7 +84,7 @@ async def test_an_epoch_that_no_controller_can_have_had_is_not_outdone_for_ever(
     assert epoch(world) < 2**30
 
 
-async def test_a_state_of_an_epoch_that_no_controller_can_have_had_is_no_witness(
+async def test_a_state_with_an_impossible_epoch_is_ignored(
     make_world: Callable[..., World],
 ) -> None:
     world = make_world()

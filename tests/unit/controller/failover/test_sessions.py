@@ -46,7 +46,7 @@ async def test_controller_znode_deleted_by_hand(world: World) -> None:
 
 
 async def test_fenced_controller_writes_nothing_more(world: World) -> None:
-    """Somebody raises the epoch: the next write fails its check, and the broker steps back."""
+    """Another broker raises the epoch: the next write fails its check, and this broker resigns."""
     await world.make_topic("t", (1, 2))
     world.write(SetData(controller_znode.EPOCH_PATH, b"7"))
     with pytest.raises(ApiError) as refused:
@@ -84,8 +84,8 @@ async def test_session_expiry(world: World) -> None:
     assert state.leader != -1
 
 
-async def test_zombie_sends_nothing_in_its_old_name(world: World) -> None:
-    """A controller cut off until its session is gone: what it does after that reaches nobody."""
+async def test_a_controller_without_a_session_sends_nothing(world: World) -> None:
+    """A controller is cut off until its session is gone: its later requests have no effect."""
     await world.make_topic("t", (2, 3))
     first = world.brokers[1]
     first.zk.disconnect()
@@ -111,7 +111,7 @@ async def test_requests_carry_the_epoch(world: World) -> None:
     assert {r["controller_epoch"] for r in world.brokers[3].told(LEADER_AND_ISR)} == {2}
 
 
-async def test_stopped_runner_answers_who_waits(world: World) -> None:
+async def test_a_stopped_runner_answers_waiting_requests(world: World) -> None:
     runner = world.controller.runner
     asked = asyncio.ensure_future(runner.ask(ListReassignments()))
     await asyncio.sleep(0)
@@ -122,7 +122,7 @@ async def test_stopped_runner_answers_who_waits(world: World) -> None:
         await runner.ask(ListReassignments())
 
 
-async def test_an_event_that_fails_costs_nobody_else(world: World) -> None:
+async def test_a_failing_event_affects_no_other_event(world: World) -> None:
     real = world.controller.zk.children
 
     async def fails(paths: object) -> None:
@@ -168,7 +168,7 @@ async def test_refused_blocks(world: World, broker: int, epoch: int, code: Error
     assert answer == ProducerIdBlock(code)
 
 
-async def test_rubbish_gives_no_ids(world: World) -> None:
+async def test_an_unreadable_block_gives_no_ids(world: World) -> None:
     world.set(producer_ids.PATH, b"rubbish")
     asked = AllocateProducerIds(2, world.brokers[2].epoch)
     assert (await world.controller.runner.ask(asked)).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -128,7 +128,7 @@ async def test_half_done_deletion_is_finished(empty: World, gone: str) -> None:
         b"\xff\xfe",
     ],
 )
-async def test_one_bad_topic_znode_hurts_only_itself(empty: World, data: bytes) -> None:
+async def test_a_bad_topic_znode_affects_only_its_topic(empty: World, data: bytes) -> None:
     empty.make(topic_znode.topic_path("bad"), data)
     put_topic(empty, "good", (1,))
     await empty.start(1)
@@ -153,7 +153,7 @@ async def test_unusable_partition_is_kept_in_the_znode(empty: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["sp ace", "ü"])
-async def test_illegal_name_is_left_alone(empty: World, name: str) -> None:
+async def test_a_topic_with_an_illegal_name_is_not_used(empty: World, name: str) -> None:
     put_topic(empty, name, (1,))
     put_topic(empty, "good", (1,))
     await empty.start(1)
@@ -161,7 +161,7 @@ async def test_illegal_name_is_left_alone(empty: World, name: str) -> None:
     assert empty.read(topic_znode.partitions_path(name)) is None
 
 
-async def test_bad_state_hurts_only_its_partition(empty: World) -> None:
+async def test_a_bad_state_affects_only_its_partition(empty: World) -> None:
     put_topic(empty, "t", (1,), (1,))
     empty.make(partition_state.path(TP), b"rubbish")
     await empty.start(1)
@@ -169,7 +169,7 @@ async def test_bad_state_hurts_only_its_partition(empty: World) -> None:
     assert empty.state("t", 1) is not None
 
 
-async def test_bad_broker_registration_hurts_only_that_broker(empty: World) -> None:
+async def test_a_bad_registration_affects_only_its_broker(empty: World) -> None:
     empty.make("/brokers/ids/7", b"rubbish")
     empty.make("/brokers/ids/seven", b"rubbish")
     put_topic(empty, "t", (7, 1))
@@ -201,7 +201,7 @@ async def test_topic_without_id_gets_one_and_keeps_it(empty: World) -> None:
     assert empty.topic("t").topic_id == topic_id
 
 
-async def test_failing_take_over_gives_the_place_up(empty: World) -> None:
+async def test_a_failing_take_over_gives_up_the_controller_znode(empty: World) -> None:
     await empty.start(1)
     await empty.brokers[1].runner.stop()
     broken = empty.brokers[1]
@@ -239,7 +239,7 @@ async def test_controller_dies_anywhere_in_a_creation(make_world: Callable[..., 
 
 
 async def come_back_unseen(world: World, *ids: int) -> None:
-    """These brokers die, and are registered again at the moment in which their sessions end."""
+    """Let these brokers die, and register again at the moment in which their sessions end."""
     for broker in ids:
         await world.brokers[broker].runner.stop()
         world.brokers[broker].zk.crash()
@@ -250,33 +250,33 @@ async def come_back_unseen(world: World, *ids: int) -> None:
     await world.settle()
 
 
-async def test_a_leader_that_came_back_unseen_leads_no_more(world: World) -> None:
+async def test_a_leader_that_restarted_unseen_is_replaced(world: World) -> None:
     await world.make_topic("t", (1, 2, 3))
     await come_back_unseen(world, 1)
     assert world.state("t") == PartitionState(2, 1, (2, 3), 2, 1)
     assert world.brokers[1].leader_epochs[TP] == 1, "it follows now"
 
 
-async def test_a_follower_that_came_back_unseen_has_to_catch_up_first(world: World) -> None:
+async def test_a_follower_that_restarted_unseen_leaves_the_isr(world: World) -> None:
     await world.make_topic("t", (2, 1))
     await come_back_unseen(world, 1)
     assert world.state("t") == PartitionState(2, 1, (2,), 2, 1)
 
 
-async def test_where_all_came_back_unseen_nobody_is_better_but_a_new_epoch_begins(world: World) -> None:
+async def test_if_all_restarted_unseen_the_leader_gets_a_new_epoch(world: World) -> None:
     await world.make_topic("t", (1, 2))
     await come_back_unseen(world, 1, 2)
     assert world.state("t") == PartitionState(1, 1, (1, 2), 2, 1)
 
 
-async def test_a_single_replica_that_came_back_unseen_is_left_alone(world: World) -> None:
+async def test_a_single_replica_that_restarted_unseen_keeps_leading(world: World) -> None:
     await world.make_topic("t", (1,))
     await come_back_unseen(world, 1)
     assert world.state("t") == PartitionState(1, 0, (1,), 1)
 
 
 async def test_a_state_written_since_counts(world: World) -> None:
-    """What a controller wrote after the broker came back was decided with it in view."""
+    """The controller's write after the broker came back was decided with that in view."""
     await world.make_topic("t", (2, 3))
     await come_back_unseen(world, 2)  # controller 1 sees this one
     before = world.state("t")
@@ -303,7 +303,7 @@ OLD_TREE = {
 }
 
 
-async def test_what_0_8_wrote_is_taken_over(empty: World) -> None:
+async def test_znodes_of_kafka_0_8_are_taken_over(empty: World) -> None:
     for path, data in OLD_TREE.items():
         empty.make(path, data)
     await empty.start(1)

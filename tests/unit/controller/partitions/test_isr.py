@@ -36,7 +36,7 @@ async def ask(world: World, *, requester: int = 2, epoch: int | None = None, ver
     return result
 
 
-async def test_shrink_is_written_told_and_answered(led: World) -> None:
+async def test_a_shrink_is_written_sent_and_answered(led: World) -> None:
     result = await ask(led)
     (altered,) = result.partitions
     expected = PartitionState(2, 0, (2, 1), 1, 1)
@@ -116,7 +116,7 @@ async def test_dead_member(led: World, version: int, code: int) -> None:
     assert result.partitions[0].error == code
 
 
-async def test_znode_changed_behind_our_back(led: World) -> None:
+async def test_the_state_znode_changed_meanwhile(led: World) -> None:
     now = led.state("t")
     assert now is not None
     led.write(SetData(partition_state.path(TP), partition_state.encode(replace(now, isr=(2, 3)))))

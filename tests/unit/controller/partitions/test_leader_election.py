@@ -43,11 +43,11 @@ def test_offline_takes_assignment_order_and_keeps_only_live_members() -> None:
     assert elect(OFF, Assignment((3, 1, 2)), (1, 2, 3), {1, 2}) == Election(1, (1, 2))
 
 
-def test_unclean_by_the_topics_leave() -> None:
+def test_unclean_if_the_topic_allows_it() -> None:
     assert elect(OFF, Assignment((3, 1, 2)), (3,), {1, 2}, unclean_allowed=True) == Election(1, (1,), unclean=True)
 
 
-def test_unclean_leave_does_not_matter_while_an_isr_member_lives() -> None:
+def test_no_unclean_election_while_an_isr_member_is_alive() -> None:
     assert elect(Strategy.UNCLEAN, Assignment((3, 1, 2)), (2,), {1, 2}) == Election(2, (2,))
 
 

@@ -139,7 +139,7 @@ def test_follower_outside_the_isr_goes_offline_without_a_write() -> None:
     assert [r.broker_id for r in bench.sent if isinstance(r, StopReplicaRequest)] == [3]
 
 
-def test_leader_goes_offline_and_leaves_nobody() -> None:
+def test_a_leader_goes_offline_and_leaves_no_leader() -> None:
     bench = Bench(with_state=True)
     bench.partition.replicas = {1: ReplicaPhase.ONLINE}
     bench.run(replica_machine.change(bench.context, [(bench.partition, 1)], ReplicaPhase.OFFLINE))

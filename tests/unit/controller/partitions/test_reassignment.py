@@ -1,4 +1,4 @@
-"""Moves of replicas: every way to ask, every place to be interrupted, epochs to the number (facts §5, §6)."""
+"""Moves of replicas: every way to request one, every place to be interrupted, exact epochs (facts §5, §6)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_table_of_moves(start: tuple[int, ...], targets: list[tuple[int, ...]], 
     assert now == expected
 
 
-async def test_whole_way_through_the_znodes(six: World) -> None:
+async def test_a_whole_reassignment_by_znodes(six: World) -> None:
     topic_id = six.topic("t").topic_id
     assert await move(six, 4, 5, 6) is ErrorCode.NONE
     assert assignment(six) == Assignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
@@ -189,7 +189,7 @@ async def test_change_of_order_only(six: World) -> None:
     assert all(not six.brokers[b].deleted for b in (1, 2, 3))
 
 
-async def test_by_znode_drops_what_it_cannot_follow(six: World) -> None:
+async def test_invalid_entries_of_the_znode_are_dropped(six: World) -> None:
     await six.make_topic("u", (1, 2))
     targets = {TP: (4, 2, 3), TopicPartition("nope", 0): (1,), TopicPartition("u", 0): (2, 2)}
     six.make(reassignments.PATH, reassignments.encode(targets))
@@ -204,7 +204,7 @@ async def test_by_znode_drops_what_it_cannot_follow(six: World) -> None:
     assert assignment(six).target == (1, 2, 3)
 
 
-async def test_rubbish_in_the_znode_hurts_nobody(six: World) -> None:
+async def test_an_unreadable_znode_does_not_stop_moves(six: World) -> None:
     six.make(reassignments.PATH, b'{"version":1,"partitions":[{"topic":3}]}')
     await six.settle()
     assert await move(six, 2, 1, 3) is ErrorCode.NONE
@@ -222,7 +222,7 @@ async def test_the_api_takes_the_partition_out_of_the_znode(six: World) -> None:
     assert epochs.leader_epoch == 1, "a rewritten znode does not begin running moves again"
 
 
-async def test_new_controller_goes_on(six: World) -> None:
+async def test_a_new_controller_continues_the_move(six: World) -> None:
     await move(six, 4, 5, 6)
     await six.kill(1)
     assert six.controller.id == 2
@@ -324,7 +324,7 @@ async def test_a_topic_that_moves_as_a_whole_is_written_twice(make_world: Callab
     assert await world.controller.runner.ask(ListReassignments()) == {}
 
 
-async def test_one_move_that_cannot_end_does_not_hold_up_the_others(six: World) -> None:
+async def test_a_move_that_cannot_end_does_not_delay_the_others(six: World) -> None:
     await six.make_topic("u", (1, 2), (1, 2))
     stuck, free = TopicPartition("u", 0), TopicPartition("u", 1)
     outcomes = await six.controller.runner.ask(AlterReassignments(((stuck, (4, 2)), (free, (5, 2)))))

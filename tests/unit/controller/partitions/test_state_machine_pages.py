@@ -1,4 +1,4 @@
-"""docs/state-machines.md says what the code does; LOGYARD_REWRITE=1 draws it again."""
+"""docs/state-machines.md matches the code; LOGYARD_REWRITE=1 draws it again."""
 
 import os
 from pathlib import Path

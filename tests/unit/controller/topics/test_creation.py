@@ -138,7 +138,7 @@ async def test_config_left_by_an_older_topic_is_replaced(world: World) -> None:
     assert configs.decode(world.read(configs.topic_path("t")) or b"") == {"segment.bytes": "1000"}
 
 
-async def test_a_lost_reply_is_no_lost_race(world: World) -> None:
+async def test_after_a_lost_reply_the_topic_counts_as_created(world: World) -> None:
     world.controller.zk.lose_replies()
     (created,) = await create(world, NewTopic("t", 1, 3))
     assert created.error is ErrorCode.NONE
@@ -214,7 +214,7 @@ async def test_answers_keep_the_order_of_the_request(world: World) -> None:
     assert replace(created[0]).num_partitions == 1
 
 
-async def test_settings_are_told_to_the_brokers(world: World) -> None:
+async def test_settings_are_sent_to_the_brokers(world: World) -> None:
     await create(world, NewTopic("plain", 1, 1), NewTopic("set", 1, 1, configs={"segment.bytes": "1000"}))
     changes = world.tree.children(config_changes.PATH) or []
     told = [config_changes.decode(world.read(config_changes.path(name)) or b"") for name in changes]
@@ -229,7 +229,7 @@ async def test_the_same_topic_twice_in_one_growth(world: World) -> None:
     assert sorted(world.topic("t").partitions) == [0]
 
 
-async def test_a_policy_that_fails_costs_its_own_topic_only(make_world: Callable[..., World]) -> None:
+async def test_a_failing_policy_affects_only_its_topic(make_world: Callable[..., World]) -> None:
     def fails(request: TopicRequest) -> None:
         if request.topic == "bad":
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "policy x.Y failed: KeyError: 'oops'")

@@ -124,7 +124,7 @@ async def test_failed_deletion_is_tried_again_when_the_broker_restarts(world: Wo
     assert traces(world, "t") == []
 
 
-async def test_what_a_living_broker_failed_to_delete_is_tried_again(world: World) -> None:
+async def test_a_failed_deletion_on_a_live_broker_is_tried_again(world: World) -> None:
     await world.make_topic("t", (1, 2))
     world.brokers[2].refuse_deletion = True
     await delete(world, "t")
@@ -186,7 +186,7 @@ async def test_growth_of_a_topic_under_deletion_is_undone(world: World) -> None:
 
 @pytest.mark.parametrize("by_znode", [False, True])
 async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
-    """A move that never ends is no reason to keep a topic."""
+    """A move that never ends does not keep a topic."""
     await world.make_topic("t", (1, 2))
     if by_znode:
         world.make(reassignments.PATH, reassignments.encode({TP: (3, 2)}))
@@ -200,7 +200,7 @@ async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
     assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
 
 
-async def test_the_dead_target_of_a_move_holds_the_deletion_back(world: World) -> None:
+async def test_the_dead_target_of_a_move_delays_the_deletion(world: World) -> None:
     """As in Kafka, whose controller counts it among the topic's replicas: it may have a part of the records."""
     await world.make_topic("t", (1, 2))
     await world.controller.runner.ask(AlterReassignments(((TP, (3, 2)),)))
@@ -235,7 +235,7 @@ async def test_a_new_controller_waits_for_the_dead_replica_too(world: World) -> 
     assert traces(world, "t") == []
 
 
-async def test_a_replica_on_a_failed_directory_holds_the_deletion_back_until_its_broker_restarts(world: World) -> None:
+async def test_a_replica_on_a_failed_directory_delays_the_deletion_until_its_broker_restarts(world: World) -> None:
     await world.make_topic("t", (2, 3))
     world.brokers[3].failed_partitions.add(TP)
     notice = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(3), sequential=True)

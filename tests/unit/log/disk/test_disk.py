@@ -58,7 +58,7 @@ class TestBoth:
         assert disk.list(root) == []
         assert disk.space(root)[0] > 0
 
-    def test_what_is_missing_is_no_failure(self, place: tuple[Disk, str]) -> None:
+    def test_a_missing_file_is_not_a_disk_failure(self, place: tuple[Disk, str]) -> None:
         disk, root = place
         heard: list[DiskError] = []
         disk.on_failure = heard.append

@@ -1,4 +1,4 @@
-"""Replicas that move between log directories: future logs filled, put in place, and every crash on the way."""
+"""Replicas that move between log directories: future logs filled, promoted, and crashes at every step."""
 
 import asyncio
 import errno
@@ -93,7 +93,7 @@ async def moved(store: LogStore) -> PartitionLog:
 
 
 async def settled(store: LogStore) -> None:
-    """Let the work of threads be done that was asked for at once."""
+    """Let the threads do the work that is due at once."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -103,7 +103,7 @@ def state(log: PartitionLog) -> tuple[Any, ...]:
     return content(log), log.log_start_offset, log.log_end_offset, log.epochs.entries, log.topic_id, producers
 
 
-async def test_a_move_keeps_all_there_is_to_know() -> None:
+async def test_a_move_keeps_records_epochs_and_producers() -> None:
     house = House()
     store, log = await house.filled()
     await store.set_cleaner_offset(A0, 7)
@@ -156,7 +156,7 @@ async def test_who_may_move_where() -> None:
     await store.abandon()
 
 
-async def test_a_move_is_given_up_by_asking_for_the_place_where_it_is() -> None:
+async def test_a_move_ends_when_its_current_directory_is_requested() -> None:
     house = House()
     store, log = await house.filled()
     future = store.logs.begin_move(A0, TWO)
@@ -210,7 +210,7 @@ async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
 
 
 async def steps_of_a_move() -> tuple[int, int]:
-    """How many disk operations lie before a move, and behind it."""
+    """The numbers of disk operations before a move and after it."""
     house = House()
     store, _ = await house.filled()
     before = house.disk.operations
@@ -254,7 +254,7 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
     assert places == {f"{ONE}/a-0", f"{TWO}/a-0"}
 
 
-async def test_without_its_directory_a_marked_copy_is_no_log() -> None:
+async def test_a_marked_copy_is_no_log_while_a_directory_is_offline() -> None:
     house = House()
     store, log = await house.filled()
     future = store.logs.begin_move(A0, TWO)

@@ -36,7 +36,7 @@ class TestDamage:
         assert again.log_end_offset == 80
         assert disk.status(again.segments.active.path(".log")).size == again.segments.active.size
 
-    def test_everything_behind_a_wrong_crc_goes(self) -> None:
+    def test_everything_after_a_wrong_crc_is_cut_off(self) -> None:
         disk = MemoryDisk()
         log = filled(disk)
         segment = log.segments[2]
@@ -58,14 +58,14 @@ class TestDamage:
         assert again.log_end_offset == 80
 
     @pytest.mark.parametrize("garbage", [b"\0" * 500, b"\xff" * 100, b"\0" * 3])
-    def test_garbage_behind_the_last_batch(self, garbage: bytes) -> None:
+    def test_garbage_after_the_last_batch(self, garbage: bytes) -> None:
         disk = MemoryDisk()
         log = filled(disk)
         whole = content(log)
         spoil(disk, log.segments.active.path(".log"), log.segments.active.size, garbage)
         assert content(opened(disk, SMALL)) == whole
 
-    def test_a_clean_mark_is_not_believed_over_a_broken_end(self) -> None:
+    def test_a_broken_end_is_recovered_despite_the_clean_mark(self) -> None:
         disk = MemoryDisk()
         log = filled(disk)
         whole = content(log)
@@ -76,8 +76,8 @@ class TestDamage:
         assert content(again) == whole
         assert any("although the shutdown was clean" in note for note in notes)
 
-    def test_a_follower_s_hole_is_none_after_a_kill(self) -> None:
-        """A follower rolls over offsets that were compacted away; the topic is not compacted any more."""
+    def test_a_followers_gap_survives_a_kill(self) -> None:
+        """A follower appends over offsets that were compacted away; the topic is no longer compacted."""
         disk = MemoryDisk()
         log = new_log(disk, SMALL)
         log.append_as_follower(memoryview(fetched(0, [b"a", b"b"])))
@@ -92,7 +92,7 @@ class TestDamage:
         assert any("offsets 2 to 4 are missing" in note for note in notes)
 
     @pytest.mark.parametrize("policy", ["delete", "compact"])
-    def test_a_hole_after_a_power_loss_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
+    def test_a_gap_after_a_power_loss_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
         disk = MemoryDisk()
         config = TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({policy}))
         log = filled(disk, config=config)
@@ -168,7 +168,7 @@ class TestLostFiles:
         assert read_whole(disk, path) == b"0\n4\n0 0\n1 20\n2 40\n3 60\n"
 
     @pytest.mark.parametrize("clean", [False, True])
-    def test_epochs_come_back_with_records_whose_deletion_was_forgotten(self, clean: bool) -> None:
+    def test_epochs_are_read_again_with_records_whose_deletion_was_lost(self, clean: bool) -> None:
         disk = MemoryDisk()
         log = filled(disk)
         log.advance_log_start(45)
@@ -215,7 +215,7 @@ class TestLeftovers:
         assert content(again) == whole
         assert not [name for name in names(disk) if name.endswith((".deleted", ".swap", ".cleaned"))]
 
-    def test_leases_are_left_to_the_leases(self) -> None:
+    def test_recovery_does_not_touch_leases(self) -> None:
         disk = MemoryDisk()
         filled(disk, 2)
         disk.make_directory(f"{DIRECTORY}/.leases/abc/links")

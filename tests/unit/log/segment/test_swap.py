@@ -1,4 +1,4 @@
-"""Replacing segments: what is refused, what comes out, and every point at which it may be stopped."""
+"""Replacing segments: refusals, results, and a crash at every step."""
 
 import itertools
 import random
@@ -53,7 +53,7 @@ def half(data: bytes) -> bytes:
 
 
 def write_part(disk: MemoryDisk, log: PartitionLog, bases: list[int], data: bytes | None = None) -> str:
-    """A part that stands for these segments, in a directory of its own."""
+    """Write a part that replaces these segments, in a directory of its own."""
     disk.make_directory(f"{ROOT}/parts")
     path = f"{ROOT}/parts/{bases[0]:020d}.part"
     if data is None:
@@ -126,7 +126,7 @@ class TestRefusals:
         assert content(log) == before
         assert names(disk) == there
 
-    def test_parts_that_are_not_what_they_must_be(self) -> None:
+    def test_invalid_parts_are_refused(self) -> None:
         disk = MemoryDisk()
         log = filled(disk)
         group = bases_of(log)[:2]
@@ -201,7 +201,7 @@ def test_stopped_at_any_operation_the_old_or_the_new_set_is_there(shape: list[tu
 
 
 def opened_after_stops(disk: MemoryDisk, seed: int) -> PartitionLog:
-    """Open, being stopped once more on the way."""
+    """Open the log, with another crash on the way."""
     disk.stop_at = disk.operations + 1 + seed % 12
     try:
         log = opened(disk, CONFIG, Checkpointed(recovery_point=34))

@@ -1,4 +1,4 @@
-"""Fetch: what consumers and followers see, the checks before, and waiting (facts §10, §15, §22)."""
+"""Fetch: what consumers and followers see, the checks, and waiting (facts §10, §15, §22)."""
 
 import uuid
 from typing import Any
@@ -242,7 +242,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
         (KeyError(1), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_whatever_one_log_raises_is_its_own_answer(world: World, trouble: Any, code: ErrorCode) -> None:
+def test_an_error_of_one_log_is_answered_for_it_alone(world: World, trouble: Any, code: ErrorCode) -> None:
     produce(world)
     produce(world, tp=T1)
     world.log(T0).unreadable = trouble

@@ -85,7 +85,7 @@ def test_a_session_answers_only_what_changed(world: SessionWorld) -> None:
     assert set(answers) == {T1}
 
 
-def test_what_is_not_taken_comes_again(world: SessionWorld) -> None:
+def test_records_not_fetched_are_sent_again(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     produce(world)
@@ -95,7 +95,7 @@ def test_what_is_not_taken_comes_again(world: SessionWorld) -> None:
     assert client.fetch() == {}
 
 
-def test_what_is_asked_anew_is_told_anew(world: SessionWorld) -> None:
+def test_a_partition_asked_again_is_answered_again(world: SessionWorld) -> None:
     """A follower that enters a new epoch drops the answer on its way to it, and with it a high watermark."""
     client = Client(world, replica=2)
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
@@ -138,8 +138,9 @@ def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world: SessionWorld
     assert [s.tp for s in world.submitted] == [T0], "now it is behind, in this partition alone"
 
 
-def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world: SessionWorld) -> None:
-    """A follower that shuts down is put out of the ISR; until it has ended, other partitions keep its session busy."""
+def test_a_live_session_does_not_keep_a_removed_member_in_sync(world: SessionWorld) -> None:
+    """A follower that shuts down is removed from the ISR; until it has ended, other partitions keep its session
+    busy."""
     client = Client(world, replica=2)
     client.fetch(ask(leader_epoch=0), ask(T1, leader_epoch=0))
     client.fetch()
@@ -212,7 +213,7 @@ def test_waiting_in_a_session(world: SessionWorld) -> None:
     assert {tp: a.high_watermark for tp, a in client.end(context, pending.result()).items()} == {T1: 1}
 
 
-def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world: SessionWorld) -> None:
+def test_a_waiting_follower_is_answered_when_it_has_a_new_partition(world: SessionWorld) -> None:
     follower, consumer = Client(world, replica=2), Client(world)
     for client in (follower, consumer):
         client.fetch(ask(), ask(T1))
@@ -308,7 +309,7 @@ def test_a_topic_made_anew_is_another_topic(world: SessionWorld) -> None:
 
 
 def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: SessionWorld) -> None:
-    """It is deleted, its id means nothing any more, and its partition still moves once when it is stopped."""
+    """It is deleted, its id means nothing any more, and its partition changes once more when it is stopped."""
     mine, other = uuid.UUID(int=5), uuid.UUID(int=6)
     world.log(T0).topic_id = mine
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
@@ -323,7 +324,7 @@ def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: SessionWorld) -
     world.replicas.hosted.transitioned(world.partition(T0))
 
 
-def test_what_one_may_not_read(world: SessionWorld) -> None:
+def test_topics_that_the_client_may_not_read(world: SessionWorld) -> None:
     client = Client(world, allowed=lambda topic: False)
     client.wait_ms = 500
     assert client.fetch(ask())[T0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -332,7 +333,7 @@ def test_what_one_may_not_read(world: SessionWorld) -> None:
     assert client.fetch()[T0].error is ErrorCode.NONE
 
 
-def test_nobody_starves_behind_a_busy_partition(world: SessionWorld) -> None:
+def test_no_partition_starves_behind_a_busy_one(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     for tp in (T0, T1):

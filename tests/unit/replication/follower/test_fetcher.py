@@ -1,4 +1,4 @@
-"""The shell that follows: what it asks, what it does with every answer, and when it asks again."""
+"""The fetch loop: its requests, its reaction to every answer, and its retries."""
 
 import asyncio
 import itertools
@@ -49,7 +49,7 @@ def test_records_watermark_and_start_are_taken_over(loop: VirtualLoop) -> None:
     run(loop, story)
 
 
-def test_who_is_idle_is_not_asked_about_again(loop: VirtualLoop) -> None:
+def test_idle_partitions_are_not_sent_again(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.follow()
         f.follow(T1)
@@ -157,7 +157,7 @@ def test_fenced_waits_for_the_controller(loop: VirtualLoop) -> None:
 
 
 @pytest.mark.parametrize("trouble", [StorageError("disk"), CorruptData("header"), FileNotFoundError(), KeyError(1)])
-def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop: VirtualLoop, trouble: Any) -> None:
+def test_an_error_of_a_log_affects_only_its_partition_and_is_tried_again(loop: VirtualLoop, trouble: Any) -> None:
     def first_record(request: Any) -> Any:
         return [answer(records=stored(0, 0)) for ask in request.partitions if (ask.tp, ask.offset) == (T0, 0)]
 
@@ -187,7 +187,7 @@ def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop
     assert said[-1]["event"] == "is followed again"
 
 
-def test_who_is_told_otherwise_is_not_tried_again(loop: VirtualLoop) -> None:
+def test_a_partition_with_other_orders_is_not_tried_again(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.follow()
         f.log().refuse = StorageError("disk")
@@ -202,7 +202,7 @@ def test_who_is_told_otherwise_is_not_tried_again(loop: VirtualLoop) -> None:
     run(loop, story)
 
 
-def test_what_is_damaged_at_the_leader_is_named_once(loop: VirtualLoop) -> None:
+def test_damage_at_the_leader_is_logged_once(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.follow()
         f.log().refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "batch at 0: its CRC is wrong")
@@ -247,7 +247,7 @@ def test_a_broken_link_is_tried_again_from_scratch(loop: VirtualLoop) -> None:
     run(loop, story)
 
 
-def test_our_own_mistake_does_not_end_replication(loop: VirtualLoop) -> None:
+def test_a_bug_does_not_end_replication(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.leader.script = [ZeroDivisionError(), [answer(records=stored(0, 0))]]
         f.follow()

@@ -1,4 +1,4 @@
-"""A follower that its leader answers with OFFSET_OUT_OF_RANGE: where it goes on, and when it asks again."""
+"""A follower after OFFSET_OUT_OF_RANGE: where it continues, and when it asks again."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def test_out_of_range(loop: VirtualLoop, leader_start: int, leader_end: int, the
 
 @pytest.mark.parametrize("watermark", [1, 2])
 def test_a_leader_that_keeps_no_epochs_is_followed_from_the_watermark(loop: VirtualLoop, watermark: int) -> None:
-    """A log of an old message format: its leader refuses whatever epoch it is asked with, here one without a record."""
+    """A log of an old message format: its leader refuses every epoch, here one without a record."""
 
     async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
@@ -66,7 +66,7 @@ def test_a_leader_that_keeps_no_epochs_is_followed_from_the_watermark(loop: Virt
     run(loop, story)
 
 
-def test_out_of_range_and_the_leader_will_not_say(loop: VirtualLoop) -> None:
+def test_out_of_range_and_the_leader_does_not_answer(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.leader.ends[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
         f.leader.starts[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)

@@ -1,4 +1,4 @@
-"""Many tiny batches are taken in by portions, and nothing is lost where something happens in between."""
+"""Many tiny batches are appended in portions, and nothing is lost if something happens in between."""
 
 import asyncio
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def test_batches_are_cut_between_and_all_there(count: int, left: int) -> None:
     assert len(cut[-1]) // len(one) <= 3
 
 
-def test_what_is_no_batch_comes_as_it_is() -> None:
+def test_bytes_that_are_no_batch_are_passed_on() -> None:
     for data in (b"", b"x" * 5, b"\xff" * 500, bytes(500)):
         assert [bytes(each) for each in portions(data, 1)] == [data]
 
