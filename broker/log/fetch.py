@@ -28,7 +28,7 @@ class Span(NamedTuple):
 NOTHING = Span(0, 0)
 
 
-class Wanted(NamedTuple):
+class ReadBounds(NamedTuple):
     """One read: from the batch that holds `offset`, at most `max_bytes` (the first batch whole if `min_one`).
 
     `limit_offset` is None if all of the segment may be read.
@@ -40,24 +40,24 @@ class Wanted(NamedTuple):
     min_one: bool
 
 
-def locate(segment: Segment, size: int, wanted: Wanted, read: scan.Read) -> Span | None:
+def locate(segment: Segment, size: int, bounds: ReadBounds, read: scan.Read) -> Span | None:
     """Return the bytes to answer with; None if the segment (its first `size` bytes) ends below the offset.
 
     In a thread, pass a `Segment.reader`: the log may be cut meanwhile, and the results must not be cached then. Raises
     scan.NotCached if `read` does.
     """
-    start = segment.cache.position_of(wanted.offset)
+    start = segment.cache.position_of(bounds.offset)
     first_size = None
     if start is None:
-        place = scan.first_reaching(read, segment.index.floor(wanted.offset), size, wanted.offset)
+        place = scan.first_reaching(read, segment.index.floor(bounds.offset), size, bounds.offset)
         if place is None:
             return None
         start, first_size = place.position, place.size
     if start >= size:
         return None
-    end = size if wanted.limit_offset is None else _limit_position(segment, start, size, wanted.limit_offset, read)
-    if end - start > wanted.max_bytes:
-        end = _cut(segment, start, end, wanted, first_size, read)
+    end = size if bounds.limit_offset is None else _limit_position(segment, start, size, bounds.limit_offset, read)
+    if end - start > bounds.max_bytes:
+        end = _cut(segment, start, end, bounds, first_size, read)
     return Span(start, max(0, end - start))
 
 
@@ -76,14 +76,14 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
     return place.position
 
 
-def _cut(segment: Segment, start: int, end: int, wanted: Wanted, first_size: int | None, read: scan.Read) -> int:
+def _cut(segment: Segment, start: int, end: int, bounds: ReadBounds, first_size: int | None, read: scan.Read) -> int:
     """Return the end of the last whole batch within max_bytes, or of the first batch."""
-    limit = start + wanted.max_bytes
+    limit = start + bounds.max_bytes
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
         # The reader's next fetch will most likely start here.
         segment.cache.remember(next_offset, boundary)
-    if boundary > start or not wanted.min_one:
+    if boundary > start or not bounds.min_one:
         return boundary
     if first_size is None:
         first_size = next(scan.places(read, start, end)).size
@@ -184,19 +184,19 @@ def find(
     while number < len(row):
         segment = row[number]
         end = log_end if segment is active else row[number + 1].base_offset
-        wanted = Wanted(offset, max_bytes, None if limit_offset >= end else limit_offset, min_one)
+        bounds = ReadBounds(offset, max_bytes, None if limit_offset >= end else limit_offset, min_one)
         try:
             if segment is not active:
                 segments.open_segments.touch(segment)
                 if not segment.indexes_loaded:
-                    wanted = Wanted(offset, max_bytes, limit_offset, min_one)
-                    return ColdLookup(segments, number, wanted, log_end, interval, lost_tail).slice()
-            span = locate(segment, segment.size, wanted, segment.read_nowait)
+                    bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
+                    return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
+            span = locate(segment, segment.size, bounds, segment.read_nowait)
             if span is not None:
                 return LogSlice(segments, segment.log_file(), span, span.size)
         except scan.NotCached:
-            wanted = Wanted(offset, max_bytes, limit_offset, min_one)
-            return ColdLookup(segments, number, wanted, log_end, interval, lost_tail).slice()
+            bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
+            return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
         except scan.CutShort as error:
             if segment is active:
                 raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
@@ -214,7 +214,7 @@ class ColdLookup:
         self,
         segments: SegmentList,
         number: int,
-        wanted: Wanted,
+        bounds: ReadBounds,
         log_end: int,
         interval: int,
         lost_tail: LostTail,
@@ -225,16 +225,16 @@ class ColdLookup:
         self._behind = segments.all[number + 1 :]
         self.segments, self.cuts = segments, segments.cuts
         self._active_size = segments.active.size
-        self.wanted, self._log_end, self._interval, self.lost_tail = wanted, log_end, interval, lost_tail
+        self.bounds, self._log_end, self._interval, self.lost_tail = bounds, log_end, interval, lost_tail
 
     def slice(self) -> LogSlice:
         """Return a slice whose `load` does this look-up."""
-        return LogSlice(self.segments, None, None, min(self.wanted.max_bytes, self._first.size), self.look_up)
+        return LogSlice(self.segments, None, None, min(self.bounds.max_bytes, self._first.size), self.look_up)
 
     def look_up(self) -> tuple[Segment, Span] | None:
         """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""
-        wanted, behind = self.wanted, self._behind
-        limit = wanted.limit_offset
+        bounds, behind = self.bounds, self._behind
+        limit = bounds.limit_offset
         reader, size = self._first, self._first.size
         for at in range(len(behind) + 1):
             if at:
@@ -244,13 +244,13 @@ class ColdLookup:
                     return None  # otherwise the reader would show the segment after the cut
             index_builder.load_reader(reader, self._interval)
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
-            question = wanted if limit is None or limit < reaches else wanted._replace(limit_offset=None)
+            question = bounds if limit is None or limit < reaches else bounds._replace(limit_offset=None)
             try:
                 span = locate(reader, size, question, reader.read)
             except scan.CutShort as error:
                 if at == len(behind) or self.segments.cuts != self.cuts:
                     raise
-                self.lost_tail(reader, wanted.offset, error)
+                self.lost_tail(reader, bounds.offset, error)
                 continue
             if span is not None:
                 return reader, span

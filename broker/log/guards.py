@@ -1,11 +1,11 @@
-"""Which producers may begin a transaction in a log: those whose coordinator has said so (KIP-890, facts §17.3).
+"""Which producers may begin a transaction in a log: those that their coordinator has verified (KIP-890, facts §17.3).
 
-Rule 1: a producer without an open transaction in the log needs a guard that was verified: the leader asks the
-        coordinator whether the partition is in the transaction, and only then appends.
-Rule 2: any batch or marker of a transaction that is written, also one that is replicated, ends the producer's guard.
-        An answer that comes after that is for nobody: it verifies a guard that is no longer here.
+Rule 1: a producer without an open transaction in the log needs a verified guard: the leader asks the coordinator
+whether the partition is in the transaction, and only then appends.
+Rule 2: any batch or marker of a transaction that is written, also a replicated one, ends the producer's guard. A later
+answer is ignored: it verifies a guard that is no longer here.
 Rule 3: the lowest sequence that was asked for comes first. Otherwise a later batch could be written before an earlier
-        one that failed, and the earlier one could never be written again (KAFKA-14920).
+one that failed, and the earlier one could never be written again (KAFKA-14920).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 
 @dataclass(slots=True)
 class VerificationSwitch:
-    """transaction.partition.verification.enable: what it says counts from the next append on."""
+    """transaction.partition.verification.enable; a change counts from the next append on."""
 
     is_on: bool = False
 
@@ -55,11 +55,11 @@ class Guards:
         return guard
 
     def check(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Check a transactional batch of a producer without an open transaction here; -1: no sequence counts.
+        """Check a transactional batch of a producer without an open transaction here; `sequence` -1 is not checked.
 
-        The epoch against what the log knows is the caller's to check, before this (KAFKA-19690).
-        Raises ApiError: INVALID_PRODUCER_EPOCH where a newer epoch has asked, INVALID_TXN_STATE without a verified
-        guard, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        The caller has checked the epoch against what the log knows (KAFKA-19690). Raises ApiError:
+        INVALID_PRODUCER_EPOCH (a newer epoch has asked), INVALID_TXN_STATE (no verified guard),
+        OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         guard = self._guards.get(producer_id)
         if guard is not None and epoch < guard.epoch:
@@ -77,11 +77,11 @@ class Guards:
             )
 
     def end(self, producer_id: int) -> None:
-        """A batch or marker of the producer's transaction was written."""
+        """End the guard: a batch or marker of the producer's transaction was written."""
         self._guards.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget guards that nobody has used for that long."""
+        """Forget the guards that were not used for `expiration_ms`."""
         idle = [pid for pid, guard in self._guards.items() if now_ms - guard.begun_ms >= expiration_ms]
         for producer_id in idle:
             del self._guards[producer_id]

@@ -1,4 +1,4 @@
-"""What the cluster has finalized, as this broker heard of it last (KIP-584)."""
+"""The cluster's finalized features, as this broker last read them (KIP-584)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How a failed append to a coordinator's log looks to those whom it serves (facts §16, §17.1)."""
+"""The error that a coordinator's clients get for a failed append to its log (facts §16, §17.1)."""
 
 from logyard.broker.errors import ErrorCode
 
@@ -13,6 +13,6 @@ _ANSWERS = {
 
 
 def coordinator_error(appended: ErrorCode) -> ErrorCode:
-    """Return COORDINATOR_NOT_AVAILABLE where trying again may help, NOT_COORDINATOR where another broker is to be
-    asked, and what has no such meaning as it is."""
+    """Return COORDINATOR_NOT_AVAILABLE if trying again may help, NOT_COORDINATOR if another broker has to be asked, and
+    other errors unchanged."""
     return _ANSWERS.get(appended, appended)

@@ -30,7 +30,7 @@ class InternalLog:
     def append(
         self, partition: int, made: bytes | bytearray, timeout_ms: int, done: Callable[[ProduceResult], None]
     ) -> None:
-        """Append a batch now; call `done` once the whole ISR has it, or with the error for which it has not.
+        """Append a batch now; `done` is called once the whole ISR has it, or with the error if it has not.
 
         `done` may be called before this returns.
         """
@@ -48,10 +48,9 @@ class InternalLog:
             outcome.add_done_callback(lambda answered: done(_result(answered, tp)))
 
     async def read(self, partition: int, take: TakeBatch) -> int:
-        """Hand over every batch from the partition's start to its end, in a thread; return the end's offset.
+        """Pass every batch from the partition's start to its end to `take`, in a thread; return the end's offset.
 
-        Raises StorageError where there is no log, it cannot be read, or its batches cannot be told apart, and what
-        `take` raises.
+        Raises StorageError if there is no log, it cannot be read, or its batches do not parse, and what `take` raises.
         """
         found = self._replicas.partition(TopicPartition(self._topic, partition))
         log = found.log if found is not None else None
@@ -62,7 +61,7 @@ class InternalLog:
             piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
             size, following = await self._run_blocking(partial(self._handed_over, piece, take))
             if piece.size and not size:
-                # Compacted or cut in between: the same bytes lie elsewhere now.
+                # It was compacted or truncated in between: the same bytes are at another position now.
                 in_vain += 1
                 if in_vain == READS_IN_VAIN_MAX:
                     raise StorageError(f"{self._topic}-{partition} cannot be read from offset {offset} on")
@@ -75,7 +74,7 @@ class InternalLog:
         return end
 
     def _handed_over(self, piece: Slice, take: TakeBatch) -> tuple[int, int]:
-        """Read a piece of the log, in a thread; its size in bytes, and the offset behind its last whole batch."""
+        """Read a piece of the log, in a thread; return its size in bytes, and the offset after its last whole batch."""
         data, following = memoryview(piece.load()), -1
         try:
             for position, header in batch.iter_headers(data):
@@ -95,5 +94,5 @@ def _result(answered: Pending[list[ProduceResult]], tp: TopicPartition) -> Produ
     try:
         return answered.result()[0]
     except Exception:
-        # Whoever asked has to hear something: a change that stays pending would block its id.
+        # The caller must get an answer: a change that stays pending would block its id.
         return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)

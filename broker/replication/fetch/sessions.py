@@ -45,8 +45,8 @@ class Remembered:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def is_news(self, answer: FetchedPartition) -> bool:
-        """Whether an answer has to be sent, which is recorded as sent then. After an error every answer is news."""
+    def record(self, answer: FetchedPartition) -> bool:
+        """Record an answer as sent; returns whether it has news and must be sent. After an error every answer has."""
         urgent = (
             answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0
         )
@@ -119,7 +119,7 @@ class FetchSession:
 
     def answered(self, key: SessionKey, answer: FetchedPartition) -> None:
         """Record the full answer that opened the session."""
-        self._partitions[key].is_news(answer)
+        self._partitions[key].record(answer)
 
     def forget(self, keys: Iterable[SessionKey]) -> None:
         """Remove these partitions."""
@@ -213,7 +213,7 @@ class FetchSession:
             known = self._partitions.get(key)
             if known is None:
                 continue
-            if known.is_news(answer):
+            if known.record(answer):
                 news.append(answer)
             if len(answer.records) > 0:
                 served.append(key)
