@@ -40,7 +40,7 @@ async def test_a_written_move_supersedes_a_running_one(six: World) -> None:
 
 
 @pytest.mark.parametrize("stale", [Assignment((1, 2, 4), (1,), (2,)), Assignment((3, 2, 1))])
-async def test_what_does_not_start_from_the_replicas_there_are_is_ignored(six: World, stale: Assignment) -> None:
+async def test_a_written_move_from_other_replicas_is_ignored(six: World, stale: Assignment) -> None:
     written(six, stale)
     await six.settle()
     assert await six.controller.runner.ask(ListReassignments()) == {}
@@ -65,7 +65,7 @@ async def test_a_partition_added_as_moving_ends_its_move(six: World) -> None:
     assert six.topic("t").partitions[1] == Assignment((4, 5))
 
 
-async def test_an_id_that_an_old_tool_dropped_is_put_back_with_what_it_added(six: World) -> None:
+async def test_an_id_that_an_old_tool_dropped_is_restored_with_its_new_partitions(six: World) -> None:
     topic_id = six.topic("t").topic_id
     six.set(topic_znode.topic_path("t"), b'{"version":1,"partitions":{"0":[1,2,3],"1":[2,3]}}')
     await six.settle()
@@ -74,7 +74,7 @@ async def test_an_id_that_an_old_tool_dropped_is_put_back_with_what_it_added(six
     assert six.state("t", 1) is not None
 
 
-async def test_an_id_that_somebody_changed_is_put_back(six: World) -> None:
+async def test_a_changed_topic_id_is_restored(six: World) -> None:
     before = six.topic("t")
     changed = TopicAssignment({0: Assignment((4, 2, 3, 1), (4,), (1,))}, UUID(int=99))
     six.set(topic_znode.topic_path("t"), topic_znode.encode(changed))

@@ -34,7 +34,7 @@ def traces(world: World, name: str) -> list[str]:
     return [path for path in paths if world.read(path) is not None]
 
 
-async def test_all_of_a_topic_goes(world: World) -> None:
+async def test_everything_of_a_topic_is_deleted(world: World) -> None:
     await world.controller.runner.ask(CreateTopics((NewTopic("t", 2, 3),)))
     await world.settle()
     assert await delete(world, "t") == [ErrorCode.NONE]
