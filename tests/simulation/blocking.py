@@ -67,7 +67,7 @@ class BlockingWork(greenlet.greenlet):  # type: ignore[misc]  # greenlet has no 
         look_up = getattr(piece.look_up, "__self__", None) if isinstance(piece, LogSlice) else None
         if not isinstance(look_up, ColdLookup):
             return False
-        wanted, log = look_up.wanted, getattr(look_up.lost_tail, "__self__", None)
+        wanted, log = look_up.bounds, getattr(look_up.lost_tail, "__self__", None)
         assert isinstance(log, PartitionLog)
         mark = log.high_watermark
         return wanted.limit_offset is not None and wanted.limit_offset > mark and wanted.offset >= mark
