@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn between brokers: whether partitions are in transactions, asked of their coordinators."""
+"""Asks coordinators whether partitions are in transactions, with AddPartitionsToTxn (facts §17.3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from logyard.broker.transactions.verification import Answers, Question, Verifica
 
 ADD_PARTITIONS = 24
 API_VERSIONS = 18
-# From 4 on brokers ask about many transactions at once; 5 knows TRANSACTION_ABORTABLE.
+# From v4 on a request may have many transactions; v5 adds TRANSACTION_ABORTABLE.
 LOWEST, HIGHEST = 4, 5
 
 
 class VerificationRequests:
-    """A link to each coordinator, made when it is first asked. Implements `transactions.verification.Ask`."""
+    """The links to coordinators, made at the first request. Implements `transactions.verification.Ask`."""
 
     def __init__(self, listener: str, client_id: str, request_timeout_s: float) -> None:
         self._listener, self._client_id, self._request_timeout_s = listener, client_id, request_timeout_s
@@ -28,7 +28,7 @@ class VerificationRequests:
         """Ask; raises LinkError, CorruptData, VerificationNotOffered, ApiError (the whole request is refused)."""
         link = self._link(broker)
         if not link.connected:
-            # Another release may run there since the last connection.
+            # Another release may run there now.
             self._versions[broker.id] = await _version(link)
         version = self._versions[broker.id]
         if version < LOWEST:
@@ -67,10 +67,10 @@ class VerificationRequests:
 
 
 async def _version(link: Link) -> int:
-    """The highest version of AddPartitionsToTxn that the broker offers, -1: none."""
+    """Return the highest version of AddPartitionsToTxn that the broker offers, -1 if it offers none."""
     answer = await link.request(API_VERSIONS, 0, {})
     if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-        raise LinkError(f"{link.host}:{link.port} does not say what it offers: {to_error_code(answer.error_code).name}")
+        raise LinkError(f"{link.host}:{link.port} does not answer ApiVersions: {to_error_code(answer.error_code).name}")
     return next((api.max_version for api in answer.api_keys if api.api_key == ADD_PARTITIONS), -1)
 
 

@@ -1,7 +1,7 @@
-"""The features of KIP-584 that a broker of ours supports: levels of its own protocol that a whole cluster agrees on.
+"""The features (KIP-584) that our brokers support, with their levels; a finalized level is used by the whole cluster.
 
-A broker of Apache Kafka in ZooKeeper mode supports none, and stops when one is finalized (facts §22). So a feature can
-only be finalized where every live broker is one of ours.
+Brokers of Apache Kafka in ZooKeeper mode support none, and stop if one is finalized (facts §22). So a feature can only
+be finalized if all live brokers are ours.
 """
 
 from collections.abc import Mapping
@@ -13,5 +13,5 @@ from logyard.broker.model import LevelRange
 TRANSACTION_VERSION: Final = "transaction.version"
 
 SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType({TRANSACTION_VERSION: LevelRange(1, 2)})
-"""By name. `transaction.version` 2 is KIP-890, part 2: a new epoch for each transaction. Level 1 only allows the newer
-form of records in `__transaction_state`."""
+"""Levels by name. `transaction.version` 1 allows the flexible records of `__transaction_state`; 2 gives each
+transaction a new epoch (KIP-890, part 2)."""

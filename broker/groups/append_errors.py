@@ -19,8 +19,10 @@ def answer_for(appended: ErrorCode) -> ErrorCode:
 
 
 def answer_in_transaction(refused: ErrorCode) -> ErrorCode:
-    """The same for a commit in a transaction, also where its coordinator does not let it be appended: the producer
-    knows the transaction's errors, and tries again where the coordinator was not reached."""
+    """The same for a commit in a transaction, whose verification may fail too: errors of the transaction are passed on.
+
+    If the coordinator was not reached, COORDINATOR_LOAD_IN_PROGRESS makes the producer try again.
+    """
     if refused is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return _ANSWERS.get(refused, refused)

@@ -77,7 +77,7 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: generation -1 without a member and instance where the client does not say."""
+    """The member that commits; generation -1, and no member and instance, if the client does not send them."""
 
     member_id: str = ""
     instance_id: str | None = None

@@ -151,7 +151,7 @@ class Group:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> Joined:
-        """The answer that tells `member` the current generation."""
+        """Return the answer to a member's join, with the current generation."""
         is_leader = member.member_id == self.leader_id
         return Joined(
             ErrorCode.NONE,

@@ -309,7 +309,7 @@ def commit_refusal(group: Group, member_id: str, instance_id: str | None, genera
 
 
 def transactional_commit_refusal(group: Group, committer: Committer) -> ErrorCode:
-    """The same for a commit in a transaction: a rebalance does not matter, and old producers say nothing of members."""
+    """The same for a commit in a transaction: a rebalance does not matter, and old producers do not send members."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if committer.generation < 0 and (group.state is GroupState.EMPTY or committer.is_unnamed):

@@ -25,18 +25,18 @@ class StoredBatch:
 
 
 class Producer(NamedTuple):
-    """Whose transaction a batch belongs to."""
+    """The producer of a transaction."""
 
     producer_id: int
     epoch: int
 
 
 class Appended(Protocol):
-    """An append: awaited, the whole ISR is waited for; NONE, or why it does not count."""
+    """The result of an append. Await it until the whole ISR has the batch: NONE, or the error."""
 
     @property
     def base_offset(self) -> int:
-        """Where the batch lies in the log, whether it is acknowledged or not; -1: it was refused at once."""
+        """The batch's offset in the log, whether it is acknowledged or not; -1: it was refused at once."""
         ...
 
     def __await__(self) -> Generator[Any, None, ErrorCode]: ...
@@ -51,7 +51,7 @@ class OffsetsLog(Protocol):
         ...
 
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
-        """Write the records as one batch, of `producer`'s transaction if one is given.
+        """Append the records as one batch, in `producer`'s transaction if one is given.
 
         They are in the log when this returns, unless the append was refused. Await the result until the whole ISR has
         them: NONE, or the error of the append.

@@ -64,19 +64,19 @@ class GroupCoordinator:
         return Now(self.passed_ms(), self.clock.now_ms())
 
     def passed_ms(self) -> int:
-        """Never goes back."""
+        """Return the monotonic clock's milliseconds."""
         return passed_ms(self.clock)
 
     # -- leadership of offsets partitions
 
     def on_leader(self, partition: int) -> None:
-        """This broker leads an offsets partition now: read its groups before serving them."""
+        """This broker leads an offsets partition now: load its groups before serving them."""
         token, gone = self.roster.begin(partition)
         self._resign(gone)
         self._read(partition, token)
 
     def on_follower(self, partition: int) -> None:
-        """This broker no longer leads the partition: its groups are someone else's."""
+        """This broker no longer leads the partition: drop its groups."""
         self._resign(self.roster.end(partition))
 
     def _resign(self, gone: Sequence[Group]) -> None:
@@ -116,7 +116,7 @@ class GroupCoordinator:
         return self.roster.partition_for(group_id)
 
     def availability(self, group_id: str) -> ErrorCode:
-        """NONE where this broker may answer for the group now."""
+        """Return NONE if this broker may serve the group now, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         return self.roster.availability(group_id)
 
     # -- requests

@@ -1,4 +1,4 @@
-"""Who may do what: the question that handlers ask before they do it. There is no authorizer yet: everyone may."""
+"""The rights that handlers check before they act (facts §18.5). There is no authorizer yet: everything is allowed."""
 
 from enum import Enum
 from typing import Protocol
@@ -7,7 +7,7 @@ from logyard.broker.server.request import Session
 
 
 class Operation(Enum):
-    """What is done, by Kafka's names (facts §18.4)."""
+    """The operations, with Kafka's names (facts §18.4)."""
 
     READ = "Read"
     WRITE = "Write"
@@ -16,7 +16,7 @@ class Operation(Enum):
 
 
 class Resource(Enum):
-    """To what kind of thing."""
+    """The types of resources, with Kafka's names."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -25,19 +25,19 @@ class Resource(Enum):
 
 
 CLUSTER = "kafka-cluster"
-"""The name of the one resource of its kind."""
+"""The name of the only resource of type Cluster."""
 
 
 class Rights(Protocol):
     """An authorizer."""
 
     def allow(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether the session's principal may do that."""
+        """Whether the session's principal may do the operation on the resource of that name."""
         ...
 
 
 class EverythingAllowed:
-    """Rights where no authorizer is configured."""
+    """The rights if no authorizer is configured."""
 
     def allow(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""What the handlers of transactional APIs share."""
+"""Functions that the handlers of transactional APIs share."""
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.request import Request
@@ -7,7 +7,7 @@ from logyard.broker.server.services import Services
 
 
 def require_write(services: Services, request: Request, transactional_id: str) -> None:
-    """Raise ApiError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for who may not write under that id."""
+    """Raise ApiError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, if the principal has no right to write with that id."""
     if not services.rights.allow(request.session, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 

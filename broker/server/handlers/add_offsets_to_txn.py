@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): a group's partition of `__consumer_offsets` becomes part of a transaction."""
+"""AddOffsetsToTxn (25): adds a group's partition of `__consumer_offsets` to a transaction (facts §17.4)."""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
 """AddPartitionsToTxn (24): v0 to v3 by a client, v4 and v5 by brokers, for many transactions (KIP-890).
 
-A partition that is refused or unknown fails its transaction: nothing is added, and the others were not attempted.
+If a partition is refused or unknown, nothing is added to its transaction, and the other partitions get
+OPERATION_NOT_ATTEMPTED (facts §17.3).
 """
 
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ def _unknown(services: Services, asked: Sequence[TopicPartition]) -> Codes:
 
 
 def _refused(asked: Sequence[TopicPartition], refusals: Codes) -> Codes:
-    """An answer for each partition where one is refused, else nothing."""
+    """Return an error for each partition if one is refused, else nothing."""
     return {tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in asked} if refusals else {}
 
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions (65): the coordinator's state of transactional ids (KIP-664, facts §17.6)."""
 
 from typing import Any
 

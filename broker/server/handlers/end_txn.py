@@ -1,4 +1,4 @@
-"""EndTxn (26): a client commits or aborts its transaction."""
+"""EndTxn (26): a client commits or aborts its transaction (facts §17.5)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ListTransactions (66): the transactional ids that this broker coordinates; v1 by how long they are open (KIP-994)."""
+"""ListTransactions (66): the transactional ids that this broker coordinates; v1 adds a filter by duration (KIP-994)."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""TxnOffsetCommit (28): offsets as part of a transaction, pending until it ends; v2 leader epoch, v3 who commits
-(KIP-447), v4 TRANSACTION_ABORTABLE."""
+"""TxnOffsetCommit (28): commits offsets in a transaction; they are pending until it ends (facts §17.4). v2 adds leader
+epochs, v3 generation and member (KIP-447), v4 TRANSACTION_ABORTABLE."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ async def _commit(
 
 
 async def _verified(services: Services, request: Request, message: Any) -> ErrorCode:
-    """NONE where the group's partition of the offsets log may be appended to within the transaction."""
+    """Return NONE if the group's partition of the offsets log is in the transaction, else the error for the client."""
     tp = TopicPartition(OFFSETS_TOPIC, services.groups.partition_for(message.group_id))
     verifying = services.verification.begin(
         message.transactional_id,
@@ -65,7 +65,7 @@ async def _verified(services: Services, request: Request, message: Any) -> Error
     )
     errors = verifying if isinstance(verifying, Mapping) else await verifying
     if request.session.is_gone:
-        # It may have ended the transaction by another connection, and begun the next one (KAFKA-17754).
+        # The client may have ended the transaction on another connection, and begun the next one (KAFKA-17754).
         return ErrorCode.NETWORK_EXCEPTION
     return answer_in_transaction(errors.get(tp, ErrorCode.NONE))
 
@@ -74,7 +74,7 @@ def _answer(message: Any, version: int, answered: Mapping[tuple[str, int], Error
     def told(topic: str, partition: int) -> int:
         code = answered.get((topic, partition), default)
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers cannot take the other (KAFKA-7296)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers do not know the other (KAFKA-7296)
         return int(code)
 
     return {

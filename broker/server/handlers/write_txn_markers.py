@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), between brokers: a transaction's coordinator has partitions' leaders end it (facts §17.5)."""
+"""WriteTxnMarkers (27), between brokers: a coordinator has leaders write the markers of transactions (facts §17.5)."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-# Markers that are appended in one turn of the event loop: some milliseconds.
+# The markers that are appended in one turn of the event loop, which takes some milliseconds.
 MARKERS_PER_TURN = 50
 
-# What a coordinator knows how to go on from. Any other code would end its work on this and further transactions.
+# The codes that a coordinator can handle. Any other would end its work on this transaction and on further ones.
 EXPECTED = frozenset(
     {
         ErrorCode.NONE,
@@ -57,7 +57,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _portions(marker: Any) -> Iterator[list[TopicPartition]]:
-    """The marker's partitions, each once."""
+    """Yield the marker's partitions, each once, in portions of MARKERS_PER_TURN."""
     named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
     partitions = list(dict.fromkeys(named))
     for start in range(0, len(partitions), MARKERS_PER_TURN):
@@ -98,10 +98,10 @@ def _take(services: Services, marker: Any, results: Sequence[ProduceResult], cod
     for result in results:
         code = result.error
         if code not in EXPECTED:
-            log.error("marker not written", partition=str(result.tp), error=code.name, why=result.message)
+            log.error("cannot write a marker", partition=str(result.tp), error=code.name, why=result.message)
             code = ErrorCode.KAFKA_STORAGE_ERROR  # the coordinator sends it again
         elif code is ErrorCode.NONE and result.tp.topic == OFFSETS_TOPIC:
-            # Before the answer: whoever hears that the transaction is complete reads its offsets (KAFKA-17507).
+            # Before the answer: then the transaction is complete, and its offsets may be read (KAFKA-17507).
             services.groups.commits.end_transaction(
                 result.tp.partition, marker.producer_id, result.base_offset, committed=marker.transaction_result
             )
