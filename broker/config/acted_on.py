@@ -132,6 +132,7 @@ ACTED_ON: Mapping[str, str] = {
     "request.timeout.ms": "How long a broker waits for another that is to write markers, and for tombstones.",
     "transaction.max.timeout.ms": "The longest time for which a client may keep a transaction open.",
     "transactional.id.expiration.ms": "How long a transactional id is kept that nobody uses.",
+    "transaction.partition.verification.enable": "Whether leaders verify a transaction before they append its records.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often timed-out transactions are aborted.",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "How often expired transactional ids are removed.",
     "offsets.retention.minutes": "How long offsets of an empty group are kept.",
