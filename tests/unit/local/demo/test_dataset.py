@@ -1,6 +1,7 @@
 import json
 
 import pandas as pd
+import pytest
 
 from logyard.local.demo import dataset
 
@@ -16,6 +17,7 @@ def test_a_row_becomes_an_event() -> None:
     assert [json.loads(value) for value in flights.unassigned] == [{"tailnum": None, "dep_time": None, "distance": 2}]
 
 
+@pytest.mark.slow  # it reads all 336,776 rows
 def test_the_package_holds_the_known_flights() -> None:
     flights = dataset.load()
     assert len(flights.keyed) == 336_776 - 2_512
