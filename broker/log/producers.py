@@ -235,6 +235,11 @@ class ProducerStates:
         """Whether the producer has an open transaction in this log."""
         return producer_id in self._open
 
+    def is_late(self, before_ms: int) -> bool:
+        """Whether the oldest open transaction's producer has written nothing since that time."""
+        oldest = min(self._open, key=self._open.__getitem__, default=None)
+        return oldest is not None and 0 < self.entries[oldest].last_timestamp < before_ms
+
     def remember(self, entry: ProducerEntry) -> None:
         """Store a producer's next entry, once its batch is in the log."""
         self.entries[entry.producer_id] = entry

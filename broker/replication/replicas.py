@@ -21,6 +21,9 @@ from logyard.broker.replication.ports import IsrChanges, Logs
 from logyard.broker.replication.produce import Producing
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 
+# How long after its time-out a coordinator may take to end a transaction, as in Kafka.
+LATE_BUFFER_MS = 5 * 60_000
+
 
 class Replicas:
     """The replicas and their parts. Times in milliseconds, sizes in bytes; an offset of -1 is unknown.
@@ -127,12 +130,18 @@ class Replicas:
             "under_replicated_partitions": sum(p.is_under_replicated for p in led),
             "under_min_isr_partition_count": sum(p.is_under_min_isr for p in led),
             "at_min_isr_partition_count": sum(p.is_at_min_isr for p in led),
+            "partitions_with_late_transactions_count": self._late_transactions(led),
             "failed_partitions_count": self._fetchers.failed_count,
             "reassigning_partitions": sum(bool(p.adding or p.removing) for p in led),
             "delayed_produces": self.hosted.produces.waiting,
             "delayed_fetches": self.hosted.fetches.waiting,
             "delayed_deletions": self.hosted.deletions.waiting,
         }
+
+    def _late_transactions(self, led: Iterable[Partition]) -> int:
+        """Count the partitions with a transaction that is open for longer than any may be: its marker seems lost."""
+        latest_ms = self.hosted.clock.now_ms() - self.settings.transaction_timeout_max_ms - LATE_BUFFER_MS
+        return sum(p.log is not None and p.log.producers.is_late(latest_ms) for p in led)
 
     # Life
 

@@ -31,6 +31,7 @@ class ReplicaSettings:
     alter_log_dirs_window_ms: int = 1_000
     throttle_windows: int = 11
     throttle_window_ms: int = 1_000
+    transaction_timeout_max_ms: int = 900_000
     rack_aware_reads: bool = False  # replica.selector.class names Kafka's RackAwareReplicaSelector
 
     def take_over(self, config: BrokerConfig) -> None:
@@ -74,6 +75,7 @@ def settings_from(config: BrokerConfig) -> ReplicaSettings:
         alter_log_dirs_window_ms=config.int("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
         throttle_windows=config.int("replication.quota.window.num"),
         throttle_window_ms=config.int("replication.quota.window.size.seconds") * 1000,
+        transaction_timeout_max_ms=config.int("transaction.max.timeout.ms"),
         rack_aware_reads=config.optional_str("replica.selector.class") == RACK_AWARE,
     )
     settings.take_over(config)

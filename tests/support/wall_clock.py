@@ -134,6 +134,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.replication.produce:Producing.append",
         "broker.replication.produce:Producing.begin_verification",
         "broker.replication.produce:Producing.validate_in_thread",
+        "broker.replication.replicas:Replicas._late_transactions",
         "broker.server.handlers.write_txn_markers:_append",
         "cli.groups:_time",
         "cli.transactions:_now_ms",

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the idempotent producers of partitions that this broker leads (KIP-664, facts §17)."""
+"""DescribeProducers (61): a replica's idempotent producers and their open transactions (KIP-664, facts §17.6)."""
 
 from typing import Any
 
@@ -23,10 +23,9 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
 
 def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
     try:
-        services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=True)
+        log = services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=False)
     except ApiError as refusal:
         return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}
-    log = services.store.logs.get(TopicPartition(topic, index))
     return {
         "partition_index": index,
         "error_code": 0,
@@ -39,7 +38,7 @@ def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
                 "coordinator_epoch": entry.coordinator_epoch,
                 "current_txn_start_offset": entry.txn_first_offset,
             }
-            for entry in (log.producers.entries.values() if log is not None else ())
+            for entry in log.producers.entries.values()
         ],
     }
 
