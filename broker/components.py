@@ -356,6 +356,7 @@ class Components:
         """Answer the requests that wait for records, acknowledgements or members, so that connections can close."""
         self.replicas.hosted.stop_waiting()
         self.coordinators.groups.stop_waiting()
+        self.verification_requests.close()
 
     async def close(self) -> None:
         """Stop everything and leave the logs flushed and marked clean."""
@@ -373,7 +374,6 @@ class Components:
         self.isr_changes.close()
         self.producer_ids.close()
         self.to_controller.close()
-        self.verification_requests.close()
         self.peers.close()
         await self.store.close()
 

@@ -101,7 +101,7 @@ class Questions:
             return asked.pending
         queue = self._queues.setdefault(broker.id, _Queue(broker))
         queue.broker = broker
-        if self._outdoes(queue.waiting.get(question.transactional_id), asked):
+        if self._replaces(queue.waiting.get(question.transactional_id), asked):
             queue.waiting[question.transactional_id] = asked
             if not queue.is_asking:
                 queue.is_asking = True
@@ -109,7 +109,7 @@ class Questions:
         return asked.pending
 
     @staticmethod
-    def _outdoes(earlier: _Asked | None, asked: _Asked) -> bool:
+    def _replaces(earlier: _Asked | None, asked: _Asked) -> bool:
         if earlier is None:
             return True
         if asked.question.epoch < earlier.question.epoch:
@@ -125,6 +125,8 @@ class Questions:
                 asked, queue.waiting = queue.waiting, {}
                 try:
                     await self._ask_all(queue.broker, asked)
+                except Exception:
+                    log.exception("transactions not verified", coordinator=queue.broker.id)
                 finally:
                     for each in asked.values():
                         each.refuse(NOT_TOLD)  # whatever has gone wrong, nobody waits for ever

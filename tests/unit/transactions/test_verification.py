@@ -1,0 +1,150 @@
+"""Questions to transactions' coordinators: one request at a time to each, and every question answered (facts §17.3)."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.model import BrokerInfo, TopicPartition
+from logyard.broker.replication.ports import LinkError
+from logyard.broker.transactions.verification import (
+    Answers,
+    Errors,
+    Question,
+    Questions,
+    VerificationNotOffered,
+)
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOT_TOLD, FENCED = ErrorCode.NETWORK_EXCEPTION, ErrorCode.INVALID_PRODUCER_EPOCH
+
+Requests = list[tuple[int, list[tuple[str, int]]]]
+
+
+class World:
+    """Coordinators 1 and 2: ids that begin with `a` are broker 1's, `b` broker 2's, others nobody's."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Sequence[Question], asyncio.Future[Answers]]] = []
+        self.questions = Questions(self.coordinator_of, self.ask, asyncio.get_running_loop().create_future)
+
+    @staticmethod
+    def coordinator_of(transactional_id: str) -> BrokerInfo | None:
+        number = {"a": 1, "b": 2}.get(transactional_id[0])
+        return None if number is None else BrokerInfo(number, ())
+
+    async def ask(self, broker: BrokerInfo, questions: Sequence[Question], /) -> Answers:
+        answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        self.asked.append((broker.id, questions, answer))
+        return await answer
+
+    async def put(self, transactional_id: str, epoch: int = 0) -> "asyncio.Future[Errors]":
+        pending = self.questions.put(Question(transactional_id, 7, epoch, (T0, T1)))
+        await turns()
+        assert isinstance(pending, asyncio.Future)
+        return pending
+
+    async def answer(self, number: int, answers: Answers | Exception) -> None:
+        future = self.asked[number][2]
+        if isinstance(answers, Exception):
+            future.set_exception(answers)
+        else:
+            future.set_result(answers)
+        await turns()
+
+    def requests(self) -> Requests:
+        return [(broker, [(q.transactional_id, q.epoch) for q in questions]) for broker, questions, _ in self.asked]
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+def both(code: ErrorCode) -> Errors:
+    return {T0: code, T1: code}
+
+
+async def test_one_request_is_in_flight_to_a_coordinator_and_the_next_gathers(world: World) -> None:
+    first = await world.put("a1")
+    second, third, other = await world.put("a2"), await world.put("a3"), await world.put("b1")
+    assert world.requests() == [(1, [("a1", 0)]), (2, [("b1", 0)])]
+    await world.answer(0, {"a1": {}})
+    assert first.result() == {}
+    assert world.requests()[2:] == [(1, [("a2", 0), ("a3", 0)])]
+    await world.answer(2, {"a3": {T1: ErrorCode.INVALID_TXN_STATE}, "a2": {}})
+    assert (second.result(), third.result()) == ({}, {T1: ErrorCode.INVALID_TXN_STATE})
+    await world.answer(1, {"b1": {}})
+    assert other.result() == {}
+    again = await world.put("a1")
+    await world.answer(3, {"a1": {}})
+    assert again.result() == {}
+
+
+async def test_one_question_for_an_id_waits_at_a_time(world: World) -> None:
+    await world.put("a0")
+    first = await world.put("a1", epoch=1)
+    second = await world.put("a1", epoch=1)
+    assert first.result() == both(NOT_TOLD), "its client has tried again"
+    stale = await world.put("a1", epoch=0)
+    assert stale.result() == both(FENCED)
+    newer = await world.put("a1", epoch=2)
+    assert second.result() == both(FENCED)
+    await world.answer(0, {"a0": {}})
+    assert world.requests()[1] == (1, [("a1", 2)])
+    same = await world.put("a1", epoch=2)
+    assert not newer.done(), "what is in flight is answered by the coordinator"
+    await world.answer(1, {"a1": {}})
+    await world.answer(2, {"a1": {}})
+    assert (newer.result(), same.result()) == ({}, {})
+
+
+async def test_while_nobody_coordinates_the_id(world: World) -> None:
+    assert (await world.put("c")).result() == both(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (LinkError("lost, or too late"), both(NOT_TOLD)),
+        (CorruptData("odd"), both(NOT_TOLD)),
+        (RuntimeError("a bug"), both(NOT_TOLD)),
+        (VerificationNotOffered("an old broker"), {}),
+        (ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), both(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
+        (ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), both(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)),
+    ],
+)
+async def test_a_request_that_fails_answers_all_it_asked_and_the_next_is_sent(
+    world: World, failure: Exception, told: Errors
+) -> None:
+    await world.put("a0")
+    first, second = await world.put("a1"), await world.put("a2")
+    await world.answer(0, {"a0": {}})
+    waiting = await world.put("a3")
+    await world.answer(1, failure)
+    assert (first.result(), second.result()) == (told, told)
+    assert world.requests()[2] == (1, [("a3", 0)])
+    await world.answer(2, {"a3": {}})
+    assert waiting.result() == {}
+
+
+async def test_what_an_answer_leaves_out_or_adds(world: World) -> None:
+    """In Kafka 3.9 a Produce whose transaction is left out is never answered."""
+    first = await world.put("a1")
+    await world.answer(0, {"other": {}})
+    assert first.result() == both(NOT_TOLD)
+
+
+async def test_whoever_waits_may_go(world: World) -> None:
+    gone, stays = await world.put("a1"), await world.put("a2")
+    gone.cancel()
+    await world.answer(0, {"a1": {}})
+    await world.answer(1, {"a2": {}})
+    assert stays.result() == {}
