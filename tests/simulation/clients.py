@@ -223,6 +223,8 @@ class Producer(Client):
 class Consumer(Client):
     """Reads every partition of the given topics from offset 0 on, and tells the ledger."""
 
+    isolation = 0  # READ_UNCOMMITTED
+
     def __init__(self, name: str, cluster: Cluster, seed: str, ledger: Ledger, topics: Mapping[str, int]) -> None:
         super().__init__(name, cluster, seed)
         self._ledger = ledger
@@ -262,7 +264,7 @@ class Consumer(Client):
             "max_wait_ms": 500,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
-            "isolation_level": 0,
+            "isolation_level": self.isolation,
             "session_id": 0,
             "session_epoch": -1,
             "topics": [{"topic": tp.topic, "topic_id": topic_id or UUID(int=0), "partitions": [partition]}],
@@ -277,9 +279,10 @@ class Consumer(Client):
         error = self.count("fetch", found.error_code)
         if error is not ErrorCode.NONE:
             raise LinkError(error.name)
-        self._take(tp, memoryview(bytes(found.records or b"")), found.high_watermark)
+        self._take(tp, memoryview(bytes(found.records or b"")), found)
 
-    def _take(self, tp: TopicPartition, data: memoryview, high_watermark: int) -> None:
+    def _take(self, tp: TopicPartition, data: memoryview, found: Any) -> None:
+        high_watermark = found.high_watermark
         for position, header in iter_headers(data):
             if header.last_offset >= high_watermark:
                 raise BrokenPromise(f"{tp}: offset {header.last_offset} shown, the high watermark is {high_watermark}")

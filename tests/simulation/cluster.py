@@ -39,6 +39,8 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "7",
     "producer.id.expiration.ms": "86400000",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "100",
     "http.listener": "127.0.0.1:0",

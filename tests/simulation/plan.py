@@ -10,7 +10,10 @@ LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
 
 @dataclass(frozen=True)
 class Plan:
-    """`synced`: every message is flushed. `beyond`: power goes anywhere at any time, and records may be lost."""
+    """`synced`: every message is flushed. `beyond`: power goes anywhere at any time, and records may be lost.
+
+    `hasty`: transactional clients ask again for an end whose answer was lost (tellers.py).
+    """
 
     level: str | None
     synced: bool
@@ -18,6 +21,7 @@ class Plan:
     fault_chance: float
     change_chance: float
     fetch_bytes: int
+    hasty: bool = False
 
     @property
     def has_topic_ids(self) -> bool:

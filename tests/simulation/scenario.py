@@ -16,17 +16,19 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.team import Member, Team
+from tests.simulation.tellers import CommittedReader, Teller
 from tests.simulation.trace import Trace
+from tests.simulation.transfers import Fate, Transfers
 
 STEP_S = (0.02, 0.12)
 REST_EVERY = (120, 260)
 REST_WITHIN_S = 60.0
 
-TOPICS = {"safe": 2, "pair": 2, "loose": 1}
-REPLICAS = {"safe": 3, "pair": 2, "loose": 3}
+TOPICS = {"safe": 2, "pair": 2, "loose": 1, Teller.topic: Teller.partitions}
+REPLICAS = {"safe": 3, "pair": 2, "loose": 3, Teller.topic: 3}
 CONFIGS: dict[str, dict[str, Any]] = {"loose": {"min_insync_replicas": "1"}}
-Working = Producer | Consumer | Committer | Member  # clients that go on by themselves
-
+Working = Producer | Consumer | Committer | Teller | Member  # clients that go on by themselves
+TELLERS = {"ann": 2, "bob": 1}  # how many tellers share the account
 SCRATCH = ("scratch-a", "scratch-b")
 
 
@@ -45,6 +47,13 @@ class Scenario:
         self._consumer = Consumer("consumer", self.cluster, name, self.ledger, TOPICS)
         self._committer = Committer("group", self.cluster, name)
         self._team = Team(self.cluster, name)
+        self.transfers = Transfers(keeps=not self.plan.beyond)
+        self._tellers = [
+            Teller(f"{account}{n}", self.cluster, name, self.transfers.account(account), hasty=self.plan.hasty)
+            for account, count in TELLERS.items()
+            for n in range(count)
+        ]
+        self._reader = CommittedReader("reader", self.cluster, name, self.ledger, self.transfers)
 
     def _make_producers(self, seed: str) -> list[Producer]:
         def make(name: str, topic: str, pause_s: float = 0.1, **how: Any) -> Producer:
@@ -69,7 +78,8 @@ class Scenario:
 
     @property
     def _working(self) -> list[Working]:
-        return [*self._producers, self._consumer, self._committer, *self._team.members]
+        readers = (self._consumer, self._reader)
+        return [*self._producers, *readers, self._committer, *self._tellers, *self._team.members]
 
     # The course of events
 
@@ -167,8 +177,8 @@ class Scenario:
 
     async def _end(self) -> None:
         await self._rest()
-        writers: tuple[Producer | Committer, ...] = (*self._producers, self._committer)
-        stopping = [w.process.spawn(w.stopped()) for w in writers]
+        writers: list[Producer | Committer | Teller] = [*self._producers, self._committer, *self._tellers]
+        stopping = [writer.process.spawn(writer.stopped()) for writer in writers]
         await self._until(lambda: all(task.done() for task in stopping), "writers do not come to an end")
         await self._rest(ends=True)
         if self.plan.beyond:
@@ -177,7 +187,17 @@ class Scenario:
         await self._all_is_read()
         verifying = self._committer.process.spawn(self._committer.verified())
         await self._until(verifying.done, "the group's offset cannot be had")
+        await self._settle_transfers()
         self._look()
+
+    async def _settle_transfers(self) -> None:
+        self.transfers.settle()
+        asking = {t.account_name: t.process.spawn(t.offset()) for t in self._tellers}
+        await self._until(lambda: all(task.done() for task in asking.values()), "offsets of transactions stay open")
+        for account, task in asking.items():
+            self.transfers.check_offset(account, task.result())
+        for fate in Fate:
+            self.trace.count(f"transfers: {fate.name}", self.transfers.count(fate))
 
     def _count_lost(self) -> int:
         lost = 0
@@ -189,12 +209,14 @@ class Scenario:
     async def _all_is_read(self) -> None:
         ends = {born.tp: self.rules.brokers.ends(born) for born, _, _ in self.rules.zookeeper.partitions()}
         high = {tp: max(watermark for _, watermark in ends[tp].values()) for tp in self._consumer.position}
+        readers = (self._consumer, self._reader)
 
         def all_read() -> bool:
             self._look()
-            return all(self._consumer.position[tp] >= end for tp, end in high.items())
+            return all(r.position[tp] >= end for r in readers for tp, end in high.items() if tp in r.position)
 
-        await self._until(all_read, f"consumers do not reach the end: {self._consumer.position}, {high}")
+        if not await self.cluster.until(all_read, REST_WITHIN_S):
+            raise BrokenPromise(f"consumers do not reach the end: {[r.position for r in readers]}, {high}")
         self.rules.check(whole=True)
         for tp, end in high.items():
             self.ledger.settle(tp, end)
