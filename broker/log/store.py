@@ -243,9 +243,16 @@ class LogStore:
 
     async def _reload(self, log: PartitionLog, reload: Reload) -> None:
         """Read the producers' states again; a follower appends nothing until then. After an error it is tried again."""
-        if log.pending_reload is reload and log.failure is None:
+        if log.pending_reload is not reload or log.failure is not None:
+            return
+        try:
             await self._run(reload.run)
-            log.finish_reload(reload)
+        except DiskError:
+            await asyncio.sleep(0)  # the disk's report of it comes first
+            if log.failure is not None:
+                return  # the directory is offline
+            raise
+        log.finish_reload(reload)
 
     # -- looking after --------------------------------------------------------------------------------------
 

@@ -133,6 +133,23 @@ class TestFlushesAndCheckpoints:
         await until(lambda: log.pending_reload is None)
         assert log.producers.entries[1].last_sequence == 10
 
+    async def test_a_directory_that_fails_while_it_is_read_again_is_offline(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is an error of the disk, and told as one: no task has failed."""
+        failed: list[BaseException] = []
+        monkeypatch.setattr(tasks, "failed", lambda name, error, again_in_s=None: failed.append(error))
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        for sequence in range(20):
+            data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            log.append_as_leader(data, 0, now_ms=0)
+        log.truncate_to(11)
+        house.disk.fail(ONE)
+        await until(lambda: ONE not in store.online_directories)
+        await settled()
+        assert failed == []
+
     async def test_a_log_whose_files_were_taken_away_keeps_no_directory_locked(
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
