@@ -13,12 +13,14 @@ from collections.abc import Callable
 from tests.simulation.cluster import SESSION_TIMEOUT_S, Cluster
 from tests.simulation.invariants import Rules
 from tests.simulation.machine import Machine
+from tests.simulation.process import Process
 
 UNSEEN_WEIGHT = 10  # a kind that has not been yet is drawn so many times as often: a long run meets them all
 SHORT_S = (0.05, 0.8)
 # How far a wall clock is set: seconds to hours, of which a retention of days must not notice.
 CLOCK_STEPS_MS = (15_000, 3_600_000, 6 * 3_600_000)
 LOOK_S = 0.01
+HELD_S = (1.0, 8.0)  # around the time after which clients give a request up
 LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
 
@@ -33,6 +35,7 @@ KINDS = (
     "cut from ZooKeeper",
     "session expired",
     "reply lost",
+    "request held",
     "slow network",
     "slow disk",
     "deposed with a slow disk",
@@ -51,6 +54,7 @@ class Faults:
         self._lost_pages: Machine | None = None
         self._era = 0
         self._standing = 0
+        self.clients: list[Process] = []  # whose requests may be held back
         self.kinds: dict[str, tuple[int, Callable[[], bool]]] = {
             "kill": (5, self._kill),
             "kill in a disk operation": (5, self._kill_in_write),
@@ -62,6 +66,7 @@ class Faults:
             "cut from ZooKeeper": (4, self._cut_from_zookeeper),
             "session expired": (3, self._expire),
             "reply lost": (4, self._lose_reply),
+            "request held": (3, self._hold_request),
             "slow network": (2, self._slow),
             "slow disk": (2, self._slow_disk),
             "deposed with a slow disk": (6, self._depose_slow),
@@ -246,6 +251,18 @@ class Faults:
         if machine is None or machine.zk is None:
             return False
         machine.zk.lose_replies(self._chance.randint(1, 3))
+        return True
+
+    def _hold_request(self) -> bool:
+        """What one client sends on one connection arrives when it has long been given up: TCP tries for minutes."""
+        open_ones = [transport for client in self.clients for transport in client.transports if not transport.held]
+        if not open_ones:
+            return False
+        transport = self._chance.choice(open_ones)
+        transport.held = True
+        self._cluster.trace.event(f"{transport.process.name}'s requests to {transport.peer.process.name} are held")
+        # Without an era: a packet is sent again whatever an administrator mends.
+        self._cluster.loop.call_later(self._chance.uniform(*HELD_S), transport.release)
         return True
 
     def _slow(self) -> bool:

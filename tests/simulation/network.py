@@ -15,6 +15,7 @@ from tests.simulation.trace import Trace
 
 DELAY_S = (0.0002, 0.003)
 HANG_S = 3600.0
+AGAIN_S = 0.4  # until a lost packet is sent again
 
 
 class Network:
@@ -109,6 +110,7 @@ class SimTransport(asyncio.Transport):
         self._arrives_at = 0.0
         self._closed = False
         self.broken = False
+        self.held = False
         self._reading = True
         self._held: list[bytes] = []
         self._in_flight: list[Callable[[], None]] = []
@@ -139,6 +141,8 @@ class SimTransport(asyncio.Transport):
         if self.broken:
             return
         self._in_flight.append(what)
+        if self.held:
+            return
         if self._network.reaches(self.process.name, self.peer.process.name):
             self.flow()
         else:
@@ -149,6 +153,23 @@ class SimTransport(asyncio.Transport):
         arrived, self._in_flight = self._in_flight, []
         for what in arrived:
             self._network.loop.call_soon(what, context=self.peer.process.context)
+
+    def release(self) -> None:
+        """What was held back on this connection alone (its packets were lost, and are sent again) arrives.
+
+        Packets come one after the other: the end of a connection that was given up comes last, and later.
+        """
+        self.held = False
+        waiting, self._in_flight = self._in_flight, []
+        self._in_flight = [what for what in waiting if what != self.peer.hung_up]
+        for what in waiting:
+            if what == self.peer.hung_up:
+                at = self._network.loop.time() + AGAIN_S
+                self._network.loop.call_at(at, self._arrive, what, context=NOBODY)
+        if self._network.reaches(self.process.name, self.peer.process.name):
+            self.flow()
+        else:
+            self._network.stall(self)
 
     # Receiving
 

@@ -12,7 +12,7 @@ LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
 class Plan:
     """`synced`: every message is flushed. `beyond`: power goes anywhere at any time, and records may be lost.
 
-    `hasty`: transactional clients ask again for an end whose answer was lost (tellers.py).
+    `hasty`, `ends_held`: how transactional clients end their transactions (tellers.py).
     """
 
     level: str | None
@@ -22,6 +22,7 @@ class Plan:
     change_chance: float
     fetch_bytes: int
     hasty: bool = False
+    ends_held: float = 0.0
 
     @property
     def has_topic_ids(self) -> bool:

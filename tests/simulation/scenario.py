@@ -48,11 +48,13 @@ class Scenario:
         self._committer = Committer("group", self.cluster, name)
         self._team = Team(self.cluster, name)
         self.transfers = Transfers(keeps=not self.plan.beyond)
+        how: dict[str, Any] = {"hasty": plan.hasty, "ends_held": plan.ends_held}
         self._tellers = [
-            Teller(f"{account}{n}", self.cluster, name, self.transfers.account(account), hasty=self.plan.hasty)
+            Teller(f"{account}{n}", self.cluster, name, self.transfers.account(account), **how)
             for account, count in TELLERS.items()
             for n in range(count)
         ]
+        self.faults.clients = [teller.process for teller in self._tellers]
         self._reader = CommittedReader("reader", self.cluster, name, self.ledger, self.transfers)
 
     def _make_producers(self, seed: str) -> list[Producer]:

@@ -12,7 +12,15 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import ABORT, Record, build, control_type, iter_headers, records
 from logyard.broker.replication.ports import LinkError
-from tests.simulation.clients import INIT_PRODUCER_ID, PRODUCE, PRODUCE_TIMEOUT_MS, TROUBLE, Client, Consumer
+from tests.simulation.clients import (
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    PRODUCE_TIMEOUT_MS,
+    REQUEST_TIMEOUT_S,
+    TROUBLE,
+    Client,
+    Consumer,
+)
 from tests.simulation.cluster import Cluster
 from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.machine import WALL_CLOCK_AT_0_MS
@@ -68,14 +76,17 @@ class Teller(Client):
     """Runs one transaction after the other on `topic`.
 
     `hasty`: asks again, in the same epoch, for the end of a transaction whose answer is lost. With the protocol of
-    Kafka 3.9 the first request may then end a later transaction (KAFKA-17754).
+    Kafka 3.9 the first request may then end a later transaction (KAFKA-17754). `ends_held`: the part of such requests
+    that arrive after the teller has given them up.
     """
 
     topic, partitions = "bank", 2
 
-    def __init__(self, name: str, cluster: Cluster, seed: str, account: Account, *, hasty: bool = False) -> None:
+    def __init__(
+        self, name: str, cluster: Cluster, seed: str, account: Account, *, hasty: bool = False, ends_held: float = 0.0
+    ) -> None:
         super().__init__(name, cluster, seed)
-        self._account, self._hasty = account, hasty
+        self._account, self._hasty, self._ends_held = account, hasty, ends_held
         self._session: Session | None = None
         self._coordinators: dict[tuple[str, int], tuple[str, int]] = {}
         self.stopping = False
@@ -199,9 +210,18 @@ class Teller(Client):
             "producer_epoch": session.epoch,
             "committed": commit,
         }
+        if self._ends_held and self.chance.random() < self._ends_held:
+            self._hold((await self._coordinator(TRANSACTION_KEY))[0])
         await self._ask_coordinator("end txn", END_TXN, 3, fields, again=self._hasty)
         if commit:
             transfer.fate = Fate.COMMITTED
+
+    def _hold(self, host: str) -> None:
+        """What is sent now arrives when it has been given up."""
+        for transport in self.process.transports:
+            if transport.peer.process.name == host and not transport.held:
+                transport.held = True
+                self.cluster.loop.call_later(REQUEST_TIMEOUT_S + self.chance.uniform(0.1, 2.5), transport.release)
 
     # Asking a coordinator
 

@@ -15,7 +15,7 @@ from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.follower.answers import FetchState
-from tests.simulation import run
+from tests.simulation import run, tellers
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import BrokenPromise
 from tests.simulation.loop import SimLoop
@@ -140,6 +140,28 @@ def test_a_look_up_that_caches_truncated_positions_is_caught(monkeypatch: pytest
             if "in mind for offset" in str(caught) or "shown, the high watermark" in str(caught):
                 return
     pytest.fail(f"not caught within {CAUGHT_LATE_WITHIN} seeds")
+
+
+@pytest.mark.parametrize("hasty", [False, True])
+def test_a_late_end_of_a_transaction_is_caught(monkeypatch: pytest.MonkeyPatch, hasty: bool) -> None:
+    """KAFKA-17754: with the protocol of Kafka 3.9 a request that was given up may end a later transaction.
+
+    Clients that ask again in the same epoch meet it; those that begin a new epoch do not.
+    """
+
+    def calm(seed: int, **options: Any) -> Plan:
+        return replace(plan(seed, **options), hasty=hasty, ends_held=0.3, fault_chance=0.0, change_chance=0.0)
+
+    monkeypatch.setattr(run, "plan", calm)
+    monkeypatch.setattr(tellers, "PAUSE_S", 0.02)
+    caught = []
+    for seed in range(1, 4):
+        try:
+            assert run_seed(seed, CAUGHT_STEPS).trace.counts["end txn: LinkError"] > 0
+        except BrokenPromise as broken:
+            caught.append(str(broken))
+    assert bool(caught) is hasty, caught
+    assert all("and of its transaction" in text or "of a committed transaction are lost" in text for text in caught)
 
 
 def _rough(drawn: Plan) -> Plan:
