@@ -249,9 +249,9 @@ class LogStore:
             await self._run(reload.run)
         except DiskError:
             await asyncio.sleep(0)  # the disk's report of it comes first
-            if log.failure is not None:
-                return  # the directory is offline
-            raise
+            if self._directories.of(log.directory).online:
+                raise
+            return
         log.finish_reload(reload)
 
     # -- looking after --------------------------------------------------------------------------------------
