@@ -1,0 +1,192 @@
+"""Coordinators that die, one after the other, over one state log and the partitions of their transactions.
+
+Everything a coordinator does to the world is a step: a record appended, a request with markers. `Lives(kill_at)` kills
+it before or after one of them (step n is the point before the n-th effect at 2n, and after it at 2n + 1): nothing that
+was to follow happens, and the next coordinator is elected on what there is. A zombie is not killed but deposed: its
+appends are refused, while its markers still arrive.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
+from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.transactions.events import Initialize, Producer
+from logyard.broker.transactions.markers.runner import MarkerSender
+from logyard.broker.transactions.owned_transactions import OwnedTransactions
+from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.transactions.ports import Acknowledged, KeyValue, Marker, MarkerAnswer
+from logyard.broker.transactions.runner import TransactionCoordinator
+from tests.support.memory_state_log import MemoryStateLog
+from tests.support.virtual_loop import VirtualLoop
+
+ID, TIMEOUT_MS, LISTENER = "x", 60_000, "PLAINTEXT"
+TRY_AGAIN = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+
+
+class PartitionLeader:
+    """What a partition's leader knows of one producer: the open transaction, and how the others ended."""
+
+    def __init__(self) -> None:
+        self.epoch = self.coordinator_epoch = -1
+        self.open: int | None = None
+        self.ended: dict[int, bool] = {}
+
+    def write(self, producer: Producer, transaction: int) -> None:
+        assert producer.epoch >= self.epoch, "a fenced producer was verified"
+        assert self.open in (None, transaction), "the transaction before has no marker"
+        self.epoch, self.open = producer.epoch, transaction
+
+    def mark(self, marker: Marker) -> ErrorCode:
+        if marker.coordinator_epoch < self.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        if marker.producer_epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        self.epoch, self.coordinator_epoch = marker.producer_epoch, marker.coordinator_epoch
+        if self.open is not None:
+            self.ended[self.open] = marker.commits
+            self.open = None
+        return ErrorCode.NONE
+
+
+class Lives:
+    """See the head of this file. `effects` counts what was done to the world."""
+
+    def __init__(self, kill_at: Sequence[int] = (), *, zombies: bool = False) -> None:
+        self._kill_at = set(kill_at)
+        self._zombies = zombies
+        self._point = 0
+        self.log = MemoryStateLog()
+        self.leaders: dict[TopicPartition, PartitionLeader] = {}
+        self.deaths = 0
+        self._dead: list[Life] = []
+        self._next_id = 1000
+        self.life = Life(self, 0)
+
+    @property
+    def effects(self) -> int:
+        return self._point // 2
+
+    def leader(self, tp: TopicPartition) -> PartitionLeader:
+        return self.leaders.setdefault(tp, PartitionLeader())
+
+    async def next(self) -> int:
+        """A producer id."""
+        self._next_id += 1
+        return self._next_id
+
+    def passes(self, life: "Life") -> bool:
+        """One point before or after an effect: whether this life goes on."""
+        point, self._point = self._point, self._point + 1
+        if point in self._kill_at and life is self.life:
+            life.is_dead = True
+            self._dead.append(life)
+            self.deaths += 1
+            self.life = Life(self, self.deaths)
+            return self._zombies
+        return self._zombies or not life.is_dead
+
+    async def close(self) -> None:
+        for life in (*self._dead, self.life):
+            await life.coordinator.close()
+
+    # A client of the one transactional id, which asks again until it is answered
+
+    async def ask(self, question: Callable[[TransactionCoordinator], Awaitable[Any]]) -> Any:
+        """Ask the living coordinator; who dies while it is asked gives no answer."""
+        async with asyncio.timeout(600):
+            while True:
+                life = self.life
+                asked = asyncio.ensure_future(question(life.coordinator))
+                while not asked.done() and not life.is_dead:
+                    await asyncio.sleep(0.005)
+                if asked.done() and not life.is_dead:
+                    answer = asked.result()
+                    if getattr(answer, "error", answer) not in TRY_AGAIN:
+                        return answer
+                asked.cancel()
+                await asyncio.sleep(0.02)
+
+    async def initialize(self) -> Producer:
+        answer = await self.ask(lambda coordinator: coordinator.initialize(Initialize(ID, TIMEOUT_MS)))
+        assert answer.error is ErrorCode.NONE
+        producer: Producer = answer.producer
+        return producer
+
+    async def write(self, producer: Producer, transaction: int, *partitions: TopicPartition) -> None:
+        added = await self.ask(lambda coordinator: coordinator.add_partitions(ID, producer, partitions))
+        assert added is ErrorCode.NONE
+        for tp in partitions:
+
+            async def verify(coordinator: TransactionCoordinator, tp: TopicPartition = tp) -> ErrorCode:
+                return coordinator.verify_partitions(ID, producer, [tp])[tp]
+
+            assert await self.ask(verify) is ErrorCode.NONE
+            self.leader(tp).write(producer, transaction)
+
+    async def end(self, producer: Producer, *, commits: bool) -> None:
+        answer = await self.ask(lambda coordinator: coordinator.end(ID, producer, commits=commits))
+        assert answer is ErrorCode.NONE
+
+
+class Life:
+    """One coordinator from its election to its end: its ports."""
+
+    def __init__(self, lives: Lives, number: int) -> None:
+        self._lives = lives
+        self.is_dead = False
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        metadata = MetadataCache()
+        broker = BrokerInfo(1, (Endpoint(LISTENER, LISTENER, "h", 1),))
+        partitions = tuple(PartitionUpdate(TopicPartition("t", n), 1, 0, (1,), (1,), 0, ()) for n in range(4))
+        metadata.apply_update(UpdateMetadata(1, 1, 1, partitions, (broker,)))
+        owned = OwnedTransactions(Partitioning(metadata, lambda: 1))
+        sender = MarkerSender(self, metadata, LISTENER, loop, owned)
+        self.coordinator = TransactionCoordinator(owned, self, sender, lives, loop, loop)
+        self.coordinator.on_leader(0, number)
+
+    # StateLog
+
+    def append(self, partition: int, records: Sequence[KeyValue], timeout_ms: int, done: Acknowledged) -> None:
+        if self.is_dead:
+            if self._lives._zombies:
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if not self._lives.passes(self):
+            return
+        if self.is_dead:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        self._lives.log.partitions.setdefault(partition, []).extend(records)
+        if self._lives.passes(self):
+            done(ErrorCode.NONE)
+
+    async def read(self, partition: int, take: Callable[[KeyValue], None]) -> int:
+        return await self._lives.log.read(partition, take)
+
+    def is_replicated(self, partition: int, offset: int) -> bool:
+        return True
+
+    def batch_bytes_max(self) -> int:
+        return 1 << 20
+
+    # MarkerLinks
+
+    async def write_markers(self, broker_id: int, markers: Sequence[Marker]) -> Mapping[int, MarkerAnswer]:
+        await asyncio.sleep(0.01)
+        if not self._lives.passes(self):
+            await asyncio.Event().wait()
+        answers = {m.producer_id: {tp: self._lives.leader(tp).mark(m) for tp in m.partitions} for m in markers}
+        if not self._lives.passes(self):
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.01)
+        return answers
