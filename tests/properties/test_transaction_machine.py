@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.change is None and self.model.state in ENDED and self.model.epoch >= 0)
     @rule(epoch=st.sampled_from([LAST - 1, LAST]))
-    def grow_old(self, epoch: int) -> None:
+    def do_age(self, epoch: int) -> None:
         """Many initializations in one step, as a load would find them."""
         stored = self.transaction.stored
         self.model.epoch = epoch
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     @invariant()
-    def both_stand_the_same(self) -> None:
+    def do_compare(self) -> None:
         model, stored = self.model, self.transaction.stored
         assert (stored.state.label, stored.producer_id, stored.epoch) == (model.state, model.producer_id, model.epoch)
         assert set(stored.partitions) == model.partitions

@@ -62,7 +62,7 @@ class Lives:
 
     def __init__(self, kill_at: Sequence[int] = (), *, zombies: bool = False) -> None:
         self._kill_at = set(kill_at)
-        self._zombies = zombies
+        self.zombies = zombies
         self._point = 0
         self.log = MemoryStateLog()
         self.leaders: dict[TopicPartition, PartitionLeader] = {}
@@ -91,8 +91,8 @@ class Lives:
             self._dead.append(life)
             self.deaths += 1
             self.life = Life(self, self.deaths)
-            return self._zombies
-        return self._zombies or not life.is_dead
+            return self.zombies
+        return self.zombies or not life.is_dead
 
     async def close(self) -> None:
         for life in (*self._dead, self.life):
@@ -158,7 +158,7 @@ class Life:
 
     def append(self, partition: int, records: Sequence[KeyValue], timeout_ms: int, done: Acknowledged) -> None:
         if self.is_dead:
-            if self._lives._zombies:
+            if self._lives.zombies:
                 done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if not self._lives.passes(self):

@@ -191,3 +191,18 @@ async def test_the_end_is_stored_however_often_it_takes(
     await asyncio.sleep(0.02)
     assert world.states() == COMMIT, "once"
     assert len(world.links.sent) == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_clock_that_goes_back_stops_no_change(world: TransactionWorld, commits: bool) -> None:
+    producer = await world.begin()
+    for partition in TP[:2]:
+        world.clock.set_wall(-60.0)
+        assert await world.coordinator.add_partitions("x", producer, [partition]) is NONE
+    world.clock.set_wall(-60.0)
+    assert await world.end(producer, commits=commits) is NONE
+    world.clock.set_wall(-60.0)
+    await world.settle()
+    assert (await world.initialize()).producer == Producer(1000, 1)
+    updated = [stored.updated_ms for stored in world.stored() if stored is not None]
+    assert updated == sorted(updated, reverse=True)
