@@ -1,11 +1,10 @@
 """Appends to `__consumer_offsets` with acks=all, and reads its partitions, through this broker's replicas."""
 
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from typing import Any
 
 from logyard.broker.clock import Clock
-from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.groups.ports import Appended, KeyValue, Producer, StoredBatch
 from logyard.broker.log.producers import Origin
@@ -16,11 +15,8 @@ from logyard.broker.records.decode import ABORT, COMMIT, control_type
 from logyard.broker.records.header import BatchHeader
 from logyard.broker.records.legacy import legacy_records
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.ports import Slice
+from logyard.broker.replication.internal_log import InternalLog
 from logyard.broker.replication.replicas import Replicas
-
-READ_BYTES = 1 << 20
-READS_IN_VAIN_MAX = 100
 
 
 class ReplicatedOffsets:
@@ -38,7 +34,7 @@ class ReplicatedOffsets:
         self._replicas = replicas
         self._metadata = metadata
         self._clock = clock
-        self._run_blocking = run_blocking
+        self._internal = InternalLog(replicas, run_blocking, OFFSETS_TOPIC)
         self._default_partition_count = default_partition_count
         self._timeout_ms = timeout_ms
 
@@ -70,26 +66,20 @@ class ReplicatedOffsets:
         return _Acknowledgement(outcome, end if log is not None and log.log_end_offset > end else -1)
 
     async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
-        found = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, partition))
-        log = found.log if found is not None else None
-        if log is None:
+        if self._replicas.partition(TopicPartition(OFFSETS_TOPIC, partition)) is None:
             return
-        offset, in_vain = log.log_start_offset, 0
-        # The end may move: markers are appended while the groups are read, and only this read finds them.
-        while offset < log.log_end_offset:
-            piece = log.read(offset, READ_BYTES, limit_offset=log.log_end_offset, min_one=True)
-            size, following = await self._run_blocking(partial(_hand_over, piece, take, note))
-            if piece.size and not size:
-                # The log was compacted or truncated meanwhile: its bytes have moved.
-                in_vain += 1
-                if in_vain == READS_IN_VAIN_MAX:
-                    raise StorageError(f"{OFFSETS_TOPIC}-{partition} cannot be read from offset {offset} on")
-                offset = max(offset, log.log_start_offset)
-                continue
-            in_vain = 0
-            if following <= offset:
+
+        def take_batch(data: memoryview, header: BatchHeader) -> None:
+            try:
+                stored = _stored(data, header)
+            except CorruptData as error:
+                note(f"batch at offset {header.base_offset}: {error}")
                 return
-            offset = following
+            if stored is not None:
+                take(stored)
+
+        # Markers are appended while the groups are read, and only this read finds them.
+        await self._internal.read(partition, take_batch)
 
 
 class _Acknowledgement:
@@ -103,27 +93,6 @@ class _Acknowledgement:
         outcome = self._outcome
         results = outcome if isinstance(outcome, list) else (yield from outcome.__await__())
         return results[0].error
-
-
-def _hand_over(piece: Slice, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> tuple[int, int]:
-    """Parse a piece of the log, in a thread. Returns its size in bytes and the offset after its last whole batch.
-
-    Raises StorageError if the bounds of a batch cannot be read.
-    """
-    data, following = memoryview(piece.load()), -1
-    try:
-        for position, header in batch.iter_headers(data):
-            following = header.last_offset + 1
-            try:
-                stored = _stored(data[position : position + header.length], header)
-            except CorruptData as error:
-                note(f"batch at offset {header.base_offset}: {error}")
-                continue
-            if stored is not None:
-                take(stored)
-    except CorruptData as error:
-        raise StorageError(f"{OFFSETS_TOPIC} has no readable batch at offset {following}: {error}") from error
-    return len(data), following
 
 
 def _stored(data: memoryview, header: BatchHeader) -> StoredBatch | None:

@@ -30,7 +30,7 @@ class InternalLog:
     def append(
         self, partition: int, made: bytes | bytearray, timeout_ms: int, done: Callable[[ProduceResult], None]
     ) -> None:
-        """Append a batch now; `done` is called once the whole ISR has it, or with the error if it has not.
+        """Append a batch now; call `done` once the whole ISR has it, or with the error if it has not.
 
         `done` may be called before this returns.
         """
@@ -48,20 +48,21 @@ class InternalLog:
             outcome.add_done_callback(lambda answered: done(_result(answered, tp)))
 
     async def read(self, partition: int, take: TakeBatch) -> int:
-        """Pass every batch from the partition's start to its end to `take`, in a thread; return the end's offset.
+        """Call `take` in a thread with every batch from the partition's start to its end; return the end's offset.
 
-        Raises StorageError if there is no log, it cannot be read, or its batches do not parse, and what `take` raises.
+        What is appended while it is read is read too. Raises StorageError if there is no log, if it cannot be read,
+        or if the bounds of a batch cannot be, and what `take` raises.
         """
         found = self._replicas.partition(TopicPartition(self._topic, partition))
         log = found.log if found is not None else None
         if log is None:
             raise StorageError(f"{self._topic}-{partition} has no log here")
-        offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
-        while offset < end:
-            piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
-            size, following = await self._run_blocking(partial(self._handed_over, piece, take))
+        offset, in_vain = log.log_start_offset, 0
+        while offset < log.log_end_offset:
+            piece = log.read(offset, READ_BYTES, limit_offset=log.log_end_offset, min_one=True)
+            size, following = await self._run_blocking(partial(self._hand_over, piece, take))
             if piece.size and not size:
-                # It was compacted or truncated in between: the same bytes are at another position now.
+                # The log was compacted or truncated meanwhile: its bytes have moved.
                 in_vain += 1
                 if in_vain == READS_IN_VAIN_MAX:
                     raise StorageError(f"{self._topic}-{partition} cannot be read from offset {offset} on")
@@ -71,17 +72,18 @@ class InternalLog:
             if following <= offset:
                 break  # compaction has left nothing before the end
             offset = following
-        return end
+        return log.log_end_offset
 
-    def _handed_over(self, piece: Slice, take: TakeBatch) -> tuple[int, int]:
-        """Read a piece of the log, in a thread; return its size in bytes, and the offset after its last whole batch."""
+    def _hand_over(self, piece: Slice, take: TakeBatch) -> tuple[int, int]:
+        """Read a piece of the log, in a thread. Returns its size in bytes and the offset after its last whole batch."""
         data, following = memoryview(piece.load()), -1
         try:
-            for position, header in batch.iter_headers(data):
-                take(data[position : position + header.length], header)
-                following = header.last_offset + 1
+            found = list(batch.iter_headers(data))
         except CorruptData as error:
-            raise StorageError(f"{self._topic} has no batch behind offset {following}: {error}") from error
+            raise StorageError(f"{self._topic} has a batch that cannot be read: {error}") from error
+        for position, header in found:
+            following = header.last_offset + 1
+            take(data[position : position + header.length], header)
         return len(data), following
 
     def is_replicated(self, partition: int, offset: int) -> bool:
@@ -93,6 +95,6 @@ class InternalLog:
 def _result(answered: Pending[list[ProduceResult]], tp: TopicPartition) -> ProduceResult:
     try:
         return answered.result()[0]
-    except Exception:
+    except BaseException:  # a cancelled future too
         # The caller must get an answer: a change that stays pending would block its id.
         return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)

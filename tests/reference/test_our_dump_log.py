@@ -1,6 +1,5 @@
 """`logyard dump-log` and kafka-dump-log print the same, byte for byte, of the same files."""
 
-import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -8,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import Record, build
+from logyard.broker.transactions import record_format
+from logyard.broker.transactions.states import State
+from logyard.broker.transactions.transaction import Stored
 from tests.support import dumped, kafka
 
 
@@ -48,13 +51,10 @@ def test_the_same_is_printed(directories: list[Path], patterns: Sequence[str], w
 def test_the_same_is_printed_of_transactions(tmp_path: Path) -> None:
     """Records as Kafka's coordinator writes them; one partition each: Kafka's tool shows several in a hash's order."""
     kafka.jars_or_skip()
-    key = struct.pack(">hh", 0, 6) + b"loader"
-    topic = struct.pack(">ih", 1, 7) + b"flights" + struct.pack(">ii", 1, 3)
+    key, partitions = record_format.key("loader"), frozenset({TopicPartition("flights", 3)})
     values: list[bytes | None] = [
-        struct.pack(">hqhib", 0, 4000, 3, 60_000, state)
-        + (topic if state else struct.pack(">i", -1))
-        + struct.pack(">qq", 1_700_000_000_123, 7)
-        for state in range(8)
+        record_format.value(Stored(4000, 3, 60_000, state, partitions if state else frozenset(), 1_700_000_000_123, 7))
+        for state in State
     ]
     log = tmp_path / "00000000000000000000.log"
     records = [Record(n, 1_700_000_000_000, key, value, ()) for n, value in enumerate([*values, None])]

@@ -9,9 +9,10 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import StorageError
-from logyard.broker.groups.offsets_log import READS_IN_VAIN_MAX, ReplicatedOffsets
+from logyard.broker.groups.offsets_log import ReplicatedOffsets
 from logyard.broker.groups.ports import KeyValue, StoredBatch
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.replication.internal_log import READS_IN_VAIN_MAX
 from logyard.broker.replication.replicas import Replicas
 from tests.support.logs import NOW, new_log, produced
 
