@@ -6,8 +6,9 @@ import signal
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -229,36 +230,50 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
     for name in ("source", "target"):
         own_yard.create(name, 4, 3, min_insync_replicas="2")
     sent = [(str(n).encode(), f"value-{n}".encode()) for n in range(COPIED)]
-    assert len(own_yard.produce("source", sent)) == COPIED
     copier = Copier(own_yard.bootstrap, "source", "target", batch=max(COPIED // 100, 200))
     copier.start()
+    patience_s = 120 + COPIED // 2000
+
+    def awaited(look: Callable[[], object], what: str) -> None:
+        try:
+            eventually(look, what, patience_s)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {copier.log[-20:]}") from None
+
     try:
-        eventually(lambda: copier.transactions > 3, f"the copy runs: {copier.log}", 60)
-        for victim in (leader_of_target, coordinator, controller):
+        written = 0
+        # A part of the records for each: somebody is killed while that part is copied.
+        for part, victim in enumerate((leader_of_target, coordinator, controller)):
             so_far = copier.transactions
+            written += len(own_yard.produce("source", sent[part::3], **{"queue.buffering.max.messages": 2_000_000}))
+            awaited(partial(has_copied_more, copier, so_far), "the copy runs")
             broker = victim(own_yard)
             own_yard.cluster.stop_broker(broker, signal.SIGKILL)
             time.sleep(2)
             own_yard.cluster.start_broker(broker)
-            eventually(lambda: all(map(own_yard.isrs_full, WRITTEN)), f"{victim.__name__} {broker} is back", 90)
-            eventually(lambda n=so_far: copier.transactions > n, f"the copy goes on: {copier.log[-20:]}", 90)
-        expected = {value for _, value in sent}
-        eventually(
-            lambda: copied_offsets(own_yard) == COPIED, f"everything copied: {copier.log[-20:]}", 120 + COPIED // 2000
-        )
+            awaited(lambda: all(map(own_yard.isrs_full, WRITTEN)), f"{victim.__name__} {broker} is back")
+            awaited(partial(has_copied, own_yard, written), f"all is copied after {victim.__name__}")
     finally:
         copier.stop()
-    found = Counter(message.value() for message in read(own_yard.bootstrap, "target", timeout_s=120 + COPIED // 2000))
-    twice = {value: n for value, n in found.items() if n > 1}
-    assert (len(expected - set(found)), len(twice)) == (0, 0), (sorted(twice)[:5], copier.log)
-    assert len(found) == COPIED
+    assert written == COPIED
+    found = Counter(message.value() for message in read(own_yard.bootstrap, "target", timeout_s=patience_s))
+    missing, twice = {value for _, value in sent} - set(found), {value for value, n in found.items() if n > 1}
+    assert (len(missing), len(twice), len(found)) == (0, 0, COPIED), (
+        sorted(missing)[:5],
+        sorted(twice)[:5],
+        copier.log,
+    )
 
 
-def copied_offsets(yard: RealCluster) -> int:
-    """The sum of the copier's committed offsets."""
+def has_copied_more(copier: Copier, transactions: int) -> bool:
+    return copier.transactions > transactions
+
+
+def has_copied(yard: RealCluster, count: int) -> bool:
+    """Whether the copier's committed offsets are behind so many records."""
     with closing(Consumer({"bootstrap.servers": yard.bootstrap, "group.id": "copy-source"})) as consumer:
         found = consumer.committed([TopicPartition("source", p) for p in range(4)], WAIT_S)
-        return sum(max(place.offset, 0) for place in found)
+        return bool(sum(max(place.offset, 0) for place in found) == count)
 
 
 def leader_of_target(yard: RealCluster) -> int:

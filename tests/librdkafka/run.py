@@ -173,12 +173,26 @@ def run(tests: Path, names: Sequence[str], part: str, scenario: str, bootstrap: 
 
 
 def _kafka_path(output: Path) -> Path:
-    """A folder that stands for Kafka's: its bin/kafka-topics.sh is kafka_topics.py."""
-    script = output / "kafka" / "bin" / "kafka-topics.sh"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P "{HERE / "kafka_topics.py"}" "$@"\n')
-    script.chmod(0o755)
-    return script.parent.parent
+    """A folder that stands for Kafka's: its kafka-topics.sh is kafka_topics.py, its jars are those of tests/reference.
+
+    A test compiles and runs a producer of Java's with them, so that it needs a JDK.
+    """
+    sys.path.insert(0, str(HERE.parents[1]))
+    from tests.reference import fetch as reference
+
+    folder = output / "kafka"
+    scripts = {
+        "kafka-topics.sh": f'exec "{sys.executable}" -P "{HERE / "kafka_topics.py"}" "$@"',
+        "kafka-run-class.sh": 'exec java -cp "$CLASSPATH:$KAFKA_PATH/libs/*" "$@"',
+    }
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    for name, line in scripts.items():
+        script = folder / "bin" / name
+        script.write_text(f"#!/bin/sh\n{line}\n")
+        script.chmod(0o755)
+    (folder / "libs").unlink(missing_ok=True)
+    (folder / "libs").symlink_to(reference.jars("kafka"))
+    return folder
 
 
 def judged(report: Path, name: str, status: int, taken: float) -> Ended:
