@@ -55,6 +55,14 @@ test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject:
 test-reference: setup ## ours and Apache Kafka's in one cluster, the short path
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
 
+# One folder of tests/integration.
+test-brokers: setup
+test-controller: setup
+test-clients: setup
+test-commands: setup
+test-platform: setup
+test-spark: setup
+test-airflow: setup
 test-%: setup
 	$(PYTEST) -m "not long" tests/integration/$*
 
