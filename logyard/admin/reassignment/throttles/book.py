@@ -20,8 +20,10 @@ from logyard.admin.reassignment.throttles.records import (
     ThrottleSetting,
     base,
     is_known,
+    next_turn,
     no_longer_needed,
     standing,
+    written_by,
 )
 from logyard.admin.reassignment.throttles.settings import ConfigClient, await_rates, own_values, throttle_settings
 from logyard.broker.errors import ApiError, ErrorCode
@@ -78,7 +80,9 @@ class ThrottleBook:
         others = [record for record in self._records.load() if record.owner != owner]
         theirs = [setting for setting, value in found.items() if _is_others_last_word(setting, value, mine, others)]
         taken = {setting: value for setting, value in found.items() if setting not in theirs}
-        mine = replace(mine, claims={**mine.claims, **{s: mine.claims[s].found(v) for s, v in taken.items()}})
+        now = next_turn([*others, mine])
+        read = {s: mine.claims[s].found(v, now, written_by(s, others)) for s, v in taken.items()}
+        mine = replace(mine, claims={**mine.claims, **read})
         self._bring(mine, taken, [*others, mine])
         self._settle(owner, list(taken), mine)
         await_rates(self._client, {setting: wanted[setting] for setting in taken}, self._pause)
@@ -135,13 +139,13 @@ class ThrottleBook:
         records = self.owners()
         mine = records.get(owner)
         if mine is None or mine.state != HELD:
-            turn = 1 + max((record.turn for record in records.values()), default=0)
+            turn = next_turn(records.values())
             # The value that an earlier throttle of this owner saw is still the one to restore.
             before = mine.claims if mine is not None else {}
             mine = Record(owner, turn, HELD, {s: replace(claim, looked=False) for s, claim in before.items()})
         claimed = dict(mine.claims)
         for setting, value in wanted.items():
-            claimed[setting] = replace(claimed.get(setting, Claim(value)), wanted=value)
+            claimed[setting] = replace(claimed.get(setting, Claim(value, since=mine.turn)), wanted=value)
         mine = replace(mine, claims=claimed)
         self._records.put(mine)
         return mine

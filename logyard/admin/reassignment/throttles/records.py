@@ -32,16 +32,27 @@ class Claim:
     """One owner's claim on one setting: the value it wants, what it saw first, and all values that it has written.
 
     `wanted`: a rate in bytes per second, or a list of `partition:broker`. `looked`: whether `saw` is known yet.
+    `since` and `seen`: when the owner claimed it first, and when it read `saw`, both in turns (`next_turn`). An owner
+    that ended and begins again has a later turn, and what it had seen may still be what is to be restored.
     """
 
     wanted: str
     looked: bool = False
     saw: str | None = None
     written: tuple[str, ...] = ()
+    since: int = 0
+    seen: int = 0
 
-    def found(self, value: str | None) -> "Claim":
-        """This claim after the setting was read; a value that the owner wrote itself is not the earlier value."""
-        return self if self.looked else replace(self, looked=True, saw=self.saw if value in self.written else value)
+    def found(self, value: str | None, turn: int, of_others: Collection[str]) -> "Claim":
+        """This claim after the setting was read in that turn; `of_others`: the values that other owners have written.
+
+        Where it was read in an earlier turn, what owners have written says nothing new.
+        """
+        if self.looked:
+            return self
+        if value in self.written or (self.written and value in of_others):
+            return replace(self, looked=True)
+        return replace(self, looked=True, saw=value, seen=turn)
 
     def wrote(self, value: str) -> "Claim":
         return self if value in self.written else replace(self, written=(*self.written, value))
@@ -75,7 +86,15 @@ class Record:
             "turn": self.turn,
             "state": self.state,
             "claims": [
-                {**setting._asdict(), "wanted": c.wanted, "looked": c.looked, "saw": c.saw, "written": list(c.written)}
+                {
+                    **setting._asdict(),
+                    "wanted": c.wanted,
+                    "looked": c.looked,
+                    "saw": c.saw,
+                    "written": list(c.written),
+                    "since": c.since,
+                    "seen": c.seen,
+                }
                 for setting, c in sorted(self.claims.items())
             ],
         }
@@ -85,13 +104,19 @@ class Record:
         """Read what `as_json` wrote, or its JSON text. Raises CorruptData."""
         try:
             content = json.loads(text) if isinstance(text, str) else text
+            turn = int(content["turn"])
             claims = {
                 ThrottleSetting(str(c["kind"]), str(c["name"]), str(c["key"])): Claim(
-                    str(c["wanted"]), bool(c["looked"]), c["saw"], tuple(c["written"])
+                    str(c["wanted"]),
+                    bool(c["looked"]),
+                    c["saw"],
+                    tuple(c["written"]),
+                    int(c.get("since", turn)),
+                    int(c.get("seen", turn)),
                 )
                 for c in content["claims"]
             }
-            return cls(str(content["owner"]), int(content["turn"]), str(content["state"]), claims)
+            return cls(str(content["owner"]), turn, str(content["state"]), claims)
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise CorruptData(f"not a throttle's record: {problem!r}") from None
 
@@ -117,16 +142,28 @@ def entries(text: str | None) -> list[str]:
     return [entry for entry in (text or "").split(",") if entry]
 
 
-def base(setting: ThrottleSetting, records: Iterable[Record]) -> str | None:
-    """The value that somebody without a record set last, as far as an owner saw it."""
+def base(setting: ThrottleSetting, records: Collection[Record]) -> str | None:
+    """The value that somebody without a record set last, as far as an owner saw it.
+
+    What an owner saw is another owner's value if that one had claimed the setting before.
+    """
     found: str | None = None
-    of_runs: set[str] | None = None
-    for claim in _claims(setting, records):
-        if claim.looked:
-            if of_runs is None or claim.saw not in of_runs:
-                found = claim.saw
-            of_runs = (of_runs or set()) | set(claim.written)
+    for claim in sorted(_claims(setting, records), key=lambda claim: claim.seen):
+        before = [other for other in _claims(setting, records) if other is not claim and other.since < claim.seen]
+        # An owner that has written has looked before that, if not in this turn.
+        if (claim.looked or claim.written) and not any(claim.saw in other.written for other in before):
+            found = claim.saw
     return found
+
+
+def next_turn(records: Iterable[Record]) -> int:
+    """A turn later than everything that these records tell."""
+    return 1 + max((max(r.turn, *(c.seen for c in r.claims.values()), 0) for r in records), default=0)
+
+
+def written_by(setting: ThrottleSetting, records: Iterable[Record]) -> set[str]:
+    """All values that these owners have written."""
+    return {value for claim in _claims(setting, records) for value in claim.written}
 
 
 def is_known(setting: ThrottleSetting, value: str | None, records: Sequence[Record]) -> bool:
