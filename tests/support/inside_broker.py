@@ -74,6 +74,7 @@ class InsideBroker:
         self._broker: Broker | None = None
 
     async def __aenter__(self) -> "InsideBroker":
+        self._logging = structlog.get_config()  # other tests in this process look at what is logged
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         world = real_environment(self._config)
         tree = ZooKeeperTree(world.clock)
@@ -85,7 +86,10 @@ class InsideBroker:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._broker is not None
-        await self._broker.close()
+        try:
+            await self._broker.close()
+        finally:
+            structlog.configure(**self._logging)
 
     @property
     def components(self) -> Components:

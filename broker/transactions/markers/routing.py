@@ -45,9 +45,9 @@ class Detour(Enum):
 def destinations(
     metadata: MetadataCache, listener: str, partitions: Iterable[TopicPartition]
 ) -> dict[int | Detour, list[TopicPartition]]:
-    """Group partitions by the brokers that lead them and that can be reached on the listener."""
+    """Group partitions, in their order, by the brokers that lead them and that can be reached on the listener."""
     found: dict[int | Detour, list[TopicPartition]] = {}
-    for tp in partitions:
+    for tp in sorted(partitions):
         leader = living_leader(metadata, tp)
         to: int | Detour = Detour.NO_LEADER
         if leader is not None and leader.endpoint(listener) is not None:
