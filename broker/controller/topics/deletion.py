@@ -210,7 +210,13 @@ def on_retry_due(context: ControllerContext, names: Sequence[str]) -> Steps[None
 
 
 def on_replicas_deleted(context: ControllerContext, event: ReplicasDeleted) -> Steps[None]:
-    """Handle a broker's answer to StopReplica with deletion."""
+    """Handle a broker's answer to StopReplica with deletion.
+
+    STALE_BROKER_EPOCH says nothing of the replicas: the request was for the broker's earlier registration, and its new
+    one resumes the deletion by itself, perhaps before this answer.
+    """
+    if event.error is ErrorCode.STALE_BROKER_EPOCH:
+        return
     good = _replicas(context, event, failed=False)
     bad = _replicas(context, event, failed=True)
     if bad:

@@ -12,6 +12,7 @@ from logyard.broker.controller.events import (
     DeleteTopics,
     DeletionRetryDue,
     NewTopic,
+    ReplicasDeleted,
 )
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
@@ -135,6 +136,17 @@ async def test_a_failed_deletion_on_a_live_broker_is_tried_again(world: World) -
     assert len(traces(world, "t")) == 2
     world.brokers[2].refuse_deletion = False
     world.controller.runner.queue.put(DeletionRetryDue(("t",)))
+    await world.settle()
+    assert traces(world, "t") == []
+
+
+async def test_an_answer_to_a_brokers_earlier_registration_stops_no_deletion(world: World) -> None:
+    """It came after the deletion had begun anew: the replica then counted as not deleted, and its topic stayed."""
+    await world.make_topic("t", (1, 2))
+    world.brokers[2].silent = True
+    await delete(world, "t")
+    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.STALE_BROKER_EPOCH, {TP: ErrorCode.NONE}))
+    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.NONE, {TP: ErrorCode.NONE}))
     await world.settle()
     assert traces(world, "t") == []
 
