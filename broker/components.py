@@ -97,7 +97,7 @@ class Components:
         self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
         self.producer_ids = self._producer_ids(zk)
-        self.coordinators = Coordinators(config, environment, self.replicas, self.metadata, self.producer_ids, loop)
+        self.coordinators = Coordinators(config, environment, self.replicas, self.metadata, self.producer_ids, zk, loop)
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if environment.admission is not None:
             environment.admission.ip_quotas = self.configs.ip_quotas

@@ -1,6 +1,7 @@
 """The two coordinators of a broker, of groups and of transactions, and their periodic work."""
 
 import asyncio
+from functools import partial
 
 from logyard.broker import tasks
 from logyard.broker.client.marker_links import BrokerMarkerLinks
@@ -12,7 +13,9 @@ from logyard.broker.groups import leadership as group_leadership
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.transactions import leadership
+from logyard.broker.transactions.markers.deleted import find_deleted
 from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.znodes.ops import ZooKeeper
 
 EXPIRE_OFFSETS_S = 600.0
 
@@ -27,6 +30,7 @@ class Coordinators:
         replicas: Replicas,
         metadata: MetadataCache,
         producer_ids: ProducerIds,
+        zk: ZooKeeper,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._config = config
@@ -47,7 +51,14 @@ class Coordinators:
             version=1 if config.ibp >= IBP_2_8_IV0 else 0,
         )
         self.transaction_partitions = Partitioning(metadata, lambda: config.int("transaction.state.log.num.partitions"))
-        world = leadership.World(environment.clock, environment.run_blocking, loop, producer_ids, self._marker_links)
+        world = leadership.World(
+            environment.clock,
+            environment.run_blocking,
+            loop,
+            producer_ids,
+            self._marker_links,
+            partial(find_deleted, zk),
+        )
         self.transactions = leadership.coordinator_for(config, replicas, metadata, self.transaction_partitions, world)
         self._tasks: list[asyncio.Task[None]] = []
 

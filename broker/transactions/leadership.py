@@ -12,20 +12,21 @@ from logyard.broker.replication.replicas import Replicas
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
 from logyard.broker.transactions.partitioning import Partitioning
-from logyard.broker.transactions.ports import MarkerLinks, ProducerIds
+from logyard.broker.transactions.ports import FindDeleted, MarkerLinks, ProducerIds
 from logyard.broker.transactions.runner import Rules, TransactionCoordinator
 from logyard.broker.transactions.state_log import ReplicatedStates
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is outside: time, threads, producer ids, other brokers."""
+    """What is outside: time, threads, producer ids, other brokers, ZooKeeper."""
 
     clock: Clock
     run_blocking: SubmitBlocking
     timers: Timers
     producer_ids: ProducerIds
     marker_links: MarkerLinks
+    find_deleted: FindDeleted
 
 
 def coordinator_for(
@@ -38,7 +39,8 @@ def coordinator_for(
         world.clock,
         lambda: config.int("message.max.bytes"),
     )
-    markers = MarkerSender(world.marker_links, metadata, config.inter_broker_listener, world.timers, owned)
+    listener = config.inter_broker_listener
+    markers = MarkerSender(world.marker_links, metadata, listener, world.timers, owned, world.find_deleted)
     rules = Rules(
         timeout_max_ms=config.int("transaction.max.timeout.ms"),
         expiration_ms=config.int("transactional.id.expiration.ms"),

@@ -68,3 +68,7 @@ class MarkerLinks(Protocol):
     def write_markers(self, broker_id: int, markers: Sequence[Marker]) -> Awaitable[Mapping[int, MarkerAnswer]]:
         """Have a broker write markers; return what came of them by producer id. Raises LinkError and CorruptData."""
         ...
+
+
+FindDeleted = Callable[[Sequence[TopicPartition]], Awaitable[Sequence[TopicPartition]]]
+"""Returns which of these partitions exist no more, by ZooKeeper. Raises LogyardError where that cannot be asked."""

@@ -42,14 +42,7 @@ def outcome(seed: int) -> tuple[int, frozenset[str]]:
     return result.ledger.writes, frozenset(result.missing())
 
 
-# An open fault: a batch of a fenced epoch is appended on a partition that the fence's marker has not reached, and the
-# producer's next commit shows it.
-LATE_BATCH = 5
-
-
-def test_seed(seed: int, request: pytest.FixtureRequest) -> None:
-    if seed == LATE_BATCH:
-        request.applymarker(pytest.mark.xfail(raises=BrokenPromise, reason="a fenced epoch's late batch is shown"))
+def test_seed(seed: int) -> None:
     writes, _ = outcome(seed)
     assert writes >= WRITES_MIN
 

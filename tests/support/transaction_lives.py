@@ -150,9 +150,13 @@ class Life:
         partitions = tuple(PartitionUpdate(TopicPartition("t", n), 1, 0, (1,), (1,), 0, ()) for n in range(4))
         metadata.apply_update(UpdateMetadata(1, 1, 1, partitions, (broker,)))
         owned = OwnedTransactions(Partitioning(metadata, lambda: 1))
-        sender = MarkerSender(self, metadata, LISTENER, loop, owned)
+        sender = MarkerSender(self, metadata, LISTENER, loop, owned, self._none_deleted)
         self.coordinator = TransactionCoordinator(owned, self, sender, lives, loop, loop)
         self.coordinator.on_leader(0, number)
+
+    @staticmethod
+    async def _none_deleted(partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        return ()
 
     # StateLog
 

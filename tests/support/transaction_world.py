@@ -78,7 +78,8 @@ class TransactionWorld:
         self.lead(1, 2, 1, 2)
         self.owned = OwnedTransactions(Partitioning(self.metadata, lambda: 3))
         loop = asyncio.get_running_loop()
-        self.sender = MarkerSender(self.links, self.metadata, LISTENER, loop, self.owned)
+        self.topics = set(TP)  # the partitions that ZooKeeper has
+        self.sender = MarkerSender(self.links, self.metadata, LISTENER, loop, self.owned, self.find_deleted)
         self.coordinator = TransactionCoordinator(self.owned, self.log, self.sender, Ids(), self.clock, loop, rules)
 
     def lead(self, *leaders: int, brokers: Sequence[int] = (1, 2)) -> None:
@@ -88,6 +89,15 @@ class TransactionWorld:
         ]
         known = tuple(BrokerInfo(b, (Endpoint(LISTENER, LISTENER, "h", b),)) for b in brokers)
         self.metadata.apply_update(UpdateMetadata(1, 1, 1, tuple(partitions), known))
+
+    async def find_deleted(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        await asyncio.sleep(0)
+        return [tp for tp in partitions if tp not in self.topics]
+
+    def delete(self, *numbers: int) -> None:
+        """Delete partitions of t: the controller has told, and ZooKeeper has them no more."""
+        self.topics -= {TP[number] for number in numbers}
+        self.lead(*(-2 if n in numbers else 1 + n % 2 for n in range(4)))
 
     async def elect(self, epoch: int = 5) -> None:
         """Become the leader of every partition of the state log, and load them."""

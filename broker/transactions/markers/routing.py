@@ -33,28 +33,19 @@ class Completion:
         return Marker(stored.producer_id, stored.epoch, self.led.coordinator_epoch, commits, sorted(partitions))
 
 
-class Detour(Enum):
-    """Why a marker goes to no broker now."""
-
-    NO_LEADER = auto()
-    """There is none now: look it up again."""
-    DELETED = auto()
-    """The partition is gone, and needs no marker."""
-
-
 def destinations(
     metadata: MetadataCache, listener: str, partitions: Iterable[TopicPartition]
-) -> dict[int | Detour, list[TopicPartition]]:
-    """Group partitions, in their order, by the brokers that lead them and that can be reached on the listener."""
-    found: dict[int | Detour, list[TopicPartition]] = {}
+) -> dict[int | None, list[TopicPartition]]:
+    """Group partitions, in their order, by the brokers that lead them and that can be reached on the listener.
+
+    None has those without such a broker now. A partition that the metadata do not have is among them: a broker that
+    has just started hears of partitions after it has been elected, so its absence says nothing.
+    """
+    found: dict[int | None, list[TopicPartition]] = {}
     for tp in sorted(partitions):
         leader = living_leader(metadata, tp)
-        to: int | Detour = Detour.NO_LEADER
-        if leader is not None and leader.endpoint(listener) is not None:
-            to = leader.id
-        elif metadata.version and metadata.partition(tp) is None:
-            to = Detour.DELETED  # once metadata have come, they are all there
-        found.setdefault(to, []).append(tp)
+        is_reachable = leader is not None and leader.endpoint(listener) is not None
+        found.setdefault(leader.id if leader is not None and is_reachable else None, []).append(tp)
     return found
 
 

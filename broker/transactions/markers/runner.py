@@ -1,7 +1,9 @@
 """Sends markers: a queue for each broker, one request at a time with all that is queued (facts §17.5).
 
 What can go nowhere now waits, and its leader is looked up again: each RETRY_S, and when metadata arrive. A completion
-that no longer counts (the partition was given up or elected anew) is dropped wherever it turns up.
+that no longer counts (the partition was given up or elected anew) is dropped wherever it turns up. A partition that the
+metadata do not have needs no marker once ZooKeeper has said that it was deleted: a marker that is left out because its
+partition is not known yet would tear the transaction.
 """
 
 import asyncio
@@ -11,16 +13,17 @@ from functools import partial
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.ports import LinkError
-from logyard.broker.transactions.markers.routing import Completion, Detour, Verdict, destinations, verdict
+from logyard.broker.transactions.markers.routing import Completion, Verdict, destinations, verdict
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
-from logyard.broker.transactions.ports import MarkerAnswer, MarkerLinks
+from logyard.broker.transactions.ports import FindDeleted, MarkerAnswer, MarkerLinks
 
 RETRY_S = 0.1
+ASK_AGAIN_S = 1.0
 
 log = structlog.get_logger("logyard.transactions")
 
@@ -38,8 +41,11 @@ class MarkerSender:
         listener: str,
         timers: Timers,
         owned: OwnedTransactions,
+        find_deleted: FindDeleted,
     ) -> None:
         self._links = links
+        self._find_deleted = find_deleted
+        self._search: asyncio.Task[None] | None = None
         self._metadata = metadata
         self._listener = listener
         self._timers = timers
@@ -59,10 +65,7 @@ class MarkerSender:
 
     def _route(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
         for to, found in destinations(self._metadata, self._listener, partitions).items():
-            if to is Detour.DELETED:
-                log.info("no marker for deleted partitions", partitions=[str(tp) for tp in found])
-                completion.transaction.unmarked.difference_update(found)
-            elif to is Detour.NO_LEADER:
+            if to is None:
                 self._wait(completion, found)
             else:
                 self._queues.setdefault(to, {}).setdefault(completion, []).extend(found)
@@ -75,6 +78,36 @@ class MarkerSender:
         self._waiting.setdefault(completion, []).extend(partitions)
         if self._retry is None:
             self._retry = self._timers.call_later(RETRY_S, self._look_up_again)
+        if self._search is None and self._unknown(partitions):
+            self._search = tasks.spawn("deleted partitions", self._drop_deleted())
+
+    def _unknown(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        return [tp for tp in partitions if self._metadata.partition(tp) is None]
+
+    async def _drop_deleted(self) -> None:
+        """Ask about what is unknown of all that waits; what was deleted needs no marker any more."""
+        try:
+            asked = {tp for partitions in self._waiting.values() for tp in self._unknown(partitions)}
+            gone = set(self._unknown(await self._find_deleted(sorted(asked))))
+            if gone:
+                log.info("no marker for deleted partitions", partitions=[str(tp) for tp in sorted(gone)])
+            for completion, partitions in list(self._waiting.items()):
+                self._waiting[completion] = [tp for tp in partitions if tp not in gone]
+                self._unmark(completion, gone)
+            await asyncio.sleep(ASK_AGAIN_S)
+        except LogyardError as error:
+            log.info("deleted partitions not looked for, trying again", error=str(error))
+            await asyncio.sleep(ASK_AGAIN_S)
+        finally:
+            self._search = None
+
+    def _unmark(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions need no marker of it any more."""
+        if not self._counts(completion):
+            return
+        completion.transaction.unmarked.difference_update(partitions)
+        if not completion.transaction.unmarked:
+            completion.finished(completion)
 
     def _look_up_again(self) -> None:
         if self._retry is not None:
@@ -152,6 +185,8 @@ class MarkerSender:
         if self._retry is not None:
             self._retry.cancel()
         senders = list(self._senders.values())
+        if self._search is not None:
+            senders.append(self._search)
         for task in senders:
             task.cancel()
         await asyncio.gather(*senders, return_exceptions=True)

@@ -10,7 +10,7 @@ from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.transactions.markers import runner
-from logyard.broker.transactions.markers.routing import Detour, destinations
+from logyard.broker.transactions.markers.routing import destinations
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
 from tests.support.transaction_world import LISTENER, TP, TransactionWorld
 
@@ -131,24 +131,38 @@ async def test_deleted_partitions_need_no_marker(world: TransactionWorld, delete
     producer = await world.begin("x", TP[0], TP[1])
     world.links.unreachable = {1}
     if deleted_first:
-        world.lead(-2, 2, 1, 2)
+        world.delete(0)
     assert await world.coordinator.end("x", producer, commits=True) is ErrorCode.NONE
     await world.settle()
     if not deleted_first:
-        world.lead(-2, 2, 1, 2)
+        world.delete(0)
     await ended(world)
     assert [m.partitions for _, m in world.links.sent] == [[TP[1]]]
 
 
 async def test_a_transaction_of_deleted_partitions_ends_at_once(world: TransactionWorld) -> None:
     producer = await world.begin("x", TP[0])
-    world.lead(-2)
+    world.delete(0)
     assert await world.coordinator.end("x", producer, commits=True) is ErrorCode.NONE
+    await world.settle()
     assert state(world) == "CompleteCommit"
 
 
 def test_nothing_counts_as_deleted_before_metadata_have_come() -> None:
-    assert destinations(MetadataCache(), LISTENER, TP) == {Detour.NO_LEADER: TP}
+    assert destinations(MetadataCache(), LISTENER, TP) == {None: TP}
+
+
+async def test_a_partition_that_metadata_do_not_have_yet_gets_its_marker_later(world: TransactionWorld) -> None:
+    """A broker that has just started hears of brokers first, then it is elected, then it hears of partitions."""
+    producer = await world.begin("x", TP[0], TP[1])
+    world.lead(-2, -2, 1, 2)
+    assert await world.coordinator.end("x", producer, commits=True) is ErrorCode.NONE
+    await world.settle()
+    assert state(world) == "PrepareCommit"
+    assert world.links.sent == []
+    world.lead(1, 2, 1, 2)
+    await ended(world)
+    assert sorted(tp for _, m in world.links.sent for tp in m.partitions) == [TP[0], TP[1]]
 
 
 async def test_markers_of_an_earlier_election_are_not_sent(world: TransactionWorld) -> None:
