@@ -1,21 +1,25 @@
 """Maps the error of an append to the offsets log to the error that a member gets, as Kafka's GroupMetadataManager."""
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.replication.coordinator_errors import coordinator_error
 
-_ANSWERS = {
-    ErrorCode.NONE: ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
+_KNOWN = (
+    ErrorCode.NONE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+)
+
+
+def _passed_on(appended: ErrorCode) -> ErrorCode:
+    too_large = appended is ErrorCode.MESSAGE_TOO_LARGE
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if too_large else coordinator_error(appended)
 
 
 def answer_for(appended: ErrorCode) -> ErrorCode:
-    return _ANSWERS.get(appended, ErrorCode.UNKNOWN_SERVER_ERROR)
+    """The answer to a commit: an error that has no answer of its own is UNKNOWN_SERVER_ERROR."""
+    answer = _passed_on(appended)
+    return answer if answer in _KNOWN else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def answer_in_transaction(refused: ErrorCode) -> ErrorCode:
@@ -25,7 +29,7 @@ def answer_in_transaction(refused: ErrorCode) -> ErrorCode:
     """
     if refused is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return _ANSWERS.get(refused, refused)
+    return _passed_on(refused)
 
 
 def answer_for_group(stored: ErrorCode) -> ErrorCode:

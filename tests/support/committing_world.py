@@ -46,8 +46,8 @@ class CommittingWorld:
         await turns()
         return self
 
-    async def commit(self, offset: int, topic: str = "t", group: str = "g") -> ErrorCode:
-        commit = OffsetCommit(topic, 0, offset, commit_ms=self.clock.now_ms())
+    async def commit(self, offset: int, topic: str = "t", group: str = "g", **more: Any) -> ErrorCode:
+        commit = OffsetCommit(topic, 0, offset, commit_ms=self.clock.now_ms(), **more)
         return (await self.groups.commits.commit(group, "", None, -1, [commit]))[0]
 
     async def pend(self, offset: int, topic: str = "t", group: str = "g", pid: int = PID, **who: Any) -> ErrorCode:

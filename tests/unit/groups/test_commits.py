@@ -1,17 +1,15 @@
 """Commits, deletions and expiry while the log has not acknowledged what came before."""
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
 import structlog.testing
 
-from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups import membership, offsets
+from logyard.broker.groups import offsets
 from logyard.broker.groups.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.groups.runner import GroupCoordinator
+from tests.support.committing_world import CommittingWorld, turns
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
@@ -19,88 +17,54 @@ RETENTION_MS = 7 * 86_400_000
 DAY_S = 86_400
 
 
-class World:
-    """One coordinator over a log whose acknowledgements the test gives."""
-
-    def __init__(self, log: MemoryOffsetsLog | None = None) -> None:
-        self.log = log or MemoryOffsetsLog(1)
-        self.clock = ManualClock()
-        ids = itertools.count()
-        self.groups = GroupCoordinator(
-            self.log,
-            self.clock,
-            asyncio.get_running_loop().call_later,
-            lambda: str(next(ids)),
-            membership.Rules(initial_delay_ms=0),
-            RETENTION_MS,
-        )
-
-    async def led(self) -> "World":
-        self.groups.on_leader(0)
-        await turns()
-        return self
-
-    async def commit(self, offset: int, topic: str = "t", **more: Any) -> list[ErrorCode]:
-        commit = OffsetCommit(topic, 0, offset, commit_ms=self.clock.now_ms(), **more)
-        return await self.groups.commits.commit("g", "", None, -1, [commit])
-
-    def started(self, work: Any) -> "asyncio.Task[Any]":
-        return asyncio.ensure_future(work)
-
-    def offset(self, topic: str = "t") -> int:
-        code, [(own, found)] = self.groups.commits.fetch("g", [(topic, 0)])
-        assert (code, own) == (ErrorCode.NONE, ErrorCode.NONE)
-        return found.offset
-
-    def names(self) -> list[str]:
-        return [group.group_id for group in self.groups.list_groups()[1]]
-
-    async def offset_of_the_next_coordinator(self) -> int:
-        second = await World(self.log).led()
-        try:
-            return second.offset()
-        finally:
-            await second.groups.close()
+async def led(log: MemoryOffsetsLog | None = None) -> CommittingWorld:
+    return await CommittingWorld(log or MemoryOffsetsLog(1)).led()
 
 
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+def offset(world: CommittingWorld, topic: str = "t") -> int:
+    code, committed = world.fetched(topic)
+    assert code is ErrorCode.NONE
+    return committed
+
+
+async def next_offset(world: CommittingWorld) -> int:
+    """What the next coordinator reads."""
+    return (await world.read_again())["t"]
 
 
 async def test_a_commit_that_comes_while_its_group_is_deleted_is_kept() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.held = True
-    deletion = world.started(world.groups.commits.delete_group("g"))
+    deletion = asyncio.ensure_future(world.groups.commits.delete_group("g"))
     await turns()
-    commit = world.started(world.commit(2))
+    commit = asyncio.ensure_future(world.commit(2))
     await turns()
     world.log.acknowledge_all()
-    assert (await deletion, await commit) == (ErrorCode.NONE, [ErrorCode.NONE])
-    assert world.offset() == await world.offset_of_the_next_coordinator() == 2
+    assert (await deletion, await commit) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert offset(world) == await next_offset(world) == 2
     await world.groups.close()
 
 
 async def test_a_member_that_joins_while_its_group_is_deleted_stays() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.held = True
-    deletion = world.started(world.groups.commits.delete_group("g"))
+    deletion = asyncio.ensure_future(world.groups.commits.delete_group("g"))
     await turns()
     joined = await world.groups.join("g", JOIN)
     world.log.acknowledge_all()
     assert (await deletion, joined.error) == (ErrorCode.NONE, ErrorCode.NONE)
     assert world.groups.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.NONE
-    assert world.offset() == -1
+    assert offset(world) == -1
     await world.groups.close()
 
 
 async def test_a_member_that_was_given_an_id_while_its_group_is_deleted_may_come_back_with_it() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.held = True
-    deletion = world.started(world.groups.commits.delete_group("g"))
+    deletion = asyncio.ensure_future(world.groups.commits.delete_group("g"))
     await turns()
     first = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),), needs_known_id=True)
     given = (await world.groups.join("g", first)).member_id
@@ -112,10 +76,10 @@ async def test_a_member_that_was_given_an_id_while_its_group_is_deleted_may_come
 
 
 async def test_a_deletion_does_not_touch_the_group_that_was_loaded_meanwhile() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.held = True
-    deletion = world.started(world.groups.commits.delete_group("g"))
+    deletion = asyncio.ensure_future(world.groups.commits.delete_group("g"))
     await turns()
     world.log.held = False
     world.groups.on_follower(0)
@@ -123,59 +87,59 @@ async def test_a_deletion_does_not_touch_the_group_that_was_loaded_meanwhile() -
     await world.commit(2)
     world.log.acknowledge_all()
     await deletion
-    assert world.offset() == 2
+    assert offset(world) == 2
     await world.groups.close()
 
 
 async def test_commits_count_in_the_order_of_the_log_whatever_is_acknowledged_first() -> None:
-    world = await World().led()
+    world = await led()
     world.log.held = True
-    first = world.started(world.commit(1))
+    first = asyncio.ensure_future(world.commit(1))
     await turns()
-    second = world.started(world.commit(2))
+    second = asyncio.ensure_future(world.commit(2))
     await turns()
     world.log.acknowledge(1)
     await second
     world.log.acknowledge(0)
     await first
-    assert world.offset() == await world.offset_of_the_next_coordinator() == 2
+    assert offset(world) == await next_offset(world) == 2
     await world.groups.close()
 
 
 async def test_expiry_leaves_what_is_about_to_be_replaced() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.clock.advance(8 * DAY_S)
     world.log.held = True
-    commit = world.started(world.commit(2))
+    commit = asyncio.ensure_future(world.commit(2))
     await turns()
-    expiry = world.started(world.groups.expire_offsets())
+    expiry = asyncio.ensure_future(world.groups.expire_offsets())
     await turns()
     world.log.acknowledge_all()
-    assert await commit == [ErrorCode.NONE]
+    assert await commit == ErrorCode.NONE
     await expiry
-    assert world.offset() == await world.offset_of_the_next_coordinator() == 2
+    assert offset(world) == await next_offset(world) == 2
     await world.groups.close()
 
 
 async def test_a_commit_that_comes_while_its_group_expires_is_kept() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.clock.advance(8 * DAY_S)
     world.log.held = True
-    expiry = world.started(world.groups.expire_offsets())
+    expiry = asyncio.ensure_future(world.groups.expire_offsets())
     await turns()
-    commit = world.started(world.commit(2))
+    commit = asyncio.ensure_future(world.commit(2))
     await turns()
     world.log.acknowledge_all()
-    assert await commit == [ErrorCode.NONE]
+    assert await commit == ErrorCode.NONE
     await expiry
-    assert world.offset() == await world.offset_of_the_next_coordinator() == 2
+    assert offset(world) == await next_offset(world) == 2
     await world.groups.close()
 
 
 async def test_one_groups_trouble_does_not_keep_the_others_from_expiring(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = await World().led()
+    world = await led()
     for name in ("a", "b", "c"):
         await world.groups.commits.commit(name, "", None, -1, [OffsetCommit("t", 0, 1)])
     world.clock.advance(8 * DAY_S)
@@ -195,7 +159,7 @@ async def test_one_groups_trouble_does_not_keep_the_others_from_expiring(monkeyp
     await world.groups.close()
 
 
-async def settled(world: World, metadata: bytes = b"m") -> str:
+async def settled(world: CommittingWorld, metadata: bytes = b"m") -> str:
     """A member of the Stable group g; its id."""
     joined = await world.groups.join("g", Join("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", metadata),)))
     given = ((joined.member_id, b"all"),)
@@ -204,14 +168,14 @@ async def settled(world: World, metadata: bytes = b"m") -> str:
 
 
 async def test_retention_counts_from_when_the_group_became_empty() -> None:
-    world = await World().led()
+    world = await led()
     member = await settled(world)
     commit = OffsetCommit("t", 0, 5, commit_ms=world.clock.now_ms())
     await world.groups.commits.commit("g", member, None, 1, [commit])
     world.clock.advance(8 * DAY_S)
     world.groups.leave("g", [Leaver(member)])
     await world.groups.expire_offsets()
-    assert world.offset() == 5
+    assert offset(world) == 5
     world.clock.advance(8 * DAY_S)
     await world.groups.expire_offsets()
     assert world.names() == []
@@ -219,45 +183,45 @@ async def test_retention_counts_from_when_the_group_became_empty() -> None:
 
 
 async def test_consumers_that_are_settled_lose_what_they_subscribe_to_no_more() -> None:
-    world = await World().led()
+    world = await led()
     member = await settled(world, b"\0\0" + b"\0\0\0\1" + b"\0\1t")
     commits = [OffsetCommit(topic, 0, 5, commit_ms=world.clock.now_ms()) for topic in ("t", "u")]
     await world.groups.commits.commit("g", member, None, 1, commits)
     world.clock.advance(8 * DAY_S)
     await world.groups.expire_offsets()
-    assert (world.offset("t"), world.offset("u")) == (5, -1)
+    assert (offset(world, "t"), offset(world, "u")) == (5, -1)
     await world.groups.close()
 
 
 async def test_an_explicit_expiry_goes_before_the_retention() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1, expire_ms=world.clock.now_ms() + 1000)
     await world.commit(2, "u", expire_ms=world.clock.now_ms() + 100 * DAY_S * 1000)
     world.clock.advance(2)
     await world.groups.expire_offsets()
-    assert (world.offset("t"), world.offset("u")) == (-1, 2)
+    assert (offset(world, "t"), offset(world, "u")) == (-1, 2)
     world.clock.advance(20 * DAY_S)
     await world.groups.expire_offsets()
-    assert world.offset("u") == 2
+    assert offset(world, "u") == 2
     await world.groups.close()
 
 
 async def test_what_is_refused_leaves_no_group_behind() -> None:
-    world = await World().led()
+    world = await led()
     short = Join("", None, "c", "/h", 1, 60_000, "consumer", (("range", b"m"),))
     assert (await world.groups.join("refused", short)).error is ErrorCode.INVALID_SESSION_TIMEOUT
     nothing = Join("", None, "c", "/h", 10_000, 60_000, "consumer", ())
     assert (await world.groups.join("none", nothing)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     await world.commit(1, metadata="x" * 5000)
     world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert await world.commit(1) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert await world.commit(1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.names() == []
     await world.groups.close()
 
 
 async def test_a_group_without_members_and_offsets_goes_with_the_next_look() -> None:
     """As in Kafka; it stood in the list for seven days."""
-    world = await World().led()
+    world = await led()
     member = await settled(world)
     world.groups.leave("g", [Leaver(member)])
     await turns()
@@ -269,17 +233,17 @@ async def test_a_group_without_members_and_offsets_goes_with_the_next_look() -> 
 
 
 async def test_an_offset_that_is_about_to_change_is_unstable() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.held = True
-    commit = world.started(world.commit(2))
+    commit = asyncio.ensure_future(world.commit(2))
     await turns()
     fetch = world.groups.commits.fetch
     assert fetch("g", [("t", 0)], require_stable=True)[1][0] == (
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         OffsetCommit("t", 0, -1),
     )
-    assert world.offset() == 1
+    assert offset(world) == 1
     world.log.acknowledge_all()
     await commit
     assert fetch("g", None, require_stable=True)[1][0][1].offset == 2
@@ -287,12 +251,12 @@ async def test_an_offset_that_is_about_to_change_is_unstable() -> None:
 
 
 async def test_offsets_of_a_deleted_topic_go_even_where_the_log_takes_nothing() -> None:
-    world = await World().led()
+    world = await led()
     await world.commit(1)
     world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
     with structlog.testing.capture_logs() as said:
         world.groups.commits.on_partitions_deleted([("t", 0)])
         await turns()
-    assert world.offset() == -1
+    assert offset(world) == -1
     assert [line["event"] for line in said] == ["could not write tombstones for a deleted topic"]
     await world.groups.close()
