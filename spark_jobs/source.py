@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
     spark.dataSource.register(type("PushingDataSource", (PushingDataSource,), known))
 
 
-class LogyardDataSource(DataSource):  # type: ignore[misc]
+class LogyardDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types here
     """The source for sessions in which filters may not be pushed down; Spark calls its methods.
 
     `mailbox`: the directory where the driver's keeper takes over leases; "" if there is none.

@@ -1,13 +1,14 @@
 """Follows znodes by watches, which are set again in each session."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from functools import partial
 
 from logyard.broker import tasks
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
 
-class SessionWatch:
+class SessionWatch(ABC):
     """Loads something and sets a watch; then a task reads what has changed whenever the watch has fired.
 
     Call `start` in each new session: the watches of the old one are gone. Call `renew` if a session may have ended
@@ -23,13 +24,13 @@ class SessionWatch:
         self._session_id = 0  # the session in which the watch was set
         self._starting = asyncio.Lock()
 
+    @abstractmethod
     async def _load(self, dirty: asyncio.Event) -> None:
         """Read everything, at the beginning of a session. Raises SessionExpired."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _look_again(self, dirty: asyncio.Event) -> None:
         """Read what has changed. Raises SessionExpired."""
-        raise NotImplementedError
 
     async def start(self) -> None:
         """Load, then follow changes in a task. Raises SessionExpired."""

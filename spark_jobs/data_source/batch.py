@@ -18,7 +18,7 @@ from logyard.spark_jobs.leases.keeper import hand_over
 from logyard.spark_jobs.segments.splits import Split
 
 
-class LogyardReader(DataSourceReader):  # type: ignore[misc]
+class LogyardReader(DataSourceReader):  # type: ignore[misc]  # pyspark has no types here
     """Plans splits on the driver; `read` runs in tasks."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str], mailbox: str = "") -> None:

@@ -19,7 +19,7 @@ SCHEMA = pa.schema([f.with_type(_TIMESTAMP) if f.name == "timestamp" else f for 
 
 
 @dataclass
-class SplitPartition(InputPartition):  # type: ignore[misc]
+class SplitPartition(InputPartition):  # type: ignore[misc]  # pyspark has no types here
     """One split; None if there is nothing to read (Spark needs at least one partition)."""
 
     split: Split | None

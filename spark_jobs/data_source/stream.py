@@ -59,7 +59,7 @@ class Head:
         return known if known is not None and is_same and self.end <= known.offset else self.at(self.end)
 
 
-class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark has no types here
     """A stream's reader: Spark keeps one on the driver while the query lives; `read` runs in tasks."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:

@@ -23,7 +23,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
-class Message(WriterCommitMessage):  # type: ignore[misc]
+class Message(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types here
     """What a task tells the driver."""
 
     outcome: Outcome
@@ -71,7 +71,7 @@ class Sink:
         say(f"{work.write_id}: epoch {work.epoch}: {written:,} records written in {len(outcomes)} partitions{known}")
 
 
-class LogyardWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class LogyardWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types here
     """`df.write`: the epoch is an option."""
 
     def __init__(self, schema: Any, overwrite: bool, options: Mapping[str, str]) -> None:
@@ -87,7 +87,7 @@ class LogyardWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink.finish(messages)
 
 
-class LogyardStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class LogyardStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark has no types here
     """`df.writeStream`: the epoch is the micro-batch's number. Spark makes one for a batch's tasks, and another for its
     commit."""
 
