@@ -77,7 +77,10 @@ async def change_overrides(
         (result,) = await zk.multi([write])
         if result.ok:
             notification = config_changes.encode(kind, name)
-            await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
+            (told,) = await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
+            if not told.ok:
+                text = f"the settings of {kind}/{name} are written, but brokers were not notified ({told.code.value})"
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
             return
         if result.code is ZkCode.NO_NODE:
             await _create_parents(zk, path)

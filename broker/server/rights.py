@@ -11,6 +11,7 @@ class Operation(Enum):
 
     READ = "Read"
     WRITE = "Write"
+    ALTER = "Alter"
     DESCRIBE = "Describe"
     CLUSTER_ACTION = "ClusterAction"
 

@@ -7,6 +7,7 @@ has type `users`, name `U/clients/C`. Users and clients are URL-encoded (`saniti
 from collections.abc import Mapping
 from urllib.parse import quote, unquote_plus
 
+from logyard.broker.errors import CorruptData
 from logyard.broker.znodes import fields
 
 TOPICS = "topics"
@@ -59,5 +60,9 @@ def decode(data: bytes, path: str = "/config/?") -> dict[str, str]:
     content = fields.Fields.parse(path, data)
     if content.version() != 1:
         raise content.wrong("version", "version 1")
-    config = content.object("config")
-    return {key: config.text(key) for key in config.names()}
+    try:
+        config = content.object("config")
+        return {key: config.text(key) for key in config.names()}
+    except CorruptData:
+        # Without what was found: users' znodes have credentials, brokers' have passwords.
+        raise CorruptData(f"znode {path}: 'config' is expected to be an object with strings") from None

@@ -3,15 +3,13 @@
 An entity is one or two (type, name) pairs; the empty name stands for the default entity of its type.
 """
 
-import base64
-import hashlib
-import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.znodes import configs
+from logyard.broker.znodes.scram_credentials import ITERATIONS_MIN, MECHANISMS, ScramCredential
 
 TOPICS, BROKERS, CLIENTS, USERS, IPS = configs.TOPICS, configs.BROKERS, configs.CLIENTS, configs.USERS, configs.IPS
 BROKER_LOGGERS = "broker-loggers"
@@ -20,8 +18,8 @@ DEFAULT = ""
 
 QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 IP_QUOTAS = ("connection_creation_rate",)
-SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-SCRAM_ITERATIONS = 4096
+SCRAM = frozenset(MECHANISMS.values())
+SCRAM_ITERATIONS = ITERATIONS_MIN
 
 _KEY = re.compile(r"[a-zA-Z0-9._-]*")
 _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
@@ -162,16 +160,7 @@ def parse_credential(mechanism: str, text: str) -> tuple[int, str]:
 
 def credential(mechanism: str, password: str, iterations: int, salt: bytes) -> str:
     """The value in a user's znode (RFC 5802; facts §18)."""
-    digest = SCRAM[mechanism]
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
-    parts = {
-        "salt": salt,
-        "stored_key": hashlib.new(digest, client_key).digest(),
-        "server_key": hmac.digest(salted, b"Server Key", digest),
-    }
-    text = ",".join(f"{key}={base64.b64encode(value).decode()}" for key, value in parts.items())
-    return f"{text},iterations={iterations}"
+    return ScramCredential.of_password(mechanism, password, iterations, salt).text()
 
 
 # -- words ---------------------------------------------------------------------------------------------

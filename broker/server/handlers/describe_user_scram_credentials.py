@@ -1,0 +1,92 @@
+"""DescribeUserScramCredentials (50): which SCRAM credentials users have (KIP-554). Any broker serves it.
+
+Only mechanism and iterations are answered, never a salt or a key. Credentials are read from ZooKeeper, so that any
+broker shows a change as soon as it was answered. Rights: Describe on the cluster (facts §18.1, §18.5).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import CLUSTER, Operation, Resource
+from logyard.broker.server.services import Services
+from logyard.broker.znodes import configs
+from logyard.broker.znodes.scram_credentials import MECHANISMS, ScramCredential
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    if not services.rights.allow(request.session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    named = [user.name for user in message.users or ()]
+    results = await (_of_named(services, named) if named else _of_all(services))
+    return {"error_code": 0, "error_message": None, "results": results}
+
+
+async def _of_all(services: Services) -> list[Fields]:
+    """Return the users who have credentials, sorted."""
+    (children,) = await services.zk.children([configs.type_path(configs.USERS)])
+    users = sorted(configs.desanitize(name) for name in children or () if name != configs.DEFAULT)
+    return [_result(user, found) for user, found in (await _settings(services, users)).items() if _has_any(found)]
+
+
+async def _of_named(services: Services, named: Sequence[str]) -> list[Fields]:
+    """Return one result for each user, in the order of the request."""
+    times = Counter(named)
+    known = await _settings(services, [user for user, count in times.items() if user and count == 1])
+    results: list[Fields] = []
+    for user, count in times.items():
+        if not user:
+            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
+        elif count > 1:
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, text))
+        elif not _has_any(known[user]):
+            text = f"Attempt to describe a user credential that does not exist: {user}"
+            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, text))
+        else:
+            results.append(_result(user, known[user]))
+    return results
+
+
+async def _settings(services: Services, users: Sequence[str]) -> dict[str, Mapping[str, str] | CorruptData]:
+    """Return each user's settings, or why they cannot be read."""
+    paths = [configs.path(configs.USERS, configs.sanitize(user)) for user in users]
+    found: dict[str, Mapping[str, str] | CorruptData] = {}
+    for user, path, znode in zip(users, paths, await services.zk.read(paths), strict=True):
+        try:
+            found[user] = {} if znode is None else configs.decode(znode.data, path)
+        except CorruptData as problem:
+            found[user] = problem
+    return found
+
+
+def _has_any(found: Mapping[str, str] | CorruptData) -> bool:
+    return isinstance(found, CorruptData) or any(name in found for name in MECHANISMS.values())
+
+
+def _result(user: str, found: Mapping[str, str] | CorruptData) -> Fields:
+    try:
+        if isinstance(found, CorruptData):
+            raise found
+        infos = [
+            {"mechanism": number, "iterations": ScramCredential.parse(found[name]).iterations}
+            for number, name in MECHANISMS.items()
+            if name in found
+        ]
+    except CorruptData as problem:
+        return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
+    return {"user": user, "error_code": 0, "error_message": None, "credential_infos": infos}
+
+
+def _refused(user: str, code: ErrorCode, text: str) -> dict[str, Any]:
+    return {"user": user, "error_code": int(code), "error_message": text, "credential_infos": []}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "error_message": text, "results": []}
+
+
+HANDLER = Handler(message=handle, error=error)
