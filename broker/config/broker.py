@@ -34,6 +34,7 @@ from logyard.broker.config.listener_keys import (
     of_unknown_listeners,
     prefixed,
 )
+from logyard.broker.config.listener_settings import ListenerSettings
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.config.relations import relation_problems
 from logyard.broker.config.topic import LONG_MAX, TopicConfig
@@ -162,6 +163,13 @@ class BrokerConfig(TypedValues):
         """A listener's own whole number; the broker's if the listener has none."""
         own = prefixed(listener, key)
         return self.int(own if own in self._given else key)
+
+    def listener(self, name: str) -> ListenerSettings:
+        """Return the settings of one of `listeners`. Raises KeyError if there is none of that name."""
+        endpoint = next((e for e in self.listeners if e.listener == name), None)
+        if endpoint is None:
+            raise KeyError(name)
+        return ListenerSettings(endpoint, self._given, self._values)
 
     @property
     def http_listener(self) -> tuple[str, int]:
@@ -298,7 +306,7 @@ def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str
     static = sorted(name for name in overrides if name in KEYS and name not in DYNAMIC)
     if static:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(static)})")
-    unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if key_of(name) is None]
+    unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if not _acts(name)]
     if unknown:
         raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(unknown))
     problems = [f"{n}: can only be set for one broker" for n in overrides if cluster_wide and n in DYNAMIC_PER_BROKER]
@@ -344,6 +352,11 @@ def _known(name: str) -> Key:
 
 def _is_dynamic(name: str) -> bool:
     return name in DYNAMIC or is_of_listener(name)
+
+
+def _acts(name: str) -> bool:
+    """Whether it is a key of Kafka's for brokers, or a listener's that acts."""
+    return name in KEYS or is_of_listener(name)
 
 
 def _without_effect(name: str) -> str | None:

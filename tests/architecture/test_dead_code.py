@@ -111,6 +111,11 @@ PRODUCT: dict[str, Sequence[str]] = {
     ),
     "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),
     "said in a log or an answer": ("client_software", "duplicate"),
+    "read by the listeners of TLS and SASL, which follow": (
+        "client_auth",
+        "name_of",
+        "own_of_mechanism",
+    ),
 }
 # What pytest, asyncio, http.server and others call or read in tests, by their names.
 TESTS: dict[str, Sequence[str]] = {
