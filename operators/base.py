@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, conf
 
 from logyard.admin.cluster.observation import Observation, observe
+from logyard.operators.failures import FailsForGood
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
@@ -17,8 +18,8 @@ from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 GRACE_S = 60
 
 
-class ClusterOperator(BaseOperator):
-    """A task on one cluster.
+class ClusterOperator(FailsForGood, BaseOperator):
+    """A task on one cluster. What no retry mends fails it at once (failures.py).
 
     :param logyard_conn_id: the connection. (templated)
     :param deferrable: wait in the triggerer instead of a worker's slot.

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
+from logyard.operators.failures import FailsForGood
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
@@ -31,7 +32,7 @@ class JobFailed(LogyardError):
     """A Spark job ended, but its summary reports an error, or there is no summary."""
 
 
-class SparkSegmentsOperator(SparkSubmitOperator):
+class SparkSegmentsOperator(FailsForGood, SparkSubmitOperator):
     """Run one job of `spark_jobs/` on topics of a cluster and return its summary.
 
     The job gets the cluster from the Logyard connection (bootstrap servers, cluster file); the Spark connection only

@@ -7,14 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from logyard.admin.cluster.observation import observe
+from logyard.admin.errors import LogyardError
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
+from logyard.operators.failures import failing_for_good
 from logyard.operators.fields import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
-from logyard.operators.triggers.base import ClusterTrigger, WaitEvent
+from logyard.operators.triggers.base import FAILED, TIMEOUT, ClusterTrigger, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import (
     BrokersUpTrigger,
     ControllerElectedTrigger,
@@ -52,12 +55,16 @@ class ClusterSensor(BaseSensorOperator):
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         """The trigger that waits for the condition, made with these common arguments."""
 
+    @failing_for_good
     def poke(self, context: Context) -> PokeReturnValue:
         # One trigger for all pokes: it may measure for how long the condition has held.
         self._looks_by = self._looks_by or self._trigger()
         with ClusterHook(self.logyard_conn_id).client() as client:
             seen = observe(client, self._looks_by.wants())
-        values = self._looks_by.look(seen)
+        try:
+            values = self._looks_by.look(seen)
+        except WaitFailed as problem:
+            raise AirflowFailException(str(problem)) from None
         if values is None:
             self.log.info("waiting for %s", self._looks_by.missing(seen))
         return PokeReturnValue(values is not None, values)
@@ -65,7 +72,7 @@ class ClusterSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         if not self.deferrable:
             return super().execute(context)
-        first = self.poke(context)
+        first = self._first_poke(context)
         if first:
             return first.xcom_value
         return self.defer(
@@ -74,8 +81,32 @@ class ClusterSensor(BaseSensorOperator):
             timeout=timedelta(seconds=self.timeout + 60),
         )
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what the trigger has found. Raises AirflowSensorTimeout, AirflowFailException as a poke does.
+
+        Airflow ends the task at both, without another try, or skips it with `soft_fail`.
+        """
+        if event is not None and event.get("status") == TIMEOUT:
+            raise AirflowSensorTimeout(str(event.get("message")))
+        if event is not None and event.get("status") == FAILED:
+            raise AirflowFailException(str(event.get("message")))
         return WaitEvent.from_event(event)
+
+    def _first_poke(self, context: Context) -> PokeReturnValue:
+        """Poke as Airflow's own loop does, which a deferrable sensor does not enter."""
+        try:
+            return self.poke(context)
+        except AirflowFailException as problem:
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(problem)) from problem
+            raise
+        except LogyardError as problem:
+            if self.never_fail:
+                raise AirflowSkipException(str(problem)) from problem
+            if not self.silent_fail:
+                raise
+            self.log.error("the first look failed, waiting on: %s", problem)
+            return PokeReturnValue(is_done=False)
 
     def _trigger(self) -> ClusterTrigger:
         return self.trigger(

@@ -7,9 +7,10 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.ports import ClusterUnreachable
 from logyard.broker.model import TopicPartition
 from logyard.operators.sensors.cluster import (
     BrokerUpSensor,
@@ -126,8 +127,54 @@ def test_a_sensor_that_waited_too_long_fails_and_says_for_what(
         operator.execute(context())
     assert deferred.value.timeout is not None  # later than the trigger's own, which says more
     event = first_event(deferred.value.trigger)
-    with pytest.raises(WaitFailed, match=r"gave up waiting for .+"):
-        operator.execute_complete(context(), event)
+    with pytest.raises(AirflowSensorTimeout, match=r"gave up waiting for .+"):
+        operator.resume_execution("execute_complete", {"event": event}, context())
+    operator.soft_fail = True
+    with pytest.raises(AirflowSkipException):
+        operator.resume_execution("execute_complete", {"event": event}, context())
+
+
+def test_a_condition_that_can_no_longer_come_true_fails_a_sensor_for_good_or_skips_it() -> None:
+    event = {"status": "failed", "message": "the move of t-0 was cancelled", "values": {}}
+    operator = BrokerUpSensor(task_id="s", deferrable=True, brokers=[1])
+    with pytest.raises(AirflowFailException, match=r"^the move of t-0 was cancelled$"):
+        operator.resume_execution("execute_complete", {"event": event}, context())
+    operator.soft_fail = True
+    with pytest.raises(AirflowSkipException):
+        operator.resume_execution("execute_complete", {"event": event}, context())
+    with pytest.raises(WaitFailed, match="no event"):
+        operator.resume_execution("execute_complete", {"event": None}, context())
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+@pytest.mark.parametrize("kind", ["soft_fail", "never_fail"])
+def test_a_sensor_that_is_set_wrong_is_skipped_where_that_is_asked(
+    cluster: Changing, deferrable: bool, kind: str
+) -> None:
+    operator = TopicReadySensor(task_id="s", topic="t", partitions="many", deferrable=deferrable)
+    with pytest.raises(AirflowFailException, match=r"partitions: expected an integer"):
+        operator.execute(context())
+    setattr(operator, kind, True)
+    with pytest.raises(AirflowSkipException):
+        operator.execute(context())
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"),
+    [(None, ClusterUnreachable), ("never_fail", AirflowSkipException), ("silent_fail", TaskDeferred)],
+)
+def test_a_first_look_that_fails_ends_a_deferrable_sensor_as_a_poke_would(
+    cluster: Changing, monkeypatch: pytest.MonkeyPatch, kind: str | None, raised: type[BaseException]
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise ClusterUnreachable("nobody answers")
+
+    monkeypatch.setattr(MemoryClient, "snapshot", away)
+    operator = TopicReadySensor(task_id="s", topic="t", deferrable=True)
+    if kind is not None:
+        setattr(operator, kind, True)
+    with pytest.raises(raised):
+        operator.execute(context())
 
 
 def test_partitions_that_are_led_later_are_waited_for(cluster: Changing) -> None:

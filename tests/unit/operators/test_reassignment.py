@@ -7,13 +7,12 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.waves import ForeignReassignment
-from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import StalePlan
@@ -182,7 +181,7 @@ def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkey
     assert [entry["broker"] for entry in document["brokers"]] == [1, 2, 3, 4]
     assert (document["brokers"][0]["bytes_after"], document["brokers"][0]["replicas_after"]) == (0, 0)
     assert document["seconds_at_throttle"] > 0  # at the connection's throttle
-    with pytest.raises(BadSettings, match="nowhere"):
+    with pytest.raises(AirflowFailException, match="nowhere"):
         plan(topics=["nowhere"])
 
 
@@ -204,9 +203,9 @@ def test_disks_are_minded_where_their_capacities_are_known(
     with pytest.raises(DiskTooFull, match="are allowed"):  # the connection tells
         plan(drain=[1])
     assert plan(drain=[1], disk_capacities=50000)["partitions"]
-    with pytest.raises(BadSettings, match="1 to 100 percent"):
+    with pytest.raises(AirflowFailException, match="1 to 100 percent"):
         plan(disk_capacities=held, disk_limit=101)
-    with pytest.raises(BadSettings, match="broker 4's is missing"):
+    with pytest.raises(AirflowFailException, match="broker 4's is missing"):
         plan(disk_capacities={"1": 1, "2": 1, "3": 1})
 
 
@@ -246,7 +245,7 @@ def test_a_plan_that_was_not_carried_out_is_not_as_planned(cluster: MemoryCluste
     document = plan(drain=[1])
     with pytest.raises(NotAsPlanned, match="of 5 not as planned"):
         run(verify(document), context())
-    with pytest.raises(BadSettings, match="it is empty"):
+    with pytest.raises(AirflowFailException, match="it is empty"):
         run(verify("null"), context())
 
 

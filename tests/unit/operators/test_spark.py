@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from logyard.admin.settings import BadSettings
 from logyard.operators.spark import (
@@ -78,7 +78,7 @@ def test_an_export_names_its_destination(monkeypatch: pytest.MonkeyPatch) -> Non
     ExportSegmentsOperator(task_id="e", topics=["t"], destination="/out").execute(context())
     arguments = stand_in.operator.application_args
     assert arguments[arguments.index("--destination") + 1] == "/out"
-    with pytest.raises(BadSettings, match="destination"):
+    with pytest.raises(AirflowFailException, match="destination"):
         ExportSegmentsOperator(task_id="e", topics=["t"], destination="").execute(context())
 
 
@@ -163,7 +163,7 @@ def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) 
     conf = stand_in.operator.conf
     assert (conf["spark.driver.host"], conf["spark.x"], conf["spark.ui.enabled"]) == ("here", "2", "false")
     monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", "[1]")
-    with pytest.raises(BadSettings, match="spark_settings"):
+    with pytest.raises(AirflowFailException, match="spark_settings"):
         AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
 
 
@@ -189,7 +189,7 @@ def test_a_job_that_never_began_fails_as_spark_said(monkeypatch: pytest.MonkeyPa
 
 def test_topics_and_jobs_have_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     submit(monkeypatch, "{}")
-    with pytest.raises(BadSettings, match="topic"):
+    with pytest.raises(AirflowFailException, match="topic"):
         AuditSegmentsOperator(task_id="a", topics="[]").execute(context())
     for name in ("nothing", "../broker/app", ""):
         with pytest.raises(BadSettings, match="no Spark job"):

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted, observe
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import ClusterUnreachable
-from logyard.admin.settings import BadSettings
 from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
 from logyard.operators.approval import hanging_markdown, is_empty
@@ -75,7 +75,7 @@ def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
     nothing, _ = run(abort(topics=["t"], idle_minutes="60", dry_run=True), context())
     assert is_empty(nothing)
     assert run(abort(plan=nothing), context())[0]["hanging"] == []
-    with pytest.raises(BadSettings, match="expected the result of a dry run"):
+    with pytest.raises(AirflowFailException, match="expected the result of a dry run"):
         run(abort(plan={"changed": {}}), context())
 
 
