@@ -44,6 +44,7 @@ CONFIG = {
 
 # Kafka's command-line tools by the class that their scripts run.
 TOOLS = {
+    "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
@@ -51,6 +52,7 @@ TOOLS = {
     "console-producer": "kafka.tools.ConsoleProducer",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
