@@ -238,7 +238,7 @@ class Consumer(Client):
         while True:
             before = self.position[tp]
             try:
-                await self._fetch(tp)
+                await self.fetch(tp)
             except TROUBLE:
                 self.trace.count("fetch: LinkError")
                 try:
@@ -247,7 +247,8 @@ class Consumer(Client):
                     await self.rest(0.3)
             await self.rest(0.1 if self.position[tp] == before else 0.01)
 
-    async def _fetch(self, tp: TopicPartition) -> None:
+    async def fetch(self, tp: TopicPartition) -> None:
+        """Take what is there of one partition. Raises LinkError, CorruptData, BrokenPromise."""
         topic_id = self.topic_id(tp.topic)  # zero where inter.broker.protocol.version knows none
         # Below 11 only leaders answer; from 13 on topics go by their ids.
         version = self.chance.choice((4, 10, 11, 12, 13 if topic_id else 12))

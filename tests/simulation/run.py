@@ -68,6 +68,8 @@ EXPECTED_IN_A_LONG_RUN = (
     "transfers: ABORTED",
     "transfers: UNKNOWN",
     "teller: silent",
+    "bank: sums",
+    "walk: reads",
     "delete records: NONE",
     "alter configs: NONE",
     "create topic: NONE",

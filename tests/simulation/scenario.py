@@ -6,8 +6,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from logyard.broker.model import TopicPartition
+from tests.simulation import walkers
+from tests.simulation.bankers import Banker
 from tests.simulation.clients import Admin, Client, Consumer, Producer, Sending
 from tests.simulation.cluster import Cluster
+from tests.simulation.committed import CommittedReader
 from tests.simulation.committer import Committer
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import Rules
@@ -15,20 +18,24 @@ from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
+from tests.simulation.reads import Reads
 from tests.simulation.team import Member, Team
-from tests.simulation.tellers import CommittedReader, Teller
+from tests.simulation.tellers import Teller
 from tests.simulation.trace import Trace
 from tests.simulation.transfers import Fate, Transfers
+from tests.simulation.walkers import Walker
 
 STEP_S = (0.02, 0.12)
 REST_EVERY = (120, 260)
 REST_WITHIN_S = 60.0
 
-TOPICS = {"safe": 2, "pair": 2, "loose": 1, Teller.topic: Teller.partitions}
-REPLICAS = {"safe": 3, "pair": 2, "loose": 3, Teller.topic: 3}
+TRANSACTIONAL = {Teller.topic: Teller.partitions, Banker.topic: Banker.partitions, **walkers.TOPICS}
+TOPICS = {"safe": 2, "pair": 2, "loose": 1, **TRANSACTIONAL}
+REPLICAS = {"safe": 3, "pair": 2, "loose": 3} | dict.fromkeys(TRANSACTIONAL, 3)
 CONFIGS: dict[str, dict[str, Any]] = {"loose": {"min_insync_replicas": "1"}}
 Working = Producer | Consumer | Committer | Teller | Member  # clients that go on by themselves
 TELLERS = {"ann": 2, "bob": 1}  # how many tellers share the account
+BANKERS = 2
 SCRATCH = ("scratch-a", "scratch-b")
 
 
@@ -48,14 +55,26 @@ class Scenario:
         self._committer = Committer("group", self.cluster, name)
         self._team = Team(self.cluster, name)
         self.transfers = Transfers(keeps=not self.plan.beyond)
-        how: dict[str, Any] = {"hasty": plan.hasty, "ends_held": plan.ends_held}
-        self._tellers = [
-            Teller(f"{account}{n}", self.cluster, name, self.transfers.account(account), **how)
-            for account, count in TELLERS.items()
-            for n in range(count)
-        ]
+        self._reads = Reads()
+        self._tellers = self._make_tellers(name)
         self.faults.clients = [teller.process for teller in self._tellers]
-        self._reader = CommittedReader("reader", self.cluster, name, self.ledger, self.transfers)
+        self._reader = CommittedReader("reader", self.cluster, name, self.ledger, TRANSACTIONAL, self.transfers)
+
+    def _make_tellers(self, seed: str) -> list[Teller]:
+        how: dict[str, Any] = {"hasty": self.plan.hasty, "ends_held": self.plan.ends_held}
+        account = self.transfers.account
+        return [
+            *(
+                Teller(f"{name}{n}", self.cluster, seed, account(name), **how)
+                for name, count in TELLERS.items()
+                for n in range(count)
+            ),
+            *(Banker(f"bank{n}", self.cluster, seed, account("bank"), **how) for n in range(BANKERS)),
+            *(
+                Walker(f"to-{to}", self.cluster, seed, account(f"to-{to}"), to=to, reads=self._reads)
+                for to in walkers.TOPICS
+            ),
+        ]
 
     def _make_producers(self, seed: str) -> list[Producer]:
         def make(name: str, topic: str, pause_s: float = 0.1, **how: Any) -> Producer:
@@ -194,6 +213,8 @@ class Scenario:
 
     async def _settle_transfers(self) -> None:
         self.transfers.settle()
+        self._reads.check()
+        self.trace.count("walk: reads", self._reads.count)
         asking = {t.account_name: t.process.spawn(t.offset()) for t in self._tellers}
         await self._until(lambda: all(task.done() for task in asking.values()), "offsets of transactions stay open")
         for account, task in asking.items():

@@ -1,4 +1,4 @@
-"""Transactional clients: tellers move money between partitions, and a reader of committed records looks on.
+"""Transactional clients: tellers write to some partitions at once, and move their group's offset with it.
 
 Several tellers may share one account (a transactional id): each that begins fences the others. Now and then one says
 nothing for longer than its transaction may last.
@@ -10,7 +10,7 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.records.batch import ABORT, Record, build, control_type, iter_headers, records
+from logyard.broker.records.batch import Record, build
 from logyard.broker.replication.ports import LinkError
 from tests.simulation.clients import (
     INIT_PRODUCER_ID,
@@ -19,12 +19,11 @@ from tests.simulation.clients import (
     REQUEST_TIMEOUT_S,
     TROUBLE,
     Client,
-    Consumer,
 )
 from tests.simulation.cluster import Cluster
-from tests.simulation.ledger import BrokenPromise, Ledger
+from tests.simulation.ledger import BrokenPromise
 from tests.simulation.machine import WALL_CLOCK_AT_0_MS
-from tests.simulation.transfers import Account, Fate, Transfer, Transfers
+from tests.simulation.transfers import Account, Fate, Transfer
 
 OFFSET_FETCH, FIND_COORDINATOR = 9, 10
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
@@ -144,7 +143,7 @@ class Teller(Client):
         return Session(answer.producer_id, answer.producer_epoch)
 
     async def _add(self, session: Session, tps: list[TopicPartition]) -> None:
-        topics = [{"name": self.topic, "partitions": [tp.partition for tp in tps]}]
+        topics = [{"name": tps[0].topic, "partitions": [tp.partition for tp in tps]}]
         fields = {
             "v3_and_below_transactional_id": self._account.name,
             "v3_and_below_producer_id": session.producer_id,
@@ -153,7 +152,8 @@ class Teller(Client):
         }
         await self._ask_coordinator("add partitions", ADD_PARTITIONS_TO_TXN, 3, fields, again=True)
 
-    async def _send(self, session: Session, tp: TopicPartition, values: list[bytes]) -> None:
+    async def _send(self, session: Session, tp: TopicPartition, values: list[bytes]) -> int:
+        """Return the offset of the first of them; -1 where the leader does not know it any more."""
         sequence = session.sequences.get(tp, 0)
         batch = self._batch(session, values, sequence)
         fields = {
@@ -171,7 +171,7 @@ class Teller(Client):
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 session.sequences[tp] = sequence + len(values)
-                return
+                return int(answer.responses[0].partition_responses[0].base_offset)
             self._look_at(code)
             await self._refreshed()
         raise GivenUp("a Produce that never gets through")
@@ -318,33 +318,3 @@ def _partitions(topic: Any) -> Any:
         if hasattr(topic, name):
             return getattr(topic, name)
     return ()
-
-
-class CommittedReader(Consumer):
-    """Reads `topic` as consumers with isolation.level=read_committed do, and tells what it was shown."""
-
-    isolation = 1  # READ_COMMITTED
-
-    def __init__(self, name: str, cluster: Cluster, seed: str, ledger: Ledger, transfers: Transfers) -> None:
-        super().__init__(name, cluster, seed, ledger, {Teller.topic: Teller.partitions})
-        self._transfers = transfers
-
-    def _take(self, tp: TopicPartition, data: memoryview, found: Any) -> None:
-        waiting = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
-        aborted: set[int] = set()
-        for position, header in iter_headers(data):
-            if header.last_offset >= found.last_stable_offset:
-                stable = found.last_stable_offset
-                raise BrokenPromise(f"{tp}: offset {header.last_offset} shown, the last stable offset is {stable}")
-            batch = records(data[position : position + header.length])
-            while waiting and waiting[0][0] <= header.last_offset:
-                aborted.add(waiting.pop(0)[1])
-            if header.is_control:
-                if control_type(next(iter(batch))) == ABORT:
-                    aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
-                for record in batch:
-                    if record.offset >= self.position[tp]:
-                        assert record.value is not None
-                        self._transfers.saw(tp, record.offset, bytes(record.value))
-            self.position[tp] = max(self.position[tp], header.next_offset)

@@ -6,9 +6,11 @@ a committed transfer and nothing of any other, each record once, the transfers o
 
 import enum
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from logyard.broker.model import TopicPartition
+from tests.simulation.balances import entry
 from tests.simulation.ledger import BrokenPromise
 
 
@@ -23,7 +25,7 @@ class Fate(enum.Enum):
 
 @dataclass
 class Transfer:
-    """One transaction of an account."""
+    """One transaction of an account. Its values begin with both and their place in it."""
 
     account: str
     number: int
@@ -35,6 +37,16 @@ class Transfer:
         """New records of it for a partition."""
         first = len(self.values)
         made = [b"%s %d %d" % (self.account.encode(), self.number, first + n) for n in range(count)]
+        self.values += [(tp, value) for value in made]
+        return made
+
+    def entries(self, tp: TopicPartition, moves: Sequence[tuple[str, int]]) -> list[bytes]:
+        """New records of it for a partition of the bank: accounts and their balances."""
+        first = len(self.values)
+        made = [
+            entry(b"%s %d %d" % (self.account.encode(), self.number, first + n), account, balance)
+            for n, (account, balance) in enumerate(moves)
+        ]
         self.values += [(tp, value) for value in made]
         return made
 
@@ -72,7 +84,7 @@ class Transfers:
         """A reader of committed records was given `value`. Raises BrokenPromise."""
         if not self._keeps:
             return
-        account, number, _ = value.decode().split()
+        account, number, *_ = value.decode().split()
         transfer = self.accounts[account].transfers[int(number)]
         if transfer.fate in (Fate.NOT_ASKED, Fate.ABORTED):
             raise BrokenPromise(f"{tp}: {value!r} is shown at {offset}, and of its transaction {transfer.fate.value}")
