@@ -3,7 +3,7 @@
 import signal
 from functools import partial
 
-from tests.benchmarks.reference import moves, spark_jobs
+from tests.benchmarks.reference import moves, spark_jobs, transactions
 from tests.benchmarks.reference import rows as work
 from tests.benchmarks.reference.measure import Row
 
@@ -14,6 +14,25 @@ def _librdkafka(size: int, replicas: int, codec: str, *, large: bool = False) ->
     acks = "1" if replicas == 1 else "all"
     each = partial(work.produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec, large=large)
     return Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}{', large batches' if large else ''}", each)
+
+
+def _transactions() -> list[Row]:
+    made = [
+        Row(
+            f"{client}: transactions of {records} x 100 B, {producers} producer{'s' if producers > 1 else ''}",
+            partial(work_of, records=records, producers=producers, transactions=400 if producers == 1 else 1200),
+        )
+        for client, work_of in (("librdkafka", transactions.commits), ("Java", transactions.java_commits))
+        for records, producers in ((1, 1), (100, 1), (1, 8), (100, 8))
+    ]
+    made += [
+        Row(
+            f"librdkafka: transactions of {records:,} x {size} B",
+            partial(transactions.written_and_read, size=size, records=records, megabytes=megabytes),
+        )
+        for records, size, megabytes in ((1_000, 100, 100), (1_000, 1024, 300))
+    ]
+    return made
 
 
 def rows() -> list[Row]:
@@ -32,6 +51,7 @@ def rows() -> list[Row]:
     ]
     made += [
         Row("commits one by one", work.commits),
+        *_transactions(),
         Row("rebalance of 100 members", partial(work.rebalances, members=100)),
         Row("1 topic of 1,000 partitions", partial(work.create_and_delete, topics=1, partitions=1000)),
         Row("1,000 topics of 1 partition", partial(work.create_and_delete, topics=1000, partitions=1)),
