@@ -8,18 +8,18 @@ from typing import Any
 from airflow.sdk import BaseOperator, conf
 
 from logyard.admin.cluster.observation import Observation, observe
-from logyard.operators.failures import FailsForGood
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
+from logyard.operators.outcome import TellsOutcome
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 
 # A trigger reports its own time-out; Airflow ends the deferral only this many seconds later.
 GRACE_S = 60
 
 
-class ClusterOperator(FailsForGood, BaseOperator):
-    """A task on one cluster. What no retry mends fails it at once (failures.py).
+class ClusterOperator(TellsOutcome, BaseOperator):
+    """A task on one cluster. It says at its end what it did, and what no retry mends fails it at once (outcome.py).
 
     :param logyard_conn_id: the connection. (templated)
     :param deferrable: wait in the triggerer instead of a worker's slot.

@@ -14,6 +14,7 @@ from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, ThrottleSetting
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_list, as_mapping, as_truth
 from logyard.operators.throttles import WORKING, book_of, sweep
@@ -39,6 +40,7 @@ class CancelReassignmentOperator(ClusterOperator):
         start its moves again, so its task must be ended instead.
     """
 
+    tells = staticmethod(outcomes.cancelled)
     template_fields = ("topics", "plan", "remove_throttles", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
@@ -77,7 +79,6 @@ class CancelReassignmentOperator(ClusterOperator):
                     # Also those of an earlier try that died before this point.
                     ended = [move for move in planned or found.moves if move.tp not in found.kept]
                     removed = self._unthrottle(client, ended, context["ti"])
-        self.log.info("%d moves %s", len(found.moves), "to cancel" if self.checks_only else "cancelled")
         return {**found.as_json(), "throttles_removed": removed, "dry_run": self.checks_only}
 
     def _planned(self) -> list[Move] | None:

@@ -10,6 +10,7 @@ from airflow.sdk import Context, conf
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.document import Catalog, CatalogPlan, apply, plan_catalog, read_configs
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
@@ -73,6 +74,8 @@ class PlanTopicsOperator(CatalogOperator):
     Returns changes, deletes, unlisted, warnings, lines, actions, empty.
     """
 
+    tells = staticmethod(outcomes.topics_planned)
+
     def execute(self, context: Context) -> dict[str, Any]:
         with self.hook.client() as client:
             plan = self.make_plan(context, client)
@@ -93,6 +96,7 @@ class ApplyTopicsOperator(CatalogOperator):
     :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
     """
 
+    tells = staticmethod(outcomes.topics_applied)
     template_fields = ("plan", *CatalogOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
@@ -109,7 +113,6 @@ class ApplyTopicsOperator(CatalogOperator):
             plan = self.make_plan(context, client)
             changed, deleted = apply(client, plan, actions, dry_run=self.checks_only)
         refused = [f"{c.topic}: {text}" for c in plan.changes for text in c.refused]
-        self.log.info("%d topics changed, %d deleted", len(changed), len(deleted))
         for line in refused:
             self.log.warning("not done: %s", line)
         return {"changed": changed, "deleted": deleted, "refused": refused, "dry_run": self.checks_only}

@@ -9,9 +9,10 @@ from typing import Any
 from airflow.sdk import Context
 
 from logyard.admin.ports import Launcher
-from logyard.admin.recovery.case import Case, Expectation, Limits, Recovery
+from logyard.admin.recovery.case import Case, Expectation, Limits
 from logyard.admin.recovery.recovery import Recoverer
 from logyard.admin.settings import BadSettings
+from logyard.operators import outcomes
 from logyard.operators.base import GRACE_S, ClusterOperator
 from logyard.operators.fields import as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger
@@ -48,6 +49,7 @@ class RecoverControllerOperator(ClusterOperator):
         of a session is awaited, before anything is forced.
     """
 
+    tells = staticmethod(outcomes.recovered)
     template_fields = ("restart_brokers", "epoch_before", "controller_before", *ClusterOperator.template_fields)
 
     def __init__(
@@ -75,7 +77,7 @@ class RecoverControllerOperator(ClusterOperator):
         if self.deferrable:
             return self._round(Case())
         with self._recoverer(Case()) as recoverer:
-            return self._end(recoverer.run())
+            return recoverer.run().as_json()
 
     def resume(self, context: Context, event: dict[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
         """Do the next round, whatever the trigger reported: ZooKeeper and the brokers are asked again."""
@@ -133,7 +135,7 @@ class RecoverControllerOperator(ClusterOperator):
             due_s = min(recoverer.next_due_s(), _LONGEST_ROUND_S)
             view = recoverer.view
         if recovery is not None:
-            return self._end(recovery)
+            return recovery.as_json()
         trigger = RecoveryRoundTrigger(
             expected=sorted(self.expectation().brokers),
             controller=view.holder,
@@ -148,14 +150,3 @@ class RecoverControllerOperator(ClusterOperator):
             kwargs={"case": case.as_json()},
             timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
         )
-
-    def _end(self, recovery: Recovery) -> dict[str, Any]:
-        self.log.info(
-            "controller %d at epoch %d, %d of %d partitions led, in %.1f s",
-            recovery.controller_after,
-            recovery.epoch_after,
-            recovery.health.led,
-            recovery.health.partitions,
-            recovery.seconds,
-        )
-        return recovery.as_json()

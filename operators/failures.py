@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from logyard.admin.cluster.elections import BadElection
@@ -74,17 +73,3 @@ def failing_for_good(execute: Execute) -> Execute:
             raise AirflowFailException(str(problem)) from None
 
     return guarded  # type: ignore[return-value]  # `wraps` keeps the signature
-
-
-class FailsForGood:
-    """An operator whose task ends with AirflowFailException where no retry helps."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "execute" in vars(cls):
-            cls.execute = failing_for_good(vars(cls)["execute"])  # type: ignore[attr-defined]  # of Airflow's base
-        super().__init_subclass__(**kwargs)
-
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after a deferral, as `execute` does."""
-        resumed: Callable[..., Any] = super().resume_execution  # type: ignore[misc]  # of Airflow's base
-        return failing_for_good(resumed)(next_method, next_kwargs, context)

@@ -10,6 +10,7 @@ from logyard.admin.groups.offset_reset import OffsetChange, Target, plan_reset, 
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping
 
@@ -36,6 +37,7 @@ class ResetOffsetsOperator(ClusterOperator):
     :param plan: instead of both: the result of a dry run, or its JSON. (templated)
     """
 
+    tells = staticmethod(outcomes.offsets_reset)
     template_fields = ("group", "topics", "to", "offsets", "plan", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"offsets": "json", "plan": "json"}
 
@@ -69,7 +71,6 @@ class ResetOffsetsOperator(ClusterOperator):
                 client.alter_group_offsets(self.group, {change.tp: change.after for change in changes})
         if store is not None and store.get(_STORED_TARGET) is not None:
             store.delete(_STORED_TARGET)
-        self.log.info("group %s: %d offsets %s", self.group, len(changes), "to set" if self.checks_only else "set")
         return {
             "group": self.group,
             "changed": {str(c.tp): {"before": c.before, "after": c.after} for c in changes},

@@ -8,6 +8,7 @@ from airflow.sdk import Context
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.broker.model import TopicPartition
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_list, as_truth
 from logyard.operators.triggers.cluster import some
@@ -22,6 +23,7 @@ class ElectLeadersOperator(ClusterOperator):
     :param unclean: instead, elect any live replica for partitions without a leader. Records may be lost. (templated)
     """
 
+    tells = staticmethod(outcomes.elected)
     template_fields = ("topics", "unclean", *ClusterOperator.template_fields)
 
     def __init__(
@@ -39,10 +41,8 @@ class ElectLeadersOperator(ClusterOperator):
             before = client.snapshot(topics)
             wanted = before.unled(topics) if unclean else before.not_preferred(topics)
             if self.checks_only:
-                self.log.info("would elect leaders of %s", some(wanted) or "nothing")
                 return {"elected": [], "would_elect": [str(tp) for tp in wanted]}
             elected = elect_unclean(client, wanted) if unclean else elect_preferred(client, hook.pause(), wanted)
-        self.log.info("%d leaders elected: %s", len(elected), some(elected) or "none was needed")
         return {"elected": [str(tp) for tp in elected]}
 
 

@@ -9,6 +9,7 @@ from airflow.sdk import Context
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
+from logyard.admin.quantities import size
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.reassignment.execution import cancel_moves, start_moves
@@ -19,6 +20,7 @@ from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.killing import end_moves
@@ -73,6 +75,7 @@ class PlanReassignmentOperator(ClusterOperator):
     :param seed: breaks ties; the same seed gives the same plan.
     """
 
+    tells = staticmethod(outcomes.planned)
     template_fields = (
         "topics",
         "drain",
@@ -142,10 +145,9 @@ class PlanReassignmentOperator(ClusterOperator):
         document = make_plan(snapshot, moves).as_json(rate)
         document["brokers"] = forecast(snapshot, sizes, moves, capacities)
         for move in moves:
-            self.log.info("%s: %s to %s (%d bytes)", move.tp, list(move.replicas), list(move.target), move.size)
+            self.log.info("%s: %s to %s (%s)", move.tp, list(move.replicas), list(move.target), size(move.size))
         for line in forecast_lines(document["brokers"]) if moves else ():
             self.log.info(line)
-        self.log.info("%d partitions change, %d bytes move", len(moves), document["bytes_moved"])
         return document
 
     def goals(self) -> Goals:
@@ -177,6 +179,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
     :param broker_patience_s: for how many seconds a target broker may be away; a restart should not fail the plan.
     """
 
+    tells = staticmethod(outcomes.moved)
     template_fields: Sequence[str] = ("plan", "throttle", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
@@ -329,7 +332,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
             return
         theirs = book.hold(self._owner, moves, rate)
         away = sorted({b for m in moves for b in (*m.replicas, *m.adding)} - set(snapshot.brokers))
-        self.log.info("throttled to %d bytes per second on each broker", rate)
+        self.log.info("throttled to %s per second on each broker", size(rate))
         if away:
             self.log.info("brokers %s are away and will be throttled when they are back", away)
         if theirs:
@@ -374,5 +377,4 @@ class ExecuteReassignmentOperator(ClusterOperator):
             snapshot = client.snapshot(sorted({tp.topic for tp in partitions}))
         leaders = {tp: view.leader for tp in partitions if (view := snapshot.partition(tp)) is not None}
         outcome = ReassignmentResult(tuple(partitions), state.lost, leaders, time.time() - started)
-        self.log.info("%d partitions moved in %.1f s", len(partitions), outcome.seconds)
         return outcome.as_json()

@@ -8,10 +8,11 @@ import pendulum
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
+from logyard.admin.quantities import size
 from logyard.admin.topics import retention
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list
-from logyard.operators.triggers.cluster import some
 
 
 class RetentionReportOperator(ClusterOperator):
@@ -22,6 +23,7 @@ class RetentionReportOperator(ClusterOperator):
     :param topics: topics, a list or its JSON; empty: all but internal ones. (templated)
     """
 
+    tells = staticmethod(outcomes.retained)
     template_fields = ("topics", *ClusterOperator.template_fields)
 
     def __init__(self, *, topics: Sequence[str] | str | None = None, **kwargs: Any) -> None:
@@ -34,8 +36,8 @@ class RetentionReportOperator(ClusterOperator):
             found = retention.read(client, topics, round(time.time() * 1000))
         for entry in found:
             self.log.info(
-                "%s (%s; %s): %d bytes, %d records, %d past their retention",
-                entry.topic, entry.policy, limits(entry), entry.bytes_all, entry.records, entry.overdue,
+                "%s (%s; %s): %s, %d records, %d past their retention",
+                entry.topic, entry.policy, limits(entry), size(entry.bytes_all), entry.records, entry.overdue,
             )  # fmt: skip
             for text in entry.findings:
                 self.log.warning("%s: %s", entry.topic, text)
@@ -48,9 +50,9 @@ class RetentionReportOperator(ClusterOperator):
 
 
 def limits(entry: retention.TopicRetention) -> str:
-    """What limits a topic, for a log line: `1 week, 1000 bytes`."""
+    """What limits a topic, for a log line: `1 week, 1.0 GiB`."""
     found = [] if entry.retention_ms is None else [duration(entry.retention_ms)]
-    found += [] if entry.retention_bytes is None else [f"{entry.retention_bytes} bytes"]
+    found += [] if entry.retention_bytes is None else [size(entry.retention_bytes)]
     return ", ".join(found) or "no limit"
 
 
@@ -74,6 +76,7 @@ class ChooseCompactionOperator(ClusterOperator):
     :param bytes_min: leave out topics with fewer bytes, all replicas together. (templated)
     """
 
+    tells = staticmethod(outcomes.chosen)
     template_fields = ("topics", "limit", "bytes_min", *ClusterOperator.template_fields)
 
     def __init__(
@@ -94,7 +97,6 @@ class ChooseCompactionOperator(ClusterOperator):
         chosen = given or self._choose()
         if not chosen:
             raise AirflowSkipException("no compacted topic has records")
-        self.log.info("to compact: %s", some(chosen))
         return [[topic] for topic in chosen]
 
     def _choose(self) -> list[str]:

@@ -15,10 +15,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
-from logyard.operators.failures import FailsForGood
+from logyard.operators import outcomes
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
+from logyard.operators.outcome import TellsOutcome
 
 # Spark uses this machine only, unless `[logyard] spark_settings` says otherwise.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -32,7 +33,7 @@ class JobFailed(LogyardError):
     """A Spark job ended, but its summary reports an error, or there is no summary."""
 
 
-class SparkSegmentsOperator(FailsForGood, SparkSubmitOperator):
+class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
     """Run one job of `spark_jobs/` on topics of a cluster and return its summary.
 
     The job gets the cluster from the Logyard connection (bootstrap servers, cluster file); the Spark connection only
@@ -50,6 +51,7 @@ class SparkSegmentsOperator(FailsForGood, SparkSubmitOperator):
         `spark.driver.host` there. (templated)
     """
 
+    tells = staticmethod(outcomes.of_job)
     template_fields: Sequence[str] = (
         "topics",
         "arguments",

@@ -22,6 +22,7 @@ from logyard.admin.topics.changes import (
 )
 from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.triggers.base import WaitEvent
@@ -70,6 +71,7 @@ class CreateTopicOperator(TopicOperator):
     :param wait_for_leaders: whether to wait for the leaders.
     """
 
+    tells = staticmethod(outcomes.created)
     template_fields = (
         *TopicOperator.template_fields,
         "partitions",
@@ -109,8 +111,6 @@ class CreateTopicOperator(TopicOperator):
                 changes = self._reconcile(client, wanted)
             else:
                 changes = ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
-        if changes.is_empty and not changes.refused:
-            self.log.info("topic %s: nothing to change", self.topic)
         result = {"topic": self.topic, "changes": changes.as_json()}
         if self.checks_only or not self.wait_for_leaders:
             return result
@@ -148,6 +148,7 @@ class AlterTopicOperator(TopicOperator):
     :param configs: settings to set, a mapping or its JSON; null unsets. (templated)
     """
 
+    tells = staticmethod(outcomes.created)
     template_fields = (*TopicOperator.template_fields, "configs")
     template_fields_renderers: ClassVar[dict[str, str]] = {"configs": "json"}
 
@@ -179,6 +180,7 @@ class AddPartitionsOperator(TopicOperator):
     :param allow_keyed: allow it for topics whose `cleanup.policy` has `compact`: their records have keys.
     """
 
+    tells = staticmethod(outcomes.partitions_added)
     template_fields = (*TopicOperator.template_fields, "partitions")
 
     def __init__(self, *, topic: str, partitions: int | str, allow_keyed: bool = False, **kwargs: Any) -> None:
@@ -215,6 +217,7 @@ class DeleteTopicOperator(TopicOperator):
     :param must_have_no_group: refuse while a group with members has committed offsets in it. (templated)
     """
 
+    tells = staticmethod(outcomes.deleted)
     template_fields = (*TopicOperator.template_fields, "wanted", "must_match", "must_be_empty", "must_have_no_group")
 
     def __init__(
@@ -280,6 +283,7 @@ class DeleteRecordsOperator(TopicOperator):
     :param before: partition → the first offset to keep, a mapping or its JSON. (templated)
     """
 
+    tells = staticmethod(outcomes.records_deleted)
     template_fields = (*TopicOperator.template_fields, "before")
 
     def __init__(self, *, topic: str, before: Mapping[Any, int] | str, **kwargs: Any) -> None:

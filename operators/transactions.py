@@ -9,6 +9,7 @@ from airflow.sdk import Context
 from logyard.admin.settings import BadSettings
 from logyard.admin.transactions.hanging import find_hanging, partitions_to_search
 from logyard.admin.transactions.transactions import AbortMarker, OpenTransaction
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping
 
@@ -25,6 +26,7 @@ class AbortHangingTransactionsOperator(ClusterOperator):
     :param plan: the result of a dry run, or its JSON. (templated)
     """
 
+    tells = staticmethod(outcomes.hanging)
     template_fields = ("topics", "idle_minutes", "plan", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
@@ -54,7 +56,6 @@ class AbortHangingTransactionsOperator(ClusterOperator):
                 self.log.info("%s: hangs from offset %s, producer %d", one.tp, *_start(one))
                 if not self.checks_only:
                     client.write_abort_marker(AbortMarker.of(one))
-        self.log.info("%d hanging transactions %s", len(hanging), "found" if self.checks_only else "ended")
         return {"hanging": [as_json(one) for one in hanging], "dry_run": self.checks_only}
 
     def _planned(self) -> set[tuple[Any, ...]] | None:

@@ -10,6 +10,7 @@ from logyard.admin.ports import ClusterClient
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.settings import BadSettings
+from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_mapping
 from logyard.operators.throttles import book_of, is_of_run, lives, log_ended
@@ -30,6 +31,7 @@ class VerifyReassignmentOperator(ClusterOperator):
     :param plan: the plan document, or its JSON. (templated)
     """
 
+    tells = staticmethod(outcomes.verified)
     template_fields = ("plan", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
@@ -63,7 +65,6 @@ class VerifyReassignmentOperator(ClusterOperator):
         state = plan_progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")
-        self.log.info("%d partitions as planned, %d no longer exist", len(state.done), len(state.lost))
         return {
             "as_planned": len(state.done),
             "lost": [str(tp) for tp in state.lost],

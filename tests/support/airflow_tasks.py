@@ -8,6 +8,7 @@ TaskDeferred and call `first_event(deferral.trigger)`.
 """
 
 import asyncio
+import functools
 import importlib
 import json
 from collections.abc import Sequence
@@ -85,18 +86,33 @@ def run(operator: Any, ctx: Any) -> tuple[Any, int]:
 
     deferrals = 0
     call = operator.execute
-    arguments: dict[str, Any] = {}
     while True:
         try:
-            return json.loads(json.dumps(call(ctx, **arguments))), deferrals
+            result = json.loads(json.dumps(call(ctx)))
+            said_outcome(operator, ctx)
+            return result, deferrals
         except TaskDeferred as deferral:
             deferrals += 1
             deferred: Any = deferral
         if deferred.timeout is None:
             raise AssertionError("a deferral without a timeout may wait for ever")
         event = first_event(deferred.trigger)
-        call = getattr(operator, deferred.method_name)
-        arguments = {"event": event, **json.loads(json.dumps(deferred.kwargs or {}))}
+        resumed, kwargs = deferred.method_name, json.loads(json.dumps(deferred.kwargs or {}))
+        call = functools.partial(_resume, operator, resumed, {"event": event, **kwargs})
+
+
+def said_outcome(operator: Any, ctx: Any) -> str:
+    """Check that the operator has told what it did, if it tells that at all; returns the sentence."""
+    if getattr(operator, "tells", None) is None:
+        return ""
+    outcome = ctx["ti"].values["outcome"]
+    assert outcome["sentence"], type(operator)
+    assert all(len(row) == len(outcome["columns"]) for row in outcome["rows"]), outcome
+    return str(outcome["sentence"])
+
+
+def _resume(operator: Any, method_name: str, arguments: dict[str, Any], ctx: Any) -> Any:
+    return operator.resume_execution(method_name, arguments, ctx)
 
 
 def remade(trigger: Any) -> Any:

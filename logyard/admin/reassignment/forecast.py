@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.quantities import size
 from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import TopicPartition
 
@@ -57,8 +58,8 @@ def forecast(
 def forecast_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
     """The forecast as lines of a task's log."""
     return [
-        f"broker {e['broker']}{'' if e['alive'] else ' (dead)'}: {e['bytes_before']} → {e['bytes_after']} bytes "
-        f"(at most {e['bytes_peak']}{_share(e)}), {e['replicas_before']} → {e['replicas_after']} replicas, "
+        f"broker {e['broker']}{'' if e['alive'] else ' (dead)'}: {size(e['bytes_before'])} → {size(e['bytes_after'])} "
+        f"(at most {size(e['bytes_peak'])}{_share(e)}), {e['replicas_before']} → {e['replicas_after']} replicas, "
         f"{e['leaders_before']} → {e['leaders_after']} preferred leaders"
         for e in entries
     ]
@@ -70,17 +71,17 @@ def as_markdown(document: dict[str, Any]) -> str:
     seconds = document.get("seconds_at_throttle")
     lines = [
         f"**{len(moves)} partitions change, {document.get('replicas_moved', 0)} replicas and "
-        f"{document.get('bytes_moved', 0):,} bytes move"
+        f"{size(document.get('bytes_moved', 0))} move"
         + (f"; at least {seconds:,.0f} s at the throttle.**" if seconds else ".**"),
         "",
     ]
     if document.get("brokers"):
         lines += [
-            "| broker | bytes before | bytes after | replicas | preferred leaders |",
+            "| broker | size before | size after | replicas | preferred leaders |",
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {e['broker']} | {e['bytes_before']:,} | {e['bytes_after']:,}{_share(e)} "
+            f"| {e['broker']} | {size(e['bytes_before'])} | {size(e['bytes_after'])}{_share(e)} "
             f"| {e['replicas_before']} → {e['replicas_after']} | {e['leaders_before']} → {e['leaders_after']} |"
             for e in document["brokers"]
         ]

@@ -4,6 +4,7 @@ import { airflow, get, write } from "./api.js";
 import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./airflow_ui.js";
 import { refresh, usePolled } from "./polling.js";
 import { State } from "./components.js";
+import { Outcome } from "./outcome.js";
 
 const { Box, CloseButton, Flex, Spinner, Text } = UI;
 const EVERY_MS = 1500;
@@ -127,6 +128,9 @@ export function RunProgress({ run }) {
           h(RouterLink, { to: `${taskPath(run, task)}/required_actions` }, "It waits for an approval: open it"),
         ),
       ),
+    tasks
+      .filter((task) => task.state === "success")
+      .map((task) => h(Outcome, { key: `${task.task_id} ${task.map_index}`, run, task })),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
     failed.map((task) => h(Why, { key: task.task_id, run, task })),
   );

@@ -1,12 +1,13 @@
 // The tab on a DAG run: the run's configuration, and what each of its tasks worked on and returned.
 
 import { airflow } from "./api.js";
-import { bytes, number, plural } from "./format.js";
+import { number } from "./format.js";
 import { RouterLink, UI, h } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 import { Empty, Loading, Problem, Section, State } from "./components.js";
 import { PAGE, search } from "./page_address.js";
 import { ended, taskPath, useRun } from "./dag_runs.js";
+import { Outcome } from "./outcome.js";
 
 const { Badge, Box, Code, Flex, Text } = UI;
 const LONGEST = 6000;
@@ -71,6 +72,7 @@ function Task({ run, task }) {
         h(Badge, { key: place.search, asChild: true, variant: "outline" }, h(RouterLink, { to: place }, place.label)),
       ),
     ),
+    h(Outcome, { run, task }),
     result.data && h(Returned, { value: result.data.value }),
   );
 }
@@ -92,11 +94,9 @@ function places(links) {
 function Returned({ value: given }) {
   const value = typeof given === "string" ? parsed(given) : given;
   if (value === null || value === undefined) return null;
-  const line = summary(value);
   return h(
     Flex,
     { direction: "column", gap: "2", marginTop: "2" },
-    line && h(Text, { fontSize: "sm" }, line),
     h(
       Box,
       { as: "details", fontSize: "sm" },
@@ -112,23 +112,6 @@ function parsed(text) {
   } catch {
     return text;
   }
-}
-
-// One line about the results of Logyard's operators; empty for other results.
-function summary(value) {
-  if (typeof value !== "object" || value === null) return "";
-  const parts = [];
-  if (Array.isArray(value.moved)) parts.push(`${plural(value.moved.length, "partition")} moved`);
-  if (Array.isArray(value.partitions) && typeof value.bytes_moved === "number")
-    parts.push(`a plan for ${plural(value.partitions.length, "partition")}, ${bytes(value.bytes_moved)} to copy`);
-  if (typeof value.as_planned === "number") parts.push(`${plural(value.as_planned, "partition")} as planned`);
-  if (Array.isArray(value.elected)) parts.push(`${plural(value.elected.length, "leader")} elected`);
-  if (typeof value.created === "boolean") parts.push(value.created ? "created" : "existed already");
-  if (Array.isArray(value.changed))
-    parts.push(value.changed.length ? `changed: ${value.changed.slice(0, 20).join(", ")}` : "nothing changed");
-  if (typeof value.finding === "string") parts.push(`found: ${value.finding.toLowerCase().replaceAll("_", " ")}`);
-  if (typeof value.lag === "number") parts.push(`lag ${number(value.lag)}`);
-  return parts.join(" · ");
 }
 
 function Document({ value }) {

@@ -83,10 +83,10 @@ def test_an_export_with_nothing_to_do_is_skipped() -> None:
     ("retention_ms", "retention_bytes", "text"),
     [
         (604_800_000, None, "1 week"),
-        (90_061_000, 5, "1 day 1 hour 1 minute 1 second, 5 bytes"),
+        (90_061_000, 5, "1 day 1 hour 1 minute 1 second, 5 B"),
         (500, None, "500 ms"),
         (2**63 - 1, None, "9223372036854775807 ms"),
-        (None, 1024, "1024 bytes"),
+        (None, 1024, "1.0 KiB"),
         (None, None, "no limit"),
     ],
 )

@@ -297,3 +297,17 @@ def _exports(text: str) -> set[str]:
 
 def _bound(names: str) -> set[str]:
     return {name.split(" as ")[-1].strip() for name in names.split(",") if name.strip()}
+
+
+def test_an_outcome_is_read_from_text_or_object_and_nothing_else(pure: Any) -> None:
+    asked = (
+        '[m.read(\'{"sentence": "done", "columns": ["n"], "rows": [[1]], "rows_in_all": 3}\'),'
+        " m.read({sentence: 'x'}), m.read('no'), m.read(null), m.read({rows: []}), m.read(undefined)]"
+    )
+    assert pure(
+        "outcome.js", asked, before="globalThis.React = {}; globalThis.ChakraUI = {}; globalThis.ReactRouterDOM = {}"
+    ) == [
+        {"sentence": "done", "columns": ["n"], "rows": [[1]], "more": 2},
+        {"sentence": "x", "columns": [], "rows": [], "more": 0},
+        *(None, None, None, None),
+    ]

@@ -181,15 +181,15 @@ def test_a_forecast_names_every_broker_and_its_peak() -> None:
     assert (found[3]["leaders_before"], found[3]["leaders_after"]) == (0, 1)
     assert (found[1]["replicas_before"], found[1]["replicas_after"], found[1]["rack"]) == (2, 1, "a")
     lines = forecast_lines(list(found.values()))
-    assert lines[0].startswith("broker 1: 110 → 10 bytes")
+    assert lines[0].startswith("broker 1: 110 B → 10 B")
     document = make_plan(snapshot, moves).as_json(50) | {"brokers": list(found.values())}
     text = as_markdown(document)
-    assert "1 partitions change, 1 replicas and 100 bytes move; at least 2 s at the throttle" in text
+    assert "1 partitions change, 1 replicas and 100 B move; at least 2 s at the throttle" in text
     assert "`t-0`: [1, 2] → [3, 2]" in text
-    assert "| 3 | 0 | 100 | 0 → 1 | 0 → 1 |" in text
+    assert "| 3 | 0 B | 100 B | 0 → 1 | 0 → 1 |" in text
     known = forecast(snapshot, client.replica_sizes(), moves, {1: 1000, 2: 1000, 3: 400})
     assert [entry["capacity"] for entry in known] == [1000, 1000, 400]
-    assert "(at most 100 (25% of its disks at the peak))" in forecast_lines(known)[2]
+    assert "(at most 100 B (25% of its disks at the peak))" in forecast_lines(known)[2]
 
 
 def test_a_dead_broker_that_is_emptied_is_in_the_forecast() -> None:

@@ -1,0 +1,18 @@
+"""Numbers for people: sizes with a unit, counts with a noun."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: float) -> str:
+    """Bytes with a unit: `512 B`, `1.5 MiB`, `210 GiB`; as the page writes them (format.js)."""
+    left, unit = abs(float(count)), 0
+    while left >= 1024 and unit < len(_UNITS) - 1:
+        left /= 1024
+        unit += 1
+    text = f"{left:.0f}" if unit == 0 or left >= 100 else f"{left:.1f}"
+    return f"{'-' if count < 0 else ''}{text} {_UNITS[unit]}"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 topic`, `2,000 topics`; `many` if it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

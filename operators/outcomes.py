@@ -1,0 +1,282 @@
+"""The outcome of each operator's result, pure: what the results hold is in the operators' docstrings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logyard.admin.quantities import plural, size
+from logyard.admin.recovery.diagnosis import Finding
+from logyard.operators.outcome import Outcome
+
+Result = Mapping[str, Any]
+
+
+# -- topics
+
+
+def created(result: Result) -> Outcome:
+    """Of CreateTopicOperator, AlterTopicOperator, and their dry runs."""
+    topic = result["topic"]
+    if result.get("missing"):
+        return Outcome(f"Topic {topic} does not exist yet, so there was nothing to compare")
+    changes = result["changes"]
+    rows = [("set", key, value) for key, value in changes["set_configs"].items()]
+    rows += [("unset", key, None) for key in changes["delete_configs"]]
+    if changes["add_partitions_to"]:
+        rows.append(("partitions", "to", changes["add_partitions_to"]))
+    rows += [("not possible", text, None) for text in changes["refused"]]
+    if changes["create"]:
+        partitions = result.get("partitions")
+        if partitions is None:
+            return Outcome(f"Topic {topic} does not exist: it is to be created, or its leaders were not waited for")
+        placed = [(p["partition"], p["leader"], _brokers(p["replicas"])) for p in partitions]
+        return Outcome(
+            f"Topic {topic} was created with {plural(len(placed), 'partition')}",
+            ("partition", "leader", "replicas"),
+            placed,
+        )
+    if not rows:
+        return Outcome(f"Topic {topic} was as wanted already, nothing changed")
+    return Outcome(f"Topic {topic}: {plural(len(rows), 'difference')}", ("change", "what", "value"), rows)
+
+
+def partitions_added(result: Result) -> Outcome:
+    """Of AddPartitionsOperator."""
+    topic = result["topic"]
+    if result.get("missing"):
+        return Outcome(f"Topic {topic} does not exist yet, so there was nothing to compare")
+    before, after = result["before"], result["after"]
+    if before == after:
+        return Outcome(f"Topic {topic} has {plural(after, 'partition')} already, none was added")
+    return Outcome(f"Topic {topic}: {before} → {plural(after, 'partition')}")
+
+
+def deleted(result: Result) -> Outcome:
+    """Of DeleteTopicOperator."""
+    return Outcome(f"Topic {result['topic']} was {'deleted' if result['deleted'] else 'not there, or not to delete'}")
+
+
+def records_deleted(result: Result) -> Outcome:
+    """Of DeleteRecordsOperator."""
+    starts = result["log_start_offsets"]
+    rows = [(f"{result['topic']}-{partition}", offset) for partition, offset in starts.items()]
+    return Outcome(
+        f"Topic {result['topic']}: {plural(len(rows), 'partition')} looked at", ("partition", "first offset"), rows
+    )
+
+
+def topics_planned(result: Result) -> Outcome:
+    """Of PlanTopicsOperator."""
+    if result["empty"]:
+        return Outcome("The topics are as the file wants them, nothing is to do")
+    said = plural(len(result["actions"]), "change")
+    deletes = plural(len(result["deletes"]), "topic")
+    return Outcome(f"{said} to make, {deletes} to delete", ("difference",), _column(result["lines"]))
+
+
+def topics_applied(result: Result) -> Outcome:
+    """Of ApplyTopicsOperator."""
+    verb = "to change" if result["dry_run"] else "changed"
+    rows = [("changed", name) for name in result["changed"]] + [("deleted", name) for name in result["deleted"]]
+    rows += [("not done", text) for text in result["refused"]]
+    said = f"{plural(len(result['changed']), 'topic')} {verb}, {len(result['deleted'])} deleted"
+    left = f", {len(result['refused'])} differences stay" if result["refused"] else ""
+    return Outcome(said + left, ("what", "topic"), rows)
+
+
+def retained(result: Result) -> Outcome:
+    """Of RetentionReportOperator."""
+    rows = [
+        (t["topic"], t["policy"], size(t["bytes_all"]), t["records"], t["overdue"], "; ".join(t["findings"]) or None)
+        for t in result["topics"]
+    ]
+    found = len(result["findings"])
+    return Outcome(
+        f"{plural(len(rows), 'topic')} with {plural(result['records'], 'record')} in {size(result['bytes'])}, "
+        f"{plural(found, 'topic')} with findings",
+        ("topic", "policy", "size", "records", "past retention", "findings"),
+        rows,
+    )
+
+
+def chosen(result: Sequence[Sequence[str]]) -> Outcome:
+    """Of ChooseCompactionOperator."""
+    return Outcome(f"{plural(len(result), 'topic')} to compact", ("topics",), [(", ".join(one),) for one in result])
+
+
+# -- replicas
+
+
+def planned(result: Result) -> Outcome:
+    """Of PlanReassignmentOperator."""
+    moves = result["partitions"]
+    if not moves:
+        return Outcome("The replicas are where the goals want them, nothing is to move")
+    seconds = result.get("seconds_at_throttle")
+    rate = f", at least {seconds:,.0f} s at the throttle" if seconds else ""
+    rows = [
+        (f"{m['topic']}-{m['partition']}", _brokers(m["from"]), _brokers(m["replicas"]), size(m["size"])) for m in moves
+    ]
+    return Outcome(
+        f"{plural(len(moves), 'partition')} to change, {size(result['bytes_moved'])} to copy{rate}",
+        ("partition", "from", "to", "size"),
+        rows,
+    )
+
+
+def moved(result: Result) -> Outcome:
+    """Of ExecuteReassignmentOperator and DecommissionBrokerOperator."""
+    if result.get("dry_run"):
+        to_do = result["to_do"]
+        said = f"{plural(len(to_do), 'partition')} to move" if to_do else "Every replica is as planned already"
+        return Outcome(said, ("first wave",), _column(result["first_wave"]))
+    gone = f", {len(result['lost'])} no longer exist" if result["lost"] else ""
+    ending = ""
+    if result.get("empty"):
+        ending = f"; brokers {_brokers(result['brokers'])} are empty"
+        ending += f", and {_brokers(result['stopped'])} were stopped" if result["stopped"] else ""
+    rows = [(name, result["leaders"].get(name)) for name in result["moved"]]
+    return Outcome(
+        f"{plural(len(rows), 'partition')} moved in {result['seconds']:,.1f} s{gone}{ending}",
+        ("partition", "leader"),
+        rows,
+    )
+
+
+def verified(result: Result) -> Outcome:
+    """Of VerifyReassignmentOperator."""
+    gone = f", {len(result['lost'])} no longer exist" if result["lost"] else ""
+    throttles = plural(result["throttles_ended"], "throttle") + " ended"
+    return Outcome(f"{plural(result['as_planned'], 'partition')} as planned{gone}, {throttles}")
+
+
+def cancelled(result: Result) -> Outcome:
+    """Of CancelReassignmentOperator."""
+    verb = "to cancel" if result["dry_run"] else "cancelled"
+    rows: list[tuple[str, str, str | None]]
+    rows = [(f"{m['topic']}-{m['partition']}", verb, _brokers(m["replicas"])) for m in result["cancelled"]]
+    rows += [(name, f"not cancelled: {reason}", None) for name, reason in result["kept"].items()]
+    removed = result["throttles_removed"]
+    ended = f", {plural(len(removed), 'throttle')} removed" if removed else ""
+    said = f"{plural(len(result['cancelled']), 'move')} {verb}" if rows else "No replica was moving"
+    return Outcome(said + ended, ("partition", "what", "back to"), rows)
+
+
+def elected(result: Result) -> Outcome:
+    """Of ElectLeadersOperator."""
+    if "would_elect" in result:
+        wanted = result["would_elect"]
+        return Outcome(f"{plural(len(wanted), 'leader')} to elect", ("partition",), _column(wanted))
+    if not result["elected"]:
+        return Outcome("Every leader is the preferred one already, none was elected")
+    return Outcome(f"{plural(len(result['elected']), 'leader')} elected", ("partition",), _column(result["elected"]))
+
+
+# -- groups, transactions, the controller
+
+
+def offsets_reset(result: Result) -> Outcome:
+    """Of ResetOffsetsOperator."""
+    rows = [(name, change["before"], change["after"]) for name, change in result["changed"].items()]
+    if not rows:
+        return Outcome(f"Group {result['group']}: every offset is as wanted already")
+    verb = "to change" if result["dry_run"] else "changed"
+    return Outcome(
+        f"Group {result['group']}: {plural(len(rows), 'committed offset')} {verb}",
+        ("partition", "before", "after"),
+        rows,
+    )
+
+
+def hanging(result: Result) -> Outcome:
+    """Of AbortHangingTransactionsOperator."""
+    found = result["hanging"]
+    if not found:
+        return Outcome("No transaction hangs")
+    rows = [(f"{one['topic']}-{one['partition']}", one["start_offset"], str(one["producer_id"])) for one in found]
+    verb = "found" if result["dry_run"] else "ended"
+    return Outcome(
+        f"{plural(len(found), 'hanging transaction')} {verb}",
+        ("partition", "from offset", "producer"),
+        rows,
+    )
+
+
+def recovered(result: Result) -> Outcome:
+    """Of RecoverControllerOperator."""
+    finding = Finding[result["finding"]]
+    led = f"{result['partitions_led']:,} of {plural(result['partitions'], 'partition')} led"
+    less = f", {result['under_replicated']} under-replicated" if result["under_replicated"] else ""
+    missing = f", brokers {_brokers(result['missing'])} are missing" if result["missing"] else ""
+    if not result["actions"]:
+        state = "Nothing was done" if finding is Finding.HEALTHY and not missing else "Found"
+        said = f"{state}: {finding.value}; controller {result['controller_after']}, {led}{less}{missing}"
+    else:
+        said = (
+            f"Recovered in {result['seconds']:,.1f} s ({finding.value}): controller {result['controller_after']} at "
+            f"epoch {result['epoch_after']}, {led}{less}{missing}"
+        )
+    rows = [("done", text) for text in result["actions"]] + [("left out", text) for text in result["withheld"]]
+    return Outcome(said, ("step", "what"), rows)
+
+
+# -- Spark
+
+
+def audited(result: Result) -> Outcome:
+    """Of AuditSegmentsOperator."""
+    found = result["findings"]
+    bad, warned = found["bad"], found["warn"]
+    records, replicas = plural(result["records"], "record"), plural(result["replicas"], "replica")
+    verdict = "no finding" if not bad + warned else f"{bad} bad, {plural(warned, 'warning')}"
+    rows = [
+        (f"{f['topic']}-{f['partition']}", f["replica"], f["level"], f["message"]) for f in result["first_findings"]
+    ]
+    return Outcome(f"{records} in {replicas}: {verdict}", ("partition", "replica", "level", "finding"), rows)
+
+
+def compacted(result: Result) -> Outcome:
+    """Of CompactSegmentsOperator."""
+    details = result["details"]
+    figures = ("outcome", "records_before", "records_after")
+    rows = [
+        (name, *(d[key] for key in figures), size(d["bytes_before"]), size(d["bytes_after"]), d["reason"])
+        for name, d in details.items()
+    ]
+    looked = f"{plural(result['partitions'], 'partition')} looked at"
+    columns = ("partition", "outcome", "records before", "after", "size before", "after", "why")
+    if not result["compacted"] and not result["failed"]:
+        reasons = sorted({str(d["reason"]) for d in details.values() if d["reason"]})
+        why = f": {reasons[0]}" if len(reasons) == 1 else ""
+        return Outcome(f"{looked}, none was due{why}", columns, rows)
+    failed = f", {result['failed']} failed" if result["failed"] else ""
+    return Outcome(
+        f"{looked}, {result['compacted']} compacted{failed}: {result['records_before']:,} → "
+        f"{plural(result['records_after'], 'record')}, {size(result['bytes_before'])} → {size(result['bytes_after'])}",
+        columns,
+        rows,
+    )
+
+
+def exported(result: Result) -> Outcome:
+    """Of ExportSegmentsOperator."""
+    rows = [(name, o["start"], o["end"], o["rows"]) for name, o in result["offsets"].items()]
+    columns = ("partition", "from offset", "to", "rows")
+    if not result["rows"] and not result["dead_letters"]:
+        return Outcome(f"{plural(len(rows), 'partition')} looked at, nothing new to export", columns, rows)
+    dead = f", {plural(result['dead_letters'], 'dead letter')}" if result["dead_letters"] else ""
+    files = f"{plural(result['files'], 'file')} ({size(result['bytes'])})"
+    return Outcome(f"{plural(result['rows'], 'row')} exported in {files}{dead}", columns, rows)
+
+
+def of_job(result: Result) -> Outcome:
+    """Of SparkSegmentsOperator, by the job that wrote the summary."""
+    tell = {"audit": audited, "compact": compacted, "export": exported}.get(str(result.get("job")))
+    return tell(result) if tell is not None else Outcome(f"Job {result.get('job') or 'of Spark'} ended")
+
+
+def _column(values: Sequence[Any]) -> list[tuple[Any]]:
+    return [(value,) for value in values]
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
