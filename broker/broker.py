@@ -38,6 +38,7 @@ from logyard.broker.server.admission import Admission, RequestMemory, limits_fro
 from logyard.broker.server.listener import Listener
 from logyard.broker.server.record_threads import RecordThreads
 from logyard.broker.server.unread_answers import UnreadAnswers
+from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
 from logyard.broker.znodes.brokers import version_for
@@ -73,6 +74,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     # A separate pool: a client that sends hard batches must not delay the disk's threads.
     record_threads = RecordThreads()
     pauses.use(record_threads.pause)
+    handshakes = Handshakes()
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -91,24 +93,27 @@ def real_environment(config: BrokerConfig) -> Environment:
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
             max_in_flight=config.int("zookeeper.max.in.flight.requests"),
         ),
-        open_listener=lambda endpoint: Listener(
+        open_listener=lambda endpoint, tls: Listener(
             endpoint,
             admission,
             memory,
             answers,
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
+            tls=tls,
         ),
+        handshakes=handshakes,
         admission=admission,
         answers=answers,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=partial(_end, admission, pool, record_threads),
+        close=partial(_end, admission, pool, record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
 
 
-def _end(admission: Admission, pool: ThreadPoolExecutor, record_threads: RecordThreads) -> None:
+def _end(admission: Admission, pool: ThreadPoolExecutor, record_threads: RecordThreads, handshakes: Handshakes) -> None:
     admission.close()
+    handshakes.close()
     pool.shutdown(wait=False, cancel_futures=True)
     record_threads.close()
 
@@ -181,7 +186,9 @@ class Broker:
             self.config, environment, self._zk, cluster_id, self.fail, self._policies
         )
         await components.load()
-        self.listeners = [environment.open_listener(endpoint) for endpoint in self.config.listeners]
+        self.listeners = [
+            environment.open_listener(e, components.tls.server(e.listener)) for e in self.config.listeners
+        ]
         if environment.open_http is not None:
             self._http = environment.open_http(*self.config.http_listener)
             components.services.http_address = self._http_address()

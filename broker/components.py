@@ -11,12 +11,10 @@ from starlette.applications import Starlette
 from logyard.broker import tasks
 from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.client.alter_partition import AlterPartitionSender
-from logyard.broker.client.controller_link import ToController
+from logyard.broker.client.broker_links import BrokerLinks
 from logyard.broker.client.controller_requests import ControllerChannel
-from logyard.broker.client.fetch_link import ReplicaFetchLink
-from logyard.broker.client.peers import ControllerPeers
+from logyard.broker.client.peer_security import PeerSecurity
 from logyard.broker.client.producer_ids import ProducerIds
-from logyard.broker.client.verification_requests import VerificationRequests
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
 from logyard.broker.controller.policies import NO_POLICIES, Policies
@@ -38,7 +36,6 @@ from logyard.broker.replication import settings as replication_settings
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from logyard.broker.replication.log_dir_moves import LogDirMoves
-from logyard.broker.replication.ports import FetchLink
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import quotas_from
 from logyard.broker.server.api_table import APIS, VERSIONS
@@ -47,6 +44,7 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
+from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.transactions.verification import Questions, Verification
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
@@ -84,28 +82,23 @@ class Components:
         self.features = FinalizedFeatures()
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
-        self.to_controller = ToController(
-            lambda: self.metadata.brokers.get(self.metadata.controller_id),
-            config.inter_broker_listener,
-            f"broker-{broker_id}",
-            config.int("controller.socket.timeout.ms") / 1000,
-        )
+        self.tls = TlsListeners(environment.handshakes)
+        self.security = PeerSecurity(self.tls)
+        self.links = BrokerLinks(config, self.metadata, self.security)
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
         self.log_dir_moves = self._log_dir_moves()
-        self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
         self.controller = self._controller(zk)
-        self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
+        self.channel = ControllerChannel(self.links.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
         self.producer_ids = self._producer_ids(zk)
-        self.coordinators = Coordinators(config, environment, self.replicas, self.metadata, self.producer_ids, zk, loop)
+        self.coordinators = Coordinators(
+            config, environment, self.replicas, self.metadata, self.producer_ids, zk, loop, self.security
+        )
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if environment.admission is not None:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
-        self.verification_requests = VerificationRequests(
-            config.inter_broker_listener, f"broker-{broker_id}", config.int("request.timeout.ms") / 1000
-        )
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -129,7 +122,7 @@ class Components:
     def _controller(self, zk: Any) -> ControllerRunner:
         return ControllerRunner(
             zk,
-            self.peers,
+            self.links.peers,
             self._environment.clock,
             settings_from(self.config, self._policies),
             chance=self._environment.chance,
@@ -146,7 +139,7 @@ class Components:
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
         """Leaders change their ISR through the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
         if self.config.ibp >= IBP_2_7_IV2:
-            return AlterPartitionSender(self.to_controller, self.config.broker_id, lambda: self.broker_epoch)
+            return AlterPartitionSender(self.links.to_controller, self.config.broker_id, lambda: self.broker_epoch)
         return DirectIsrWriter(zk, self.config.broker_id)
 
     def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
@@ -165,7 +158,7 @@ class Components:
             broker_epoch=lambda: self.broker_epoch,
         )
         fetchers = ReplicaFetchers(
-            self._fetch_link,
+            self.links.fetch_link,
             replicas.settings,
             replicas.counters,
             replicas.hosted.now_ms,
@@ -207,7 +200,7 @@ class Components:
             controller=self.controller,
             producer_ids=self.producer_ids,
             verification=self._verification(),
-            auto_create=AutoCreate(config, self.metadata, self.to_controller),
+            auto_create=AutoCreate(config, self.metadata, self.links.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
             alter_config_policy=self._policies.alter_config,
@@ -219,7 +212,7 @@ class Components:
     def _verification(self) -> Verification:
         questions = Questions(
             self.coordinators.transaction_partitions.coordinator_of,
-            self.verification_requests,
+            self.links.verification_requests,
             asyncio.get_running_loop().create_future,
         )
         return Verification(self.replicas.producing, questions, self.store.logs.verification)
@@ -239,8 +232,10 @@ class Components:
         return LeaseService(ports, self.config.broker_id, self.services.cluster_id)
 
     def _gauges(self) -> dict[str, int]:
-        answers = {} if self._environment.answers is None else self._environment.answers.gauges()
-        return answers | ({} if self.cleaning is None else self.cleaning.gauges())
+        environment = self._environment
+        answers = {} if environment.answers is None else environment.answers.gauges()
+        shakes = {} if environment.handshakes is None else environment.handshakes.gauges()
+        return answers | shakes | ({} if self.cleaning is None else self.cleaning.gauges())
 
     def _cleaning(self, zk: Any) -> CleaningService | None:
         environment = self._environment
@@ -269,7 +264,7 @@ class Components:
         )
 
     def _session_watches(self, zk: Any) -> SessionWatches:
-        changes = SettingsChanges(
+        self._changes = SettingsChanges(
             self.config,
             self._policies,
             configs=self.configs,
@@ -280,7 +275,7 @@ class Components:
             admission=self._environment.admission,
         )
         return SessionWatches(
-            ConfigWatcher(zk, changes.take, lambda note: log.warning("config", note=note)),
+            ConfigWatcher(zk, self._changes.take, lambda note: log.warning("config", note=note)),
             FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
         )
 
@@ -299,15 +294,6 @@ class Components:
             "log_dirs": {path: path in self.store.online_directories for path in self.store.log_dirs},
         }
 
-    def _fetch_link(self, leader: int) -> FetchLink:
-        return ReplicaFetchLink(
-            leader,
-            self.metadata.brokers.get,
-            self.config.inter_broker_listener,
-            self.config.broker_id,
-            self.config.int("replica.socket.timeout.ms") / 1000,
-        )
-
     # Life
 
     async def load(self) -> None:
@@ -317,6 +303,7 @@ class Components:
             identity.check(self.services.cluster_id, self.config.broker_id)
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watches.start()
+        self.tls.open(self._changes.effective())
         await self.store.load()
         await restart.restore(self.lease_service.leases)
 
@@ -356,7 +343,7 @@ class Components:
         """Answer the requests that wait for records, acknowledgements or members, so that connections can close."""
         self.replicas.hosted.stop_waiting()
         self.coordinators.groups.stop_waiting()
-        self.verification_requests.close()
+        self.links.verification_requests.close()
 
     async def close(self) -> None:
         """Stop everything and leave the logs flushed and marked clean."""
@@ -373,8 +360,7 @@ class Components:
         await self.coordinators.close()
         self.isr_changes.close()
         self.producer_ids.close()
-        self.to_controller.close()
-        self.peers.close()
+        self.links.close()
         await self.store.close()
 
     # Callbacks

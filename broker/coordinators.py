@@ -5,6 +5,7 @@ from functools import partial
 
 from logyard.broker import tasks
 from logyard.broker.client.marker_links import BrokerMarkerLinks
+from logyard.broker.client.peer_security import PeerSecurity
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.inter_broker_protocol import IBP_2_8_IV0
@@ -32,6 +33,7 @@ class Coordinators:
         producer_ids: ProducerIds,
         zk: ZooKeeper,
         loop: asyncio.AbstractEventLoop,
+        security: PeerSecurity,
     ) -> None:
         self._config = config
         self.groups = group_leadership.coordinator_for(
@@ -49,6 +51,7 @@ class Coordinators:
             f"broker-{config.broker_id}-txn-marker-sender",
             config.int("request.timeout.ms") / 1000,
             version=1 if config.ibp >= IBP_2_8_IV0 else 0,
+            security=security,
         )
         self.transaction_partitions = Partitioning(metadata, lambda: config.int("transaction.state.log.num.partitions"))
         world = leadership.World(

@@ -14,6 +14,8 @@ from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission
 from logyard.broker.server.unread_answers import UnreadAnswers
+from logyard.broker.tls.handshakes import Handshakes
+from logyard.broker.tls.server_side import ServerSide
 
 
 @dataclass(slots=True)
@@ -21,9 +23,9 @@ class Environment:
     """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
-    that binds at once and serves later (server/listener.py); `open_cleaner` a worker that cleans compacted logs, None
-    if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is None, the disk's are
-    used.
+    that binds at once and serves later (server/listener.py), with TLS or without; `open_cleaner` a worker that cleans
+    compacted logs, None if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is
+    None, the disk's are used. Without `handshakes` no listener can have TLS.
     """
 
     clock: Clock
@@ -33,7 +35,7 @@ class Environment:
     new_session_id: Callable[[], int]
     run_blocking: SubmitBlocking
     open_zookeeper: Callable[[], Any]
-    open_listener: Callable[[Endpoint], Any]
+    open_listener: Callable[[Endpoint, ServerSide | None], Any]
     open_http: Callable[[str, int], HttpServer] | None
     close: Callable[[], None]
     admission: Admission | None = None
@@ -41,3 +43,4 @@ class Environment:
     open_cleaner: Callable[[], CleaningWorker] | None = None
     run_record_work: SubmitForClient | None = None
     answers: UnreadAnswers | None = None
+    handshakes: Handshakes | None = None

@@ -55,12 +55,16 @@ class SettingsChanges:
         else:
             quota_settings.changed(self._configs, kind, name, settings)
 
-    def _take_broker_settings(self) -> None:
+    def effective(self) -> BrokerConfig:
+        """Return the configuration with the overrides that ZooKeeper has for this broker. Raises ConfigProblems."""
         own, every = (
             readable(self._configs.entity_overrides(entity), lambda text: log.warning("config", note=text))
             for entity in (str(self._config.broker_id), DEFAULT_ENTITY)
         )
-        effective = self._config.with_dynamic(own, every)
+        return self._config.with_dynamic(own, every)
+
+    def _take_broker_settings(self) -> None:
+        effective = self.effective()
         defaults = effective.topic_defaults()
         self._configs.set_build(lambda overrides: topic_config(defaults, overrides))
         self._controller.update_settings(settings_from(effective, self._policies))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from logyard.broker.client.link import Link
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo
 from logyard.broker.replication.ports import LinkError
@@ -22,7 +23,15 @@ def to_error_code(code: int) -> ErrorCode:
 class ToController:
     """Sends requests to the controller that this broker's metadata names."""
 
-    def __init__(self, find: FindController, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        find: FindController,
+        listener: str,
+        client_id: str,
+        request_timeout_s: float = 30.0,
+        security: PeerSecurity = PLAIN,
+    ) -> None:
+        self._security = security
         self._find = find
         self._listener = listener
         self._client_id = client_id
@@ -40,7 +49,11 @@ class ToController:
         if self._link is None or (self._link.host, self._link.port) != (endpoint.host, endpoint.port):
             self.close()
             self._link = Link(
-                endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s
+                endpoint.host,
+                endpoint.port,
+                client_id=self._client_id,
+                request_timeout_s=self._request_timeout_s,
+                security=self._security,
             )
         return await self._link.request(api_key, version, fields, timeout_s=timeout_s)
 

@@ -6,6 +6,7 @@ Records are not copied out of the buffer into which they were received.
 from collections.abc import Callable, Sequence
 
 from logyard.broker.client.link import Link
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
 from logyard.broker.protocol import fetch_client
@@ -36,7 +37,9 @@ class ReplicaFetchLink:
         listener: str,
         replica_id: int,
         request_timeout_s: float,
+        security: PeerSecurity = PLAIN,
     ) -> None:
+        self._security = security
         self._leader = leader
         self._find = find
         self._listener = listener
@@ -54,7 +57,11 @@ class ReplicaFetchLink:
             self.close()
             client_id = f"broker-{self._replica_id}-fetcher"
             self._link = Link(
-                endpoint.host, endpoint.port, client_id=client_id, request_timeout_s=self._request_timeout_s
+                endpoint.host,
+                endpoint.port,
+                client_id=client_id,
+                request_timeout_s=self._request_timeout_s,
+                security=self._security,
             )
         return self._link
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.protocol import codec
 from logyard.broker.replication.ports import LinkError
 
@@ -98,13 +99,21 @@ class Link:
     """See the head of this file. Times are seconds."""
 
     def __init__(
-        self, host: str, port: int, *, client_id: str, request_timeout_s: float = 30.0, connect_timeout_s: float = 5.0
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        request_timeout_s: float = 30.0,
+        connect_timeout_s: float = 5.0,
+        security: PeerSecurity = PLAIN,
     ) -> None:
         self.host = host
         self.port = port
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
         self._connect_timeout_s = connect_timeout_s
+        self._security = security
         self._correlation_ids = itertools.count(1)
         self._frames: _Frames | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
@@ -177,10 +186,9 @@ class Link:
             self._refuse_if_closed()
             if self._frames is not None and self._frames.transport is not None:
                 return self._frames
-            loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self._connect_timeout_s):
-                    _, frames = await loop.create_connection(_Frames, self.host, self.port)
+                    frames = await self._security.connect(_Frames, self.host, self.port)
             except (OSError, TimeoutError) as error:
                 raise LinkError(f"{self.host}:{self.port} cannot be reached: {str(error) or 'time-out'}") from error
             if frames.transport is None:

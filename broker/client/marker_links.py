@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
@@ -21,7 +22,9 @@ class BrokerMarkerLinks:
         client_id: str,
         request_timeout_s: float,
         version: int,
+        security: PeerSecurity = PLAIN,
     ) -> None:
+        self._security = security
         self._find = find
         self._listener = listener
         self._client_id = client_id
@@ -52,7 +55,11 @@ class BrokerMarkerLinks:
             if link is not None:
                 link.close()
             link = Link(
-                endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s
+                endpoint.host,
+                endpoint.port,
+                client_id=self._client_id,
+                request_timeout_s=self._request_timeout_s,
+                security=self._security,
             )
             self._links[broker_id] = link
         return link

@@ -13,6 +13,7 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.client.link import Link
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.controller.ports import Answered
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import BrokerInfo
@@ -87,7 +88,10 @@ class _Sender:
 class ControllerPeers:
     """Senders by broker id. `listener` is the name of the inter-broker listener."""
 
-    def __init__(self, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, listener: str, client_id: str, request_timeout_s: float = 30.0, security: PeerSecurity = PLAIN
+    ) -> None:
+        self._security = security
         self._listener = listener
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -99,7 +103,13 @@ class ControllerPeers:
         if endpoint is None:
             log.error("broker has no endpoint on the inter-broker listener", peer=info.id, listener=self._listener)
             return
-        link = Link(endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s)
+        link = Link(
+            endpoint.host,
+            endpoint.port,
+            client_id=self._client_id,
+            request_timeout_s=self._request_timeout_s,
+            security=self._security,
+        )
         self._senders[info.id] = _Sender(info.id, link)
 
     def remove_broker(self, broker_id: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
+from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
@@ -19,7 +20,8 @@ LOWEST, HIGHEST = 4, 5
 class VerificationRequests:
     """The links to coordinators, made at the first request. Implements `transactions.verification.Ask`."""
 
-    def __init__(self, listener: str, client_id: str, request_timeout_s: float) -> None:
+    def __init__(self, listener: str, client_id: str, request_timeout_s: float, security: PeerSecurity = PLAIN) -> None:
+        self._security = security
         self._listener, self._client_id, self._request_timeout_s = listener, client_id, request_timeout_s
         self._links: dict[int, Link] = {}
         self._versions: dict[int, int] = {}
@@ -56,7 +58,11 @@ class VerificationRequests:
             if link is not None:
                 link.close()
             link = Link(
-                endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s
+                endpoint.host,
+                endpoint.port,
+                client_id=self._client_id,
+                request_timeout_s=self._request_timeout_s,
+                security=self._security,
             )
             self._links[broker.id] = link
         return link

@@ -8,7 +8,7 @@ from logyard.broker.config.security_keys import PROTOCOLS
 from logyard.broker.model import Endpoint
 
 # The protocols that are served. A listener with another one is refused, because it would be open to everybody.
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)")
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]+)):([0-9]+)")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from logyard.broker.errors import CorruptData
+from logyard.broker.server import addresses
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
@@ -31,6 +32,8 @@ FREE_BYTES_MIN = 16 * 1024
 BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
 _SIZE = struct.Struct(">i")
+# What a TLS handshake's first bytes look like as a frame's size: record type 22, version 3.1 to 3.3.
+_TLS_RECORDS = (0x160301, 0x160302, 0x160303)
 
 log = structlog.get_logger("logyard.connection")
 
@@ -64,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_open = on_open
         self._on_close = on_close
         self.session = Session(connection_id, listener, "")
+        self.address = ""
         self._buffer = bytearray(BUFFER_BYTES_MIN)
         self._start = 0
         self._end = 0
@@ -92,7 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's class is no asyncio.Transport
         self._writer.open(transport)  # type: ignore[arg-type]
         peer = transport.get_extra_info("peername")
-        self.session.client_host = peer[0] if peer else ""
+        self.address = addresses.plain(peer[0]) if peer else ""
+        self.session.client_host = addresses.as_java(self.address)
         if not self._on_open(self):
             transport.abort()  # type: ignore[attr-defined]
 
@@ -304,7 +309,8 @@ class Connection(asyncio.BufferedProtocol):
             return -1
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
         if size < 0 or size > self._frame_bytes_max:
-            log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.session.client_host)
+            hint = {"note": "the client may speak TLS"} if size >> 8 in _TLS_RECORDS else {}
+            log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.peer, **hint)
             self.close()
             return -1
         return int(size) if unread >= 4 + size else -1

@@ -12,10 +12,12 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
+from logyard.broker.server import addresses
 from logyard.broker.server.admission import Admission, RequestMemory
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.unread_answers import UnreadAnswers
+from logyard.broker.tls.server_side import ServerSide
 
 BACKLOG = 1024
 # How often idle connections are looked for, within the time that they may be idle.
@@ -44,8 +46,11 @@ class Listener:
         answers: UnreadAnswers | None = None,
         *,
         protected: bool = False,
+        tls: ServerSide | None = None,
     ) -> None:
         self.name = endpoint.listener
+        self._protocol = endpoint.protocol
+        self._tls = tls
         self.admission = admission
         self._memory = memory
         self._answers = answers
@@ -73,7 +78,7 @@ class Listener:
                 log.warning("cannot accept", listener=self.name, error=error.strerror)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
-            host = str(address[0])
+            host = addresses.plain(str(address[0]))
             refusal = self.admission.refusal(host)
             delay_ms = 0 if refusal else self.admission.delay_ms(host, self.name, protected=self._protected)
             if refusal or delay_ms:
@@ -96,8 +101,8 @@ class Listener:
                 log.exception("a connection could not be accepted", listener=self.name, peer=host)
                 sock.close()
 
-    def _connection(self, dispatcher: Dispatcher) -> Connection:
-        return Connection(
+    def _connection(self, dispatcher: Dispatcher) -> asyncio.BufferedProtocol:
+        connection = Connection(
             dispatcher,
             self.name,
             next(self._ids),
@@ -107,6 +112,15 @@ class Listener:
             self._memory,
             self._answers,
         )
+        session = connection.session
+        session.protocol = self._protocol
+        if self._tls is None:
+            return connection
+
+        def named(principal: str) -> None:
+            session.principal = principal
+
+        return self._tls.wrap(connection, lambda: session.client_host, named)
 
     def _turn_away(self, sock: socket.socket, delay_ms: int) -> None:
         def close() -> None:
@@ -179,7 +193,7 @@ class Listener:
         return len(self.connections)
 
     def _opened(self, connection: Connection) -> bool:
-        self.admission.enter(connection, connection.session.client_host, self.name, protected=self._protected)
+        self.admission.enter(connection, connection.address, self.name, protected=self._protected)
         self.connections[connection] = None
         return True
 

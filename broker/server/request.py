@@ -21,12 +21,17 @@ def nobody_waits() -> None:
 
 @dataclass(slots=True)
 class Session:
-    """What the broker knows of the peer of one connection."""
+    """What the broker knows of the peer of one connection.
+
+    `client_host` is written as Java writes addresses; `principal` is `User:name`; `protocol` one of Kafka's security
+    protocols.
+    """
 
     connection_id: int
     listener: str
     client_host: str
     principal: str = "User:ANONYMOUS"
+    protocol: str = "PLAINTEXT"
     client_software: str = "unknown"
     # Starts no further request of this connection for so many milliseconds (KIP-219); set by the connection.
     mute: Callable[[int], None] = never_muted

@@ -39,14 +39,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "rewrites",
         "is_cold",
     ),
-    "asyncio calls it, by these names": (
-        "get_buffer",
-        "buffer_updated",
-        "sizehint",
-        "eof_received",
-        "pause_writing",
-        "resume_writing",
-    ),
+    "asyncio calls it, by these names": ("sizehint", "eof_received"),
     "uvicorn reads it": ("capture_signals", "should_exit"),
     "what a Protocol asks of a function": ("__call__",),
     "Python's import system calls it": ("__path__", "create_module"),
@@ -111,11 +104,7 @@ PRODUCT: dict[str, Sequence[str]] = {
     ),
     "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),
     "said in a log or an answer": ("client_software", "duplicate"),
-    "read by the listeners of TLS and SASL, which follow": (
-        "client_auth",
-        "name_of",
-        "own_of_mechanism",
-    ),
+    "read by the listeners of SASL, which follow": ("own_of_mechanism",),
 }
 # What pytest, asyncio, http.server and others call or read in tests, by their names.
 TESTS: dict[str, Sequence[str]] = {

@@ -266,7 +266,7 @@ class Machine:
             new_session_id=lambda: chance.randrange(1, 2**31),
             run_blocking=lambda work: loop.run_in_executor(None, work),
             open_zookeeper=open_zookeeper,
-            open_listener=lambda endpoint: SimListener(endpoint, self._network, process, 1 << 20),
+            open_listener=lambda endpoint, _: SimListener(endpoint, self._network, process, 1 << 20),
             open_http=None,
             close=lambda: None,
         )

@@ -33,7 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.metadata",),
     ("broker.log",),
     ("broker.compaction",),
-    ("broker.protocol", "broker.records", "broker.znodes"),
+    ("broker.protocol", "broker.records", "broker.znodes", "broker.tls"),
     ("broker.config", "broker.clock"),
     ("broker.model",),
     ("broker.errors", "broker.event_loop", "broker.log_format", "broker.submodule_import", "broker.tasks"),

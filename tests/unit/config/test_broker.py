@@ -113,7 +113,7 @@ class TestComplaints:
             ("process.roles=broker", "ZooKeeper only"),
             ("queued.max.request.bytes=5", "queued.max.request.bytes"),
             ("listeners=A://h:1", "no protocol"),
-            ("listeners=SSL://h:1\nsecurity.inter.broker.protocol=SSL", "Logyard serves PLAINTEXT"),
+            ("listeners=SASL_SSL://h:1\nsecurity.inter.broker.protocol=SASL_SSL", "Logyard serves PLAINTEXT"),
             ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "twice"),
             ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "others can reach"),
             ("inter.broker.listener.name=X", "X is not among"),
@@ -131,7 +131,7 @@ class TestComplaints:
         assert any(words in line for line in problems(ZK + text)), problems(ZK + text)
 
     def test_keys_without_effect_are_warned_about_and_refused_when_strict(self) -> None:
-        text = "num.network.threads=3\nnum.partitons=2\nlistener.name.x.ssl.keystore.type=PEM\nzzz=1\n"
+        text = "num.network.threads=3\nnum.partitons=2\nlistener.name.x.ssl.provider=PEM\nzzz=1\n"
         warnings = parse(text).warnings
         assert len(warnings) == 4
         assert "does not act on it" in warnings[0]

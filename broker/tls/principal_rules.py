@@ -1,0 +1,86 @@
+"""ssl.principal.mapping.rules: turns the subject of a client's certificate into the name of its principal.
+
+The value is a list of `DEFAULT` and `RULE:pattern/replacement/[L|U]`. The first rule whose pattern matches the whole
+subject gives the name; `$1` in its replacement is the first group (facts §18.2, KIP-371).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
+_SPLITTER = re.compile(rf"\s*({_RULE})\s*(,|$)", re.DOTALL)
+_PARSER = re.compile(_RULE, re.DOTALL)
+_REFERENCE = re.compile(r"\$(\d+)|\\(.)", re.DOTALL)
+# Java's replacement fails on these when it is used; here they are refused before.
+_BARE_DOLLAR = re.compile(r"(?<!\\)\$(?!\d)")
+_GROUP = re.compile(r"(?<!\\)\$[1-9]")
+
+
+class NoRuleApplies(Exception):
+    """No rule matches a subject: its client has no name, and is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str] | None  # None: the subject as it is
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, subject: str) -> str | None:
+        if self.pattern is None:
+            return subject
+        if not self.pattern.fullmatch(subject):
+            return None
+        name = self.pattern.sub(self._replaced, subject)
+        return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        """Java's replacement: `$12` is group 12 if there is one, else group 1 and a 2; no such group: as it stands."""
+
+        def reference(found: re.Match[str]) -> str:
+            digits = found[1]
+            if digits is None:
+                return found[2]
+            for end in range(len(digits), 0, -1):
+                if int(digits[:end]) <= match.re.groups:
+                    return (match[int(digits[:end])] or "") + digits[end:]
+            return found[0]
+
+        return _REFERENCE.sub(reference, self.replacement)
+
+
+class PrincipalRules:
+    """The rules of one listener."""
+
+    def __init__(self, text: str) -> None:
+        """Raise ValueError, whose text names the rule that is wrong."""
+        self._text = text
+        self._rules: Sequence[_Rule] = [_rule(rule) for rule in _split(text.strip()) if rule]
+
+    def name_of(self, subject: str) -> str:
+        """Return the principal's name. Raises NoRuleApplies."""
+        for rule in self._rules:
+            name = rule.apply(subject)
+            if name is not None:
+                return name
+        raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {subject!r}")
+
+
+def _split(text: str) -> list[str]:
+    return [match[1] for match in _SPLITTER.finditer(text)]
+
+
+def _rule(text: str) -> _Rule:
+    match = _PARSER.match(text)
+    if match is None or match.end() != len(text):
+        raise ValueError(f"DEFAULT or RULE:pattern/replacement/[LU] is expected, not {text!r}")
+    if match[1] is not None:
+        return _Rule(None)
+    try:
+        pattern = re.compile(match[2])
+    except re.error as error:
+        raise ValueError(f"{match[2]!r} is no regular expression ({error})") from None
+    if _BARE_DOLLAR.search(match[3]) or (not pattern.groups and _GROUP.search(match[3])):
+        raise ValueError(f"{text!r} refers to a group that its pattern does not have")
+    return _Rule(pattern, match[3], match[4])
