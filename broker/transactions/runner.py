@@ -19,6 +19,7 @@ from logyard.broker.event_loop import Timers
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.coordinator_errors import coordinator_error
 from logyard.broker.transactions import addition, completion, expiry, initialization, loading, record_format
+from logyard.broker.transactions.ends import Ends
 from logyard.broker.transactions.events import Description, Initialize, Initialized, Producer
 from logyard.broker.transactions.markers.routing import Completion
 from logyard.broker.transactions.markers.runner import MarkerSender
@@ -68,6 +69,7 @@ class TransactionCoordinator:
         self._timers = timers
         self._rules = rules or Rules()
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._ends = Ends(timers)
 
     def _now(self) -> Now:
         return Now(passed_ms(self._clock), self._clock.now_ms())
@@ -116,6 +118,7 @@ class TransactionCoordinator:
         if not 0 < request.timeout_ms <= self._rules.timeout_max_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         fresh_id: int | None = None
+        await self._end_of_last(request.transactional_id)
         while True:
             led = self._owned.find(request.transactional_id)
             if not isinstance(led, LedPartition):
@@ -146,6 +149,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> ErrorCode:
         """AddPartitionsToTxn and AddOffsetsToTxn: one answer for all of the partitions (facts §17.3)."""
+        await self._end_of_last(transactional_id)
         return await self._change(transactional_id, lambda t: addition.add(t, producer, partitions, self._now()))
 
     def verify_partitions(
@@ -160,6 +164,12 @@ class TransactionCoordinator:
     async def end(self, transactional_id: str, producer: Producer, *, commits: bool) -> ErrorCode:
         """EndTxn: answered when the outcome is in the log; the markers follow (facts §17.5)."""
         return await self._change(transactional_id, lambda t: completion.end(t, producer, self._now(), commits=commits))
+
+    async def _end_of_last(self, transactional_id: str) -> None:
+        """Wait a little where the id's last transaction is decided and has not ended yet."""
+        found = self._find(transactional_id)
+        if not isinstance(found, ErrorCode) and found[1].state in DECIDED:
+            await self._ends.wait(transactional_id)
 
     def _find(self, transactional_id: str) -> tuple[LedPartition, Transaction] | ErrorCode:
         if not transactional_id:
@@ -264,6 +274,7 @@ class TransactionCoordinator:
                 return
             if appended is ErrorCode.NONE:
                 transaction.make(change)
+                self._ends.ended(transaction.transactional_id)
                 return
             log.warning("end of a transaction not stored", id=transaction.transactional_id, error=appended.name)
             self._timers.call_later(COMPLETE_AGAIN_S, lambda: self._append_end(ended))

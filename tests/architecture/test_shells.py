@@ -58,6 +58,7 @@ SHELLS = {
     "broker.client.producer_ids": "waits for the next block within a deadline",
     "broker.controller.runner": "runs the generators: their queue, effects and pauses",
     "broker.groups.runner": "holds the futures of who waits for a group, and loads in tasks",
+    "broker.transactions.ends": "holds the futures of who waits for the end of a transaction",
     "broker.transactions.runner": "holds the futures of who waits for a transaction, and loads in tasks",
     "broker.transactions.markers.runner": "sends markers in tasks",
     "broker.http.connections": "bounds what uvicorn's connections may take",

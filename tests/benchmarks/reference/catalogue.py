@@ -20,7 +20,7 @@ def _transactions() -> list[Row]:
     made = [
         Row(
             f"{client}: transactions of {records} x 100 B, {producers} producer{'s' if producers > 1 else ''}",
-            partial(work_of, records=records, producers=producers, transactions=400 if producers == 1 else 1200),
+            partial(work_of, records=records, producers=producers, transactions=200 if producers == 1 else 800),
         )
         for client, work_of in (("librdkafka", transactions.commits), ("Java", transactions.java_commits))
         for records, producers in ((1, 1), (100, 1), (1, 8), (100, 8))
