@@ -140,9 +140,6 @@ class UnderReplicationEvent(ClusterEvent):
             return []
         under = seen.snapshot.under_replicated(self.topics)
         unled = seen.snapshot.unled(self.topics)
-        # Reassignments in progress have replicas that are not in the ISR yet: that is normal.
-        moving = seen.snapshot.reassignments or {}
-        under = [tp for tp in under if tp not in moving]
         self._looks = self._looks + 1 if under or unled else 0
         if self._looks != self.patience:
             return []

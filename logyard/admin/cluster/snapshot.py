@@ -41,9 +41,14 @@ class PartitionView:
     def is_led(self) -> bool:
         return self.leader >= 0
 
-    @property
-    def is_under_replicated(self) -> bool:
-        return len(set(self.isr) & set(self.replicas)) < len(self.replicas)
+    def is_under_replicated(self, moving: Assignment | None = None) -> bool:
+        """Whether the ISR has fewer replicas than the partition should have.
+
+        As Kafka's leaders count: replicas that `moving`, a running reassignment, adds do not count before they are in
+        sync, so a planned move is no fault.
+        """
+        adding = () if moving is None else moving.adding
+        return len(self.isr) < len(self.replicas) - len(set(adding) & set(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,9 @@ class ClusterSnapshot:
         return [tp for tp, p in self.partitions(topics) if p.leader not in self.brokers]
 
     def under_replicated(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
-        """Partitions whose ISR lacks an assigned replica."""
-        return [tp for tp, p in self.partitions(topics) if p.is_under_replicated]
+        """Partitions with too few replicas in the ISR; those that running reassignments add are left out, if known."""
+        moving = self.reassignments or {}
+        return [tp for tp, p in self.partitions(topics) if p.is_under_replicated(moving.get(tp))]
 
     def not_preferred(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
         """Partitions whose leader is not the first of their replicas."""
@@ -200,7 +206,7 @@ def topic_json(topic: TopicView) -> dict[str, Any]:
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
-                "under_replicated": p.is_under_replicated,
+                "under_replicated": p.is_under_replicated(),
             }
             for p in topic.partitions
         ],

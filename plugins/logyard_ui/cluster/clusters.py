@@ -154,9 +154,9 @@ class CachedCluster:
     def _read_state(self, client: DescribingClient) -> ClusterState:
         before: ClusterState | None = self.cache.peek(STATE)
         epoch: ControllerEpoch | None = self.cache.peek(EPOCH)
-        state = read_state(
-            client, self.settings, before, self._history, epoch, self._clocks.wall_ms(), self._clocks.monotonic()
-        )
+        wall_ms, now_s = self._clocks.wall_ms(), self._clocks.monotonic()
+        moving: Running | None = self.cache.peek("moves")
+        state = read_state(client, self.settings, before, self._history, epoch, wall_ms, now_s, moving)
         if before is not None and before.controller.id != state.controller.id:
             self.cache.expire(EPOCH)
         return state

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from logyard.admin.cluster.snapshot import BrokerNode, TopicView
+from logyard.broker.model import Assignment, TopicPartition
 
 UNHEALTHY_MAX = 100
 
@@ -71,8 +72,13 @@ class ClusterCounts:
     unhealthy: list[UnhealthyPartition] = field(default_factory=list)
 
 
-def count_cluster(topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNode]) -> ClusterCounts:
-    """Count. Topics are in the order of their names; unhealthy partitions begin with the offline ones."""
+def count_cluster(
+    topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNode], moving: Mapping[TopicPartition, Assignment]
+) -> ClusterCounts:
+    """Count. Topics are in the order of their names; unhealthy partitions begin with the offline ones.
+
+    `moving`: the running reassignments, as far as they are known. A replica that one of them adds is not out of sync.
+    """
     known = set(alive)
     for topic in topics.values():
         for view in topic.partitions:
@@ -83,7 +89,7 @@ def count_cluster(topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNod
     offline: list[UnhealthyPartition] = []
     lagging: list[UnhealthyPartition] = []
     for name in sorted(topics):
-        _count_topic(topics[name], alive, place, found, offline, lagging)
+        _count_topic(topics[name], alive, moving, place, found, offline, lagging)
     found.unhealthy = (offline + lagging)[:UNHEALTHY_MAX]
     return found
 
@@ -91,6 +97,7 @@ def count_cluster(topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNod
 def _count_topic(
     topic: TopicView,
     alive: Mapping[int, BrokerNode],
+    moving: Mapping[TopicPartition, Assignment],
     place: Mapping[int, int],
     found: ClusterCounts,
     offline: list[UnhealthyPartition],
@@ -102,21 +109,22 @@ def _count_topic(
         replicas, isr, leader = view.replicas, view.isr, view.leader
         factor = max(factor, len(replicas))
         found.totals.replicas += len(replicas)
-        behind = 0
+        move = moving.get(TopicPartition(topic.name, view.partition)) if moving else None
+        adding = () if move is None else move.adding
+        behind = view.is_under_replicated(move)
         for broker in replicas:
             counts = found.brokers[broker]
             counts.replicas += 1
             placed[place[broker]] += 1
-            if broker not in isr:
+            if broker not in isr and broker not in adding:
                 counts.out_of_sync += 1
-                behind += 1
         if replicas:
             found.brokers[replicas[0]].preferred_leaders += 1
             moved += leader != replicas[0]
         if leader in place:
             found.brokers[leader].leaders += 1
             led[place[leader]] += 1
-        under += behind > 0
+        under += behind
         lost += leader not in alive
         if behind or leader not in alive:
             unhealthy = lagging if leader in alive else offline

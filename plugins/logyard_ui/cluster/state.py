@@ -1,12 +1,14 @@
 """The state of a cluster as the page keeps it: the snapshot, its counts, and the two long lists as documents."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logyard.admin.cluster.snapshot import NO_CONTROLLER, ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
 from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, ClusterCounts, count_cluster
 from logyard.plugins.logyard_ui.responses.document import Document
@@ -57,12 +59,16 @@ def read_state(
     epoch: ControllerEpoch | None,
     now_ms: int,
     now_s: float,
+    moving: Mapping[TopicPartition, Assignment] | None = None,
 ) -> ClusterState:
     """Read the cluster; counts and documents of `before` are reused where nothing has changed.
 
+    `moving`: the running reassignments as they were read last. The controller is not asked for them here: it may hang,
+    and the rest is known without it.
+
     Raises ClusterUnreachable, ApiError.
     """
-    snapshot = client.snapshot()
+    snapshot = replace(client.snapshot(), reassignments=moving)
     controller = read_controller(client, snapshot)
     if controller.known:
         history.add(controller.id, controller.epoch, now_ms, now_s)
@@ -70,14 +76,10 @@ def read_state(
         if epoch is not None and current is not None and epoch.holder == current.id:
             # An answer from before this term began is about an earlier one.
             history.add(current.id, epoch.epoch if epoch.asked_s >= current.begun_s else None, now_ms, now_s)
-    unchanged = before is not None and (before.snapshot.topics, before.snapshot.brokers) == (
-        snapshot.topics,
-        snapshot.brokers,
-    )
-    if before is not None and unchanged:
+    if before is not None and _counted(before.snapshot) == _counted(snapshot):
         counts, topics, replicas = before.counts, before.topics, before.replicas
     else:
-        counts = count_cluster(snapshot.topics, snapshot.brokers)
+        counts = count_cluster(snapshot.topics, snapshot.brokers, moving or {})
         topics, replicas = topics_document(counts), replicas_document(counts, snapshot)
     return ClusterState(
         snapshot=snapshot,
@@ -88,6 +90,11 @@ def read_state(
         controllers=tuple(history.as_json()),
         expected=_expected(settings),
     )
+
+
+def _counted(snapshot: ClusterSnapshot) -> tuple[object, ...]:
+    """What the counts are made of."""
+    return snapshot.topics, snapshot.brokers, snapshot.reassignments or {}
 
 
 def read_controller(client: DescribingClient, snapshot: ClusterSnapshot) -> Controller:

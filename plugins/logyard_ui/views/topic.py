@@ -118,7 +118,7 @@ def _partition(topic: TopicView, view: PartitionView, state: ClusterState, parts
         "preferred": view.preferred,
         "replicas": list(view.replicas),
         "isr": list(view.isr),
-        "under_replicated": view.is_under_replicated,
+        "under_replicated": view.is_under_replicated(moving),
         "offline": view.leader not in state.snapshot.brokers,
         "adding": list(moving.adding),
         "removing": list(moving.removing),

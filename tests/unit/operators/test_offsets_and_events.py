@@ -200,7 +200,7 @@ def test_a_lost_broker_is_reported_once_and_again_after_it_was_back(cluster: Mem
     assert event.changes(None, OSError()) == []
 
 
-def test_under_replication_is_reported_after_patience_and_not_for_moves(cluster: MemoryCluster) -> None:
+def test_under_replication_is_reported_after_patience(cluster: MemoryCluster) -> None:
     event = UnderReplicationEvent(patience=2)
     cluster.kill(3)
     cluster.tick()
@@ -208,13 +208,19 @@ def test_under_replication_is_reported_after_patience_and_not_for_moves(cluster:
     found = event.changes(look(cluster), None)
     assert (found[0]["under_replicated"], found[0]["offline"], found[0]["examples"]) == (2, 0, ["t-0", "t-1"])
     assert event.changes(look(cluster), None) == []
-    moving = UnderReplicationEvent(patience=1)
+
+
+def test_under_replication_is_not_reported_for_replicas_that_moves_add(cluster: MemoryCluster) -> None:
+    event = UnderReplicationEvent(patience=1)
     cluster.racks[4] = None
     cluster.start(4)
     cluster.ticks_to_move = 99
     for p in (0, 1):
         cluster.assignments[TopicPartition("t", p)] = cluster.assignments[TopicPartition("t", p)].reassign_to((1, 2, 4))
-    assert moving.changes(look(cluster), None) == []
+    assert event.changes(look(cluster), None) == []
+    cluster.kill(3)
+    cluster.tick()
+    assert [found["under_replicated"] for found in event.changes(look(cluster), None)] == [2]
 
 
 def test_topics_that_come_and_go_are_reported(cluster: MemoryCluster) -> None:

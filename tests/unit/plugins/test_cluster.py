@@ -38,8 +38,9 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 def _random_snapshot(seed: int) -> ClusterSnapshot:
-    """Replicas on living and dead brokers, ISRs that lack some, partitions without a leader."""
+    """Replicas on living and dead brokers, ISRs that lack some, partitions without a leader, moves."""
     chance = random.Random(seed)
+    moving = {}
     alive = {broker: BrokerNode(broker, f"h{broker}", 9092) for broker in range(5) if chance.random() < 0.8}
     topics = {}
     for number in range(20):
@@ -49,14 +50,27 @@ def _random_snapshot(seed: int) -> ClusterSnapshot:
             isr = tuple(broker for broker in replicas if chance.random() < 0.8)
             leader = chance.choice([*isr, -1])
             views.append(PartitionView(partition, leader, replicas, isr))
+            if chance.random() < 0.2:
+                moving[TopicPartition(f"t{number}", partition)] = Assignment(replicas, adding=replicas[-1:])
         topics[f"t{number}"] = TopicView(f"t{number}", tuple(views), internal=number == 3)
-    return ClusterSnapshot("c", 0, alive, topics)
+    return ClusterSnapshot("c", 0, alive, topics, reassignments=moving)
+
+
+def test_a_replica_that_is_being_added_is_not_missing() -> None:
+    def short(isr: tuple[int, ...], *, moving: Assignment | None) -> bool:
+        return PartitionView(0, 1, (1, 2, 3, 4), isr).is_under_replicated(moving)
+
+    move = Assignment((1, 2, 3, 4), adding=(3, 4), removing=(1, 2))
+    assert not short((1, 2), moving=move)
+    assert short((1,), moving=move)
+    assert not short((3, 4), moving=move)  # as in Kafka the number counts
+    assert short((1, 2), moving=None)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_pass_counts_what_many_passes_count(seed: int) -> None:
     snapshot = _random_snapshot(seed)
-    found = count_cluster(snapshot.topics, snapshot.brokers)
+    found = count_cluster(snapshot.topics, snapshot.brokers, snapshot.reassignments or {})
     assert found.totals.under_replicated == len(snapshot.under_replicated())
     assert found.totals.offline == len(snapshot.unled())
     assert found.totals.not_preferred == len(snapshot.not_preferred())
@@ -85,7 +99,7 @@ def test_a_map_too_large_is_cut() -> None:
     view = PartitionView(0, 0, (0,), (0,))
     topics = {f"t{n:04}": TopicView(f"t{n:04}", (view,)) for n in range(700)}
     snapshot = ClusterSnapshot("c", 0, brokers, topics)
-    content = json.loads(replicas_document(count_cluster(topics, brokers), snapshot).body)
+    content = json.loads(replicas_document(count_cluster(topics, brokers, {}), snapshot).body)
     assert (content["topics_total"], len(content["topics"]), len(content["replicas"])) == (700, 640, 640)
 
 
