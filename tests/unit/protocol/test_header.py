@@ -70,3 +70,11 @@ def test_an_unknown_key_is_left_to_the_caller() -> None:
 def test_broken_headers_are_refused(frame: bytes) -> None:
     with pytest.raises(CorruptData):
         parse_request_header(memoryview(frame))
+
+
+def test_a_header_with_many_tagged_fields_is_refused_at_once() -> None:
+    head = b"\x00\x12\x00\x03\x00\x00\x00\x01\xff\xff"
+    assert parse_request_header(memoryview(head + b"\x02\x00\x00\x01\x00")).api_key == 18
+    many = memoryview(head + b"\xff\xff\xff\x7f" + bytes(1 << 20))
+    with pytest.raises(CorruptData, match="tagged fields"):
+        parse_request_header(many)
