@@ -15,6 +15,7 @@ from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfi
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security import quota_settings
 from logyard.broker.server.admission import Admission
+from logyard.broker.znodes import configs
 
 log = structlog.get_logger("logyard.broker")
 
@@ -53,6 +54,8 @@ class SettingsChanges:
             self._configs.set_broker(name, settings)
             self._take_broker_settings()
         else:
+            if kind == configs.USERS:
+                self._configs.credentials.take(name, settings)
             quota_settings.changed(self._configs, kind, name, settings)
 
     def effective(self) -> BrokerConfig:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from logyard.broker.config.topic import TopicConfig
+from logyard.broker.metadata.user_credentials import UserCredentials
 
 K = TypeVar("K")
 
@@ -38,6 +39,7 @@ class DynamicConfigs:
         self._ip_quotas: dict[str, Quota] = {}
         self._on_topics: list[TopicsChanged] = []
         self._on_quotas: list[QuotasChanged] = []
+        self.credentials = UserCredentials()
 
     # Topics
 

@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.metadata",),
     ("broker.log",),
     ("broker.compaction",),
+    ("broker.security.sasl",),
     ("broker.protocol", "broker.records", "broker.znodes", "broker.tls"),
     ("broker.config", "broker.clock"),
     ("broker.model",),
