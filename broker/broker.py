@@ -10,7 +10,7 @@ import random
 import resource
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -36,6 +36,8 @@ from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
+from logyard.broker.server.logins.logins import BeginLogin, logins_of
+from logyard.broker.server.logins.mechanisms import CredentialSources
 from logyard.broker.server.record_threads import RecordThreads
 from logyard.broker.server.unread_answers import UnreadAnswers
 from logyard.broker.tls.handshakes import Handshakes
@@ -45,6 +47,8 @@ from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
+# What they do needs the interpreter, or waits for a Kerberos server.
+LOGIN_THREADS = 2
 # The longest that the event loop waits for a thread that runs Python code. Python's default, 5 ms, delays a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -75,6 +79,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     record_threads = RecordThreads()
     pauses.use(record_threads.pause)
     handshakes = Handshakes()
+    login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -88,6 +93,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         new_session_id=partial(random.randrange, 1, 2**31),
         run_blocking=partial(loop.run_in_executor, pool),
         run_record_work=record_threads.submit,
+        run_login_work=partial(loop.run_in_executor, login_pool),
         open_zookeeper=lambda: ZooKeeperSession(
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
@@ -105,16 +111,19 @@ def real_environment(config: BrokerConfig) -> Environment:
         admission=admission,
         answers=answers,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=partial(_end, admission, pool, record_threads, handshakes),
+        close=partial(_end, admission, (pool, login_pool), record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
 
 
-def _end(admission: Admission, pool: ThreadPoolExecutor, record_threads: RecordThreads, handshakes: Handshakes) -> None:
+def _end(
+    admission: Admission, pools: Sequence[ThreadPoolExecutor], record_threads: RecordThreads, handshakes: Handshakes
+) -> None:
     admission.close()
     handshakes.close()
-    pool.shutdown(wait=False, cancel_futures=True)
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
     record_threads.close()
 
 
@@ -185,6 +194,7 @@ class Broker:
         components = self.components = Components(
             self.config, environment, self._zk, cluster_id, self.fail, self._policies
         )
+        logins = self._logins(components, environment)
         await components.load()
         self.listeners = [
             environment.open_listener(e, components.tls.server(e.listener)) for e in self.config.listeners
@@ -201,9 +211,20 @@ class Broker:
             await self._http.start(components.http_app())
         self.before_serving()
         for listener in self.listeners:
-            await listener.serve(components.dispatcher)
+            await listener.serve(components.dispatcher, logins.get(listener.name))
         addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self.listeners)
         log.info("serving", listeners=addresses, http=self._http_address(), epoch=components.broker_epoch)
+
+    def _logins(self, components: Components, environment: Environment) -> Mapping[str, BeginLogin]:
+        """Read the settings of the listeners with SASL. Raises ConfigProblems."""
+        return logins_of(
+            self.config,
+            CredentialSources(components.configs.credentials, environment.clock.now_ms),
+            components.dispatcher,
+            environment.run_login_work or environment.run_blocking,
+            environment.clock,
+            components.services.login_counters,
+        )
 
     async def _own_id(self) -> int:
         """Return the id in the log directories, else a new one from ZooKeeper (facts §1, seqid)."""

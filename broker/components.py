@@ -13,7 +13,7 @@ from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.broker_links import BrokerLinks
 from logyard.broker.client.controller_requests import ControllerChannel
-from logyard.broker.client.peer_security import PeerSecurity
+from logyard.broker.client.peer_security import PeerSecurity, peer_login
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
@@ -24,7 +24,6 @@ from logyard.broker.coordinators import Coordinators
 from logyard.broker.environment import Environment
 from logyard.broker.http.service import HttpService
 from logyard.broker.leases import restart
-from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log import settings as log_settings
 from logyard.broker.log.store import LogStore
@@ -83,7 +82,8 @@ class Components:
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
         self.tls = TlsListeners(environment.handshakes)
-        self.security = PeerSecurity(self.tls)
+        login = peer_login(config, environment.run_login_work or environment.run_blocking)
+        self.security = PeerSecurity(self.tls, login)
         self.links = BrokerLinks(config, self.metadata, self.security)
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
@@ -218,24 +218,15 @@ class Components:
         return Verification(self.replicas.producing, questions, self.store.logs.verification)
 
     def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
-        environment = self._environment
-        ports = LeasePorts(
-            store=self.store,
-            replicas=self.replicas,
-            metadata=self.metadata,
-            disk=environment.disk,
-            clock=environment.clock,
-            timers=loop,
-            run_blocking=environment.run_blocking,
-            new_id=lambda: environment.new_uuid().hex,
-        )
+        ports = self._environment.lease_ports(self.store, self.replicas, self.metadata, loop)
         return LeaseService(ports, self.config.broker_id, self.services.cluster_id)
 
     def _gauges(self) -> dict[str, int]:
         environment = self._environment
         answers = {} if environment.answers is None else environment.answers.gauges()
         shakes = {} if environment.handshakes is None else environment.handshakes.gauges()
-        return answers | shakes | ({} if self.cleaning is None else self.cleaning.gauges())
+        logins = self.services.login_counters.gauges()
+        return answers | shakes | logins | ({} if self.cleaning is None else self.cleaning.gauges())
 
     def _cleaning(self, zk: Any) -> CleaningService | None:
         environment = self._environment

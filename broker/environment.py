@@ -8,10 +8,14 @@ from typing import Any
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
-from logyard.broker.event_loop import SubmitBlocking, SubmitForClient
+from logyard.broker.event_loop import SubmitBlocking, SubmitForClient, Timers
 from logyard.broker.http.server import HttpServer
+from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.log.disk.port import Disk
+from logyard.broker.log.store import LogStore
+from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import Endpoint
+from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.admission import Admission
 from logyard.broker.server.unread_answers import UnreadAnswers
 from logyard.broker.tls.handshakes import Handshakes
@@ -25,7 +29,7 @@ class Environment:
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
     that binds at once and serves later (server/listener.py), with TLS or without; `open_cleaner` a worker that cleans
     compacted logs, None if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is
-    None, the disk's are used. Without `handshakes` no listener can have TLS.
+    None, the disk's are used; `run_login_work` is the same for log-ins. Without `handshakes` no listener can have TLS.
     """
 
     clock: Clock
@@ -42,5 +46,19 @@ class Environment:
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
     run_record_work: SubmitForClient | None = None
+    run_login_work: SubmitBlocking | None = None
     answers: UnreadAnswers | None = None
     handshakes: Handshakes | None = None
+
+    def lease_ports(self, store: LogStore, replicas: Replicas, metadata: MetadataCache, timers: Timers) -> LeasePorts:
+        """Return what leases need of this broker."""
+        return LeasePorts(
+            store=store,
+            replicas=replicas,
+            metadata=metadata,
+            disk=self.disk,
+            clock=self.clock,
+            timers=timers,
+            run_blocking=self.run_blocking,
+            new_id=lambda: self.new_uuid().hex,
+        )

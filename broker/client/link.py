@@ -2,21 +2,36 @@
 
 A link connects at its first request, and again at the next one after it broke; callers pause between tries. A large
 answer is received into a separate buffer, so that its records can be kept without a copy.
+
+With a log-in, a link logs in when it connects, and again before the session ends. After a refused log-in the next one
+waits, longer each time, because whoever has to change a password is slow.
 """
 
 import asyncio
 import itertools
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
+from logyard.broker.client.peer_login import FIRST_CORRELATION_ID, PeerRefusesLogin, PeerSession
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.protocol import codec
 from logyard.broker.replication.ports import LinkError
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 SCRATCH_BYTES = 64 * 1024
+# Of a session's lifetime; Kafka's clients renew after 85 to 95 %.
+RENEWED_AFTER = 0.85
+REFUSED_PAUSE_S = 0.5
+REFUSED_PAUSE_MAX_S = 5.0
+REFUSALS_PER_LINE = 12
 _SIZE = struct.Struct(">i")
+
+
+log = structlog.get_logger("logyard.link")
 
 
 class _OutOfTime(Exception):
@@ -117,6 +132,9 @@ class Link:
         self._correlation_ids = itertools.count(1)
         self._frames: _Frames | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
+        self._session: PeerSession | None = None
+        self._renew_at_s = math.inf  # when the session has to be renewed, by the loop's clock
+        self._refusals = 0  # in a row
         self._closed = False
 
     @property
@@ -155,8 +173,13 @@ class Link:
     ) -> memoryview:
         """Send a complete request frame; return the answer's frame without its size field. Raises LinkError."""
         frames = self._frames
-        if frames is None or frames.transport is None:
-            frames = await self._connect()
+        if frames is None or frames.transport is None or self._must_renew():
+            frames = await self._ready()
+        return await self._request_on(frames, correlation_id, frame, timeout_s)
+
+    async def _request_on(
+        self, frames: _Frames, correlation_id: int, frame: bytes | bytearray, timeout_s: float | None
+    ) -> memoryview:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[memoryview] = loop.create_future()
         frames.waiting[correlation_id] = future
@@ -181,23 +204,86 @@ class Link:
         if not future.done():
             future.set_exception(_OutOfTime())
 
-    async def _connect(self) -> _Frames:
+    async def _ready(self) -> _Frames:
+        """Return the connection: a new one if there is none, logged in again if the session ends soon."""
         async with self._connecting:
             self._refuse_if_closed()
-            if self._frames is not None and self._frames.transport is not None:
-                return self._frames
-            try:
-                async with asyncio.timeout(self._connect_timeout_s):
-                    frames = await self._security.connect(_Frames, self.host, self.port)
-            except (OSError, TimeoutError) as error:
-                raise LinkError(f"{self.host}:{self.port} cannot be reached: {str(error) or 'time-out'}") from error
-            if frames.transport is None:
-                raise LinkError(f"{self.host}:{self.port} closed the connection at once")
-            self._frames = frames
-            if self._closed:  # meanwhile
-                self.disconnect("the link was closed")
-            self._refuse_if_closed()
+            frames = self._frames
+            if frames is None or frames.transport is None:
+                return await self._connect()
+            if self._must_renew():
+                await self._log_in(frames)
             return frames
+
+    def _must_renew(self) -> bool:
+        return self._renew_at_s != math.inf and asyncio.get_running_loop().time() >= self._renew_at_s
+
+    async def _connect(self) -> _Frames:
+        if self._refusals:
+            await asyncio.sleep(min(REFUSED_PAUSE_MAX_S, REFUSED_PAUSE_S * 2 ** min(self._refusals - 1, 10)))
+            self._refuse_if_closed()
+        self._session, self._renew_at_s = None, math.inf
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                frames = await self._security.connect(_Frames, self.host, self.port)
+        except (OSError, TimeoutError) as error:
+            raise LinkError(f"{self.host}:{self.port} cannot be reached: {str(error) or 'time-out'}") from error
+        if frames.transport is None:
+            raise LinkError(f"{self.host}:{self.port} closed the connection at once")
+        await self._log_in(frames)
+        self._frames = frames
+        if self._closed:  # meanwhile
+            self.disconnect("the link was closed")
+        self._refuse_if_closed()
+        return frames
+
+    async def _log_in(self, frames: _Frames) -> None:
+        """Log in, or renew the session, if the link has to; on any failure the connection is closed.
+
+        Raises LinkError.
+        """
+        login = self._security.login
+        if login is None:
+            return
+        correlation_ids = itertools.count(FIRST_CORRELATION_ID)
+
+        async def ask(api_key: int, version: int, fields: Mapping[str, Any], /) -> Any:
+            correlation_id = next(correlation_ids)
+            frame = codec.encode_request(api_key, version, correlation_id, self._client_id, fields)
+            answer = await self._request_on(frames, correlation_id, frame, None)
+            return codec.decode_response(api_key, version, answer)[1]
+
+        begun_s = asyncio.get_running_loop().time()
+        try:
+            session = await (login.renew(ask, self._session.version) if self._session else login.log_in(ask))
+        except PeerRefusesLogin as error:
+            self._drop(frames)
+            self._note_refusal(login.mechanism, str(error))
+            raise PeerRefusesLogin(f"{self.host}:{self.port} refuses the log-in: {error}") from None
+        except BaseException:
+            # A connection that is not logged in must not be used.
+            self._drop(frames)
+            raise
+        self._session, self._refusals = session, 0
+        self._renew_at_s = math.inf if session.lifetime_s is None else begun_s + session.lifetime_s * RENEWED_AFTER
+
+    def _note_refusal(self, mechanism: str, why: str) -> None:
+        """Log the first refusal, and then about one in a minute."""
+        if self._refusals % REFUSALS_PER_LINE == 0:
+            log.error(
+                "another broker refuses this broker's log-in, trying again",
+                peer=f"{self.host}:{self.port}",
+                mechanism=mechanism,
+                why=why,
+            )
+        self._refusals += 1
+
+    def _drop(self, frames: _Frames) -> None:
+        if self._frames is frames:
+            self._frames = None
+        if frames.transport is not None:
+            frames.trouble = "the log-in failed"
+            frames.transport.abort()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -57,6 +57,13 @@ ACTED_ON: Mapping[str, str] = {
     "max.connection.creation.rate": "How many new connections a broker accepts per second.",
     "connections.max.idle.ms": "How long a connection may be idle before it is closed.",
     "queued.max.request.bytes": "The memory that requests of all connections may take, -1 for no limit.",
+    "connection.failed.authentication.delay.ms": "How long the answer to a refused log-in waits.",
+    "connections.max.reauth.ms": "How long a log-in lasts before it has to be renewed, 0 for no limit.",
+    "sasl.enabled.mechanisms": "The SASL mechanisms of a listener.",
+    "sasl.jaas.config": "The login module of one mechanism of a listener, with its users or its key table.",
+    "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which brokers log in to each other.",
+    "sasl.server.callback.handler.class": "What validates the tokens of OAUTHBEARER.",
+    "sasl.server.max.receive.size": "The largest frame accepted before a log-in.",
     # Logs
     "log.dir": "The directory of the logs, if log.dirs is not set.",
     "log.dirs": "The directories of the logs, comma-separated.",

@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from logyard.broker.config.security_keys import PROTOCOLS
 from logyard.broker.model import Endpoint
 
-# The protocols that are served. A listener with another one is refused, because it would be open to everybody.
-SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
-
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)")
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([0-9a-zA-Z\-._]+)):([0-9]+)")
 
@@ -86,11 +83,6 @@ def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
     problems += [f"listeners: {name} is there twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     bound = [(e.host, e.port) for e in listeners if e.port]
     problems += [f"listeners: {h}:{p} is there twice" for h, p in dict.fromkeys(bound) if bound.count((h, p)) > 1]
-    problems += [
-        f"listeners: {e.listener} speaks {e.protocol}, Logyard serves {', '.join(SERVED_PROTOCOLS)}"
-        for e in listeners
-        if e.protocol not in SERVED_PROTOCOLS
-    ]
     return problems
 
 

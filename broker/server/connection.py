@@ -125,7 +125,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         if self._unmute is not None:
             self._unmute.cancel()
-        self.session.mute, self.session.go_on = never_muted, nobody_waits
+        self.session.gone()
+        self.session.mute, self.session.go_on, self.session.gone = never_muted, nobody_waits, nobody_waits
         self._release_memory()
         self._on_close(self)
 
@@ -137,6 +138,12 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     # -- called by the broker
+
+    def use(self, dispatch: Dispatch, frame_bytes_max: int) -> None:
+        """Hand the next frames to `dispatch`; larger ones than `frame_bytes_max` are refused."""
+        self._dispatch = dispatch
+        self._may_pipeline = dispatch.may_pipeline
+        self._frame_bytes_max = frame_bytes_max
 
     @property
     def busy(self) -> bool:
@@ -334,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
             # The caller may serve another connection, or a disk: it must not fail.
             self._fail(error)
             return
-        api_key = frame[0] << 8 | frame[1]
+        api_key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1  # a token of SASL may be shorter
         if isinstance(answer, asyncio.Future):
             slot = _Slot(api_key)
             self._slots.append(slot)

@@ -12,7 +12,7 @@ from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
-from logyard.broker.server.api import Api
+from logyard.broker.server.api import Api, top_level_error
 from logyard.broker.server.request import Encoded, Fields, Request, Session
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed, charge_time
@@ -82,6 +82,22 @@ class Dispatcher:
             counter.seconds += time.perf_counter() - begun
             if request.begun_s:
                 request.spent_s += time.perf_counter() - begun
+
+    def refusal(self, session: Session, frame: memoryview, code: ErrorCode) -> bytes | None:
+        """Return the answer that refuses a frame with `code`, in the form of its API.
+
+        None if there is no such form: the API or version is not served, or the frame is too large to be looked at.
+        """
+        api_key, version, correlation_id, client_id, body = parse_request_header(frame)
+        served = self._served.get(api_key)
+        if served is None or len(body) > LARGE_BODY_BYTES or not served[1] <= version <= served[2]:
+            return None
+        handler = served[0].handler
+        if handler.raw is not None and handler.error is top_level_error:
+            return None
+        message = codec.decode_request(api_key, version, body)
+        request = Request(api_key, version, correlation_id, client_id, body, session)
+        return self._encode(request, handler.error(message, version, code, None))
 
     def _message(self, api: Api, request: Request) -> "Encoded | asyncio.Future[Encoded]":
         if len(request.body) > LARGE_BODY_BYTES:

@@ -16,6 +16,7 @@ from logyard.broker.server import addresses
 from logyard.broker.server.admission import Admission, RequestMemory
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.logins.logins import BeginLogin
 from logyard.broker.server.unread_answers import UnreadAnswers
 from logyard.broker.tls.server_side import ServerSide
 
@@ -54,6 +55,7 @@ class Listener:
         self.admission = admission
         self._memory = memory
         self._answers = answers
+        self._begin_login: BeginLogin | None = None
         self._protected = protected
         self.connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -62,8 +64,12 @@ class Listener:
         self.host = endpoint.host
         self.port: int = self._socket.getsockname()[1]
 
-    async def serve(self, dispatcher: Dispatcher) -> None:
-        """Begin to accept connections; those made since the bind wait in the backlog."""
+    async def serve(self, dispatcher: Dispatcher, begin_login: BeginLogin | None = None) -> None:
+        """Begin to accept connections; those made since the bind wait in the backlog.
+
+        With `begin_login` their peers have to log in first.
+        """
+        self._begin_login = begin_login
         self._tasks.append(tasks.keep(f"accept {self.name}", partial(self._accept, dispatcher), ACCEPT_RETRY_S))
         self._tasks.append(tasks.keep(f"idle {self.name}", self._sweep))
 
@@ -112,6 +118,8 @@ class Listener:
             self._memory,
             self._answers,
         )
+        if self._begin_login is not None:
+            self._begin_login(connection)
         session = connection.session
         session.protocol = self._protocol
         if self._tls is None:

@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from logyard.broker.protocol.header import RequestHeader
+
 Buffer = bytes | bytearray | memoryview
 # A complete response frame, whole or in pieces; None if the client wants no answer (acks=0).
 Encoded = bytes | list[Buffer] | None
+Answer = Encoded | asyncio.Future[Encoded]
+"""An answer that is there, or that comes later."""
 Fields = Mapping[str, Any]
 
 
@@ -43,6 +47,12 @@ class Session:
     go_on: Callable[[], None] = nobody_waits
     # The connection is lost: nobody will read an answer.
     is_gone: bool = False
+    # The peer has logged in with a delegation token.
+    is_token_login: bool = False
+    # Answers the SaslHandshake of a peer that has logged in; None: it may not log in again now (logins/login.py).
+    renew: Callable[[RequestHeader], Answer] | None = None
+    # Called once when the connection is lost.
+    gone: Callable[[], None] = nobody_waits
 
 
 @dataclass(slots=True)

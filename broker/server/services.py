@@ -25,6 +25,7 @@ from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.auto_creation import AutoCreate
+from logyard.broker.server.logins.failures import LoginCounters
 from logyard.broker.server.rights import EverythingAllowed, Rights
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
@@ -66,6 +67,7 @@ class Services:
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
     rights: Rights = field(default_factory=EverythingAllowed)
     fetch_bytes_max: int = 57_671_680
+    login_counters: LoginCounters = field(default_factory=LoginCounters)
     http_address: str | None = None
     metadata_answers: AnswerCache = field(default_factory=AnswerCache)
     turns: Turns = field(default_factory=Turns)

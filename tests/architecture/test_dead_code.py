@@ -26,6 +26,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "*_expands",
         "*_shrinks",
         "failed_*",
+        "succeeded",
         "replication_bytes_*",
         "messages_in",
         "cold_reads",
@@ -104,7 +105,7 @@ PRODUCT: dict[str, Sequence[str]] = {
     ),
     "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),
     "said in a log or an answer": ("client_software", "duplicate"),
-    "read by the listeners of SASL, which follow": ("own_of_mechanism",),
+    "of a session, for handlers": ("is_token_login",),
 }
 # What pytest, asyncio, http.server and others call or read in tests, by their names.
 TESTS: dict[str, Sequence[str]] = {

@@ -73,6 +73,7 @@ SHELLS = {
     "broker.log.store": "loads directories in threads, side by side",
     "broker.log.disk.real": "is the port of the disk: system calls",
     "broker.replication.follower.fetcher": "fetches from a leader in a loop of its own",
+    "broker.server.logins.login": "waits before it answers a refused log-in, and times sessions",
     "broker.server.admission": "has connections wait until there is room",
     "broker.server.answer_writer": "writes to a connection's transport",
     "broker.server.api": "names the future that a handler may return",

@@ -15,6 +15,7 @@ from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.model import Endpoint
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.logins.logins import BeginLogin
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from tests.simulation.blocking import breathe, breathing
@@ -133,7 +134,9 @@ class SimListener:
         self._connections: dict[int, Connection] = {}
         self._last_id = 0
 
-    async def serve(self, dispatcher: Dispatcher) -> None:
+    async def serve(self, dispatcher: Dispatcher, begin_login: BeginLogin | None = None) -> None:
+        assert begin_login is None, "simulated listeners have no SASL"
+
         def connection() -> Connection:
             self._last_id += 1
             return Connection(

@@ -104,6 +104,11 @@ class InsideBroker:
         port: int = self._broker.listeners[0].port
         return port
 
+    def port_of(self, listener: str) -> int:
+        """That of the listener of this name."""
+        assert self._broker is not None
+        return next(int(each.port) for each in self._broker.listeners if each.name == listener)
+
     def connect(self) -> "InsideConnection":
         """A connection as a listener would make it, with nothing behind its transport."""
         dispatcher = self.components.dispatcher

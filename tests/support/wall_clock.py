@@ -90,6 +90,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
+    "credentials and tokens say when they expire": ("broker.broker:Broker._logins",),
     "a number that no counting can have reached, where the count is lost": (
         "broker.components:Components._producer_ids",
     ),

@@ -113,7 +113,6 @@ class TestComplaints:
             ("process.roles=broker", "ZooKeeper only"),
             ("queued.max.request.bytes=5", "queued.max.request.bytes"),
             ("listeners=A://h:1", "no protocol"),
-            ("listeners=SASL_SSL://h:1\nsecurity.inter.broker.protocol=SASL_SSL", "Logyard serves PLAINTEXT"),
             ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "twice"),
             ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "others can reach"),
             ("inter.broker.listener.name=X", "X is not among"),

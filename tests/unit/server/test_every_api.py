@@ -357,6 +357,11 @@ async def test_what_brokers_ask_each_other(ask: Asking) -> None:
     assert refused.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
+async def test_log_ins_are_refused_where_there_are_none(ask: Asking) -> None:
+    assert (await ask("SaslHandshake", mechanism="PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert (await ask("SaslAuthenticate", auth_bytes=b"\0u\0p")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
 def test_every_handler_is_named_by_a_test() -> None:
     texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     unnamed = [
