@@ -90,9 +90,9 @@ class Components:
         self.log_dir_moves = self._log_dir_moves()
         self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.links.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
-        self.producer_ids = self._producer_ids(zk)
+        self.producer_ids = ids = self._producer_ids(zk)
         self.coordinators = Coordinators(
-            config, environment, self.replicas, self.metadata, self.producer_ids, zk, loop, self.security
+            config, environment, self.replicas, self.metadata, ids, zk, self.features, self.security
         )
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if environment.admission is not None:
@@ -215,7 +215,7 @@ class Components:
             self.links.verification_requests,
             asyncio.get_running_loop().create_future,
         )
-        return Verification(self.replicas.producing, questions, self.store.logs.verification)
+        return Verification(self.replicas.producing, questions, self.store.logs.verification, asyncio.sleep)
 
     def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
         ports = self._environment.lease_ports(self.store, self.replicas, self.metadata, loop)

@@ -8,10 +8,12 @@ from logyard.broker.client.marker_links import BrokerMarkerLinks
 from logyard.broker.client.peer_security import PeerSecurity
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.features import TRANSACTION_VERSION
 from logyard.broker.config.inter_broker_protocol import IBP_2_8_IV0
 from logyard.broker.environment import Environment
 from logyard.broker.groups import leadership as group_leadership
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.transactions import leadership
 from logyard.broker.transactions.markers.deleted import find_deleted
@@ -32,9 +34,10 @@ class Coordinators:
         metadata: MetadataCache,
         producer_ids: ProducerIds,
         zk: ZooKeeper,
-        loop: asyncio.AbstractEventLoop,
+        features: FinalizedFeatures,
         security: PeerSecurity,
     ) -> None:
+        loop = asyncio.get_running_loop()
         self._config = config
         self.groups = group_leadership.coordinator_for(
             config,
@@ -61,6 +64,7 @@ class Coordinators:
             producer_ids,
             self._marker_links,
             partial(find_deleted, zk),
+            lambda: features.levels.get(TRANSACTION_VERSION, 0),
         )
         self.transactions = leadership.coordinator_for(config, replicas, metadata, self.transaction_partitions, world)
         self._tasks: list[asyncio.Task[None]] = []

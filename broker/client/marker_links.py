@@ -1,15 +1,20 @@
-"""WriteTxnMarkers to the brokers that lead a transaction's partitions: one link to each."""
+"""WriteTxnMarkers to the brokers that lead a transaction's partitions: one link to each.
+
+Version 2 is for markers that tell the transaction's version, where the broker offers it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
+from logyard.broker.client.offered import highest_offered
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
 
 WRITE_TXN_MARKERS = 27
+TELLS_VERSION = 2
 
 
 class BrokerMarkerLinks:
@@ -31,11 +36,19 @@ class BrokerMarkerLinks:
         self._request_timeout_s = request_timeout_s
         self._version = version
         self._links: dict[int, Link] = {}
+        self._offered: dict[int, int] = {}
 
     async def write_markers(self, broker_id: int, markers: Sequence[Marker]) -> Mapping[int, MarkerAnswer]:
         """See `MarkerLinks`."""
         fields = {"markers": [_fields(marker) for marker in markers]}
-        answer = await self._link(broker_id).request(WRITE_TXN_MARKERS, self._version, fields)
+        link, version = self._link(broker_id), self._version
+        if not link.connected:
+            self._offered.pop(broker_id, None)  # another release may run there now
+        if any(marker.version >= TELLS_VERSION for marker in markers):
+            if broker_id not in self._offered:
+                self._offered[broker_id] = await highest_offered(link, WRITE_TXN_MARKERS)
+            version = max(version, min(self._offered[broker_id], TELLS_VERSION))
+        answer = await link.request(WRITE_TXN_MARKERS, version, fields)
         return {
             marker.producer_id: {
                 TopicPartition(topic.name, p.partition_index): to_error_code(p.error_code)
@@ -79,4 +92,5 @@ def _fields(marker: Marker) -> dict[str, object]:
         "transaction_result": marker.commits,
         "topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()],
         "coordinator_epoch": marker.coordinator_epoch,
+        "transaction_version": marker.version,
     }

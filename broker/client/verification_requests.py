@@ -1,18 +1,18 @@
-"""Asks coordinators whether partitions are in transactions, with AddPartitionsToTxn (facts §17.3)."""
+"""Asks coordinators whether partitions are in transactions, or to add them, with AddPartitionsToTxn (facts §17.3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
+from logyard.broker.client.offered import highest_offered
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ApiError
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.verification import Answers, Question, VerificationNotOffered
 
 ADD_PARTITIONS = 24
-API_VERSIONS = 18
 # From v4 on a request may have many transactions; v5 adds TRANSACTION_ABORTABLE.
 LOWEST, HIGHEST = 4, 5
 
@@ -31,7 +31,7 @@ class VerificationRequests:
         link = self._link(broker)
         if not link.connected:
             # Another release may run there now.
-            self._versions[broker.id] = await _version(link)
+            self._versions[broker.id] = await highest_offered(link, ADD_PARTITIONS)
         version = self._versions[broker.id]
         if version < LOWEST:
             raise VerificationNotOffered(f"broker {broker.id} offers AddPartitionsToTxn up to version {version} only")
@@ -72,20 +72,12 @@ class VerificationRequests:
             link.close()
 
 
-async def _version(link: Link) -> int:
-    """Return the highest version of AddPartitionsToTxn that the broker offers, -1 if it offers none."""
-    answer = await link.request(API_VERSIONS, 0, {})
-    if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-        raise LinkError(f"{link.host}:{link.port} does not answer ApiVersions: {to_error_code(answer.error_code).name}")
-    return next((api.max_version for api in answer.api_keys if api.api_key == ADD_PARTITIONS), -1)
-
-
 def _fields(question: Question) -> Mapping[str, Any]:
     return {
         "transactional_id": question.transactional_id,
         "producer_id": question.producer_id,
         "producer_epoch": question.epoch,
-        "verify_only": True,
+        "verify_only": not question.adds,
         "topics": _topics(question.partitions),
     }
 

@@ -108,7 +108,8 @@ class Staged:
         if header.attributes & TRANSACTIONAL_BIT:
             if origin is not Origin.LEADER and not header.is_control:
                 self._check_guard(entry, header, origin)
-            self.unguarded.append(header.producer_id)
+            if origin is not Origin.RAISING_COORDINATOR or not self._states.guards.is_of(header):
+                self.unguarded.append(header.producer_id)
         last_offset = first_offset + header.last_offset_delta
         if header.is_control:
             marker = read_marker(header, batch, last_offset)
@@ -131,11 +132,11 @@ class Staged:
 
     def _check_guard(self, entry: ProducerEntry | None, header: BatchHeader, origin: Origin) -> None:
         if entry is not None:
-            if entry.txn_first_offset != NO_OFFSET:
+            if entry.txn_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch:
                 return
             check_epoch(entry, header.producer_epoch, header.producer_id)
         sequence = header.base_sequence if origin is Origin.CLIENT else NO_SEQUENCE
-        self._states.guards.check(header.producer_id, header.producer_epoch, sequence)
+        self._states.guards.check(header.producer_id, header.producer_epoch, sequence, is_known=entry is not None)
 
     def commit(self, segment: Segment, high_watermark: int) -> bool:
         """Store the staged entries once the chunk is in `segment`; returns whether a transaction was aborted.

@@ -3,14 +3,17 @@
 Rule 1: a producer without an open transaction in the log needs a verified guard: the leader asks the coordinator
 whether the partition is in the transaction, and only then appends.
 Rule 2: any batch or marker of a transaction that is written, also a replicated one, ends the producer's guard. A later
-answer is ignored: it verifies a guard that is no longer here.
+answer is ignored: it verifies a guard that is no longer here. With `transaction.version` 2 a marker has the epoch of
+the producer's next transaction, whose guard it leaves.
 Rule 3: the lowest sequence that was asked for comes first. Otherwise a later batch could be written before an earlier
-one that failed, and the earlier one could never be written again (KAFKA-14920).
+one that failed, and the earlier one could never be written again (KAFKA-14920). With `transaction.version` 2 every
+transaction begins with sequence 0, in a partition that knows nothing of the producer too.
 """
 
 from dataclasses import dataclass
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.records.header import BatchHeader
 
 
 @dataclass(slots=True)
@@ -22,11 +25,15 @@ class VerificationSwitch:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """One verification of one producer; only the very object that is in `Guards` counts."""
+    """One verification of one producer; only the very object that is in `Guards` counts.
+
+    `raises`: the client goes by `transaction.version` 2.
+    """
 
     epoch: int
     lowest_sequence: int
     begun_ms: int
+    raises: bool = False
     is_verified: bool = False
 
 
@@ -42,24 +49,29 @@ class Guards:
     def __len__(self) -> int:
         return len(self._guards)
 
-    def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Guard:
+    def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, raises: bool = False) -> Guard:
         """Return the producer's guard, a new one for a higher epoch; `sequence` is that of the batch to be appended.
 
         A commit of offsets has no sequence (-1).
         """
         guard = self._guards.get(producer_id)
         if guard is None or epoch > guard.epoch:
-            guard = self._guards[producer_id] = Guard(epoch, sequence, now_ms)
+            guard = self._guards[producer_id] = Guard(epoch, sequence, now_ms, raises)
         elif epoch == guard.epoch and sequence < guard.lowest_sequence:
             guard.lowest_sequence = sequence
         return guard
 
-    def check(self, producer_id: int, epoch: int, sequence: int) -> None:
+    def is_of(self, header: BatchHeader) -> bool:
+        """Whether the producer's guard is of this very epoch."""
+        guard = self._guards.get(header.producer_id)
+        return guard is not None and guard.epoch == header.producer_epoch
+
+    def check(self, producer_id: int, epoch: int, sequence: int, *, is_known: bool = True) -> None:
         """Check a transactional batch of a producer without an open transaction here; `sequence` -1 is not checked.
 
-        The caller has checked the epoch against what the log knows (KAFKA-19690). Raises ApiError:
-        INVALID_PRODUCER_EPOCH (a newer epoch has asked), INVALID_TXN_STATE (no verified guard),
-        OUT_OF_ORDER_SEQUENCE_NUMBER.
+        `is_known`: the log knows something of the producer; the caller has checked the epoch against that
+        (KAFKA-19690). Raises ApiError: INVALID_PRODUCER_EPOCH (a newer epoch has asked), INVALID_TXN_STATE (no verified
+        guard), OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         guard = self._guards.get(producer_id)
         if guard is not None and epoch < guard.epoch:
@@ -70,7 +82,14 @@ class Guards:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id}: the batch is not part of an open transaction"
             )
-        if guard is not None and guard.epoch == epoch and sequence > guard.lowest_sequence:
+        if guard is None or guard.epoch != epoch:
+            return
+        if guard.raises and sequence > 0 and not is_known:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id}: sequence {sequence} is the first here, 0 is expected",
+            )
+        if sequence > guard.lowest_sequence:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id}: sequence {sequence} before {guard.lowest_sequence}, which came earlier",

@@ -29,10 +29,14 @@ _CRC_FROM = 6
 
 
 class Origin(Enum):
-    """Who appends: a client (all checks), a coordinator (only epochs are checked), or our leader (no checks)."""
+    """Who appends: a client (all checks), a coordinator (only epochs are checked), or our leader (no checks).
+
+    A coordinator whose markers have a higher epoch than their transactions (`transaction.version` 2) is a RAISING one.
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
+    RAISING_COORDINATOR = "raising coordinator"
     LEADER = "leader"
 
 
@@ -157,12 +161,19 @@ def end_transaction(
 ) -> tuple[ProducerEntry, CompletedTxn | None]:
     """Return the producer's entry after a marker, and the transaction it ended (None if none was open).
 
-    Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (an older coordinator epoch).
+    Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (an older coordinator epoch). From a raising
+    coordinator the epoch of the open transaction is too old as well: the marker is of the one before it.
     """
     if entry is None:
         entry = ProducerEntry(marker.producer_id, marker.epoch)
     if origin is not Origin.LEADER:
         check_epoch(entry, marker.epoch, marker.producer_id)
+        is_open = entry.txn_first_offset != NO_OFFSET
+        if origin is Origin.RAISING_COORDINATOR and is_open and marker.epoch == entry.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {marker.producer_id}: a marker of epoch {marker.epoch}, in which a transaction is open",
+            )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -231,9 +242,9 @@ class ProducerStates:
         """Producer id → first offset of its open transaction."""
         return dict(self._open)
 
-    def is_in_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has an open transaction in this log."""
-        return producer_id in self._open
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction of that epoch in this log."""
+        return producer_id in self._open and self.entries[producer_id].epoch == epoch
 
     def is_late(self, before_ms: int) -> bool:
         """Whether the oldest open transaction's producer has written nothing since that time."""

@@ -1,4 +1,4 @@
-"""Produce v0 to v11, coded by hand: the records are slices of the frame, not copied.
+"""Produce v0 to v12, coded by hand: the records are slices of the frame, not copied.
 
 Versions: 3 transactional id; 9 flexible; answers: 1 throttle time, 2 log append time, 5 log start offset,
 8 record errors (KIP-467), 10 current leader and node endpoints as tagged fields (KIP-951).
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
 
-VERSION_MAX = 11
+VERSION_MAX = 12
 # Five times as many partitions as one broker should lead. Each part is some objects, which make a garbage collection
 # longer.
 PARTS_MAX = 20_000

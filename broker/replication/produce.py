@@ -148,10 +148,13 @@ class Producing:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
-    def begin_verification(self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int) -> Guard | None:
+    def begin_verification(
+        self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int, *, raises: bool = False
+    ) -> Guard | None:
         """Return the guard to verify before a batch of this producer may begin a transaction in the partition.
 
-        None: its transaction is open there. Raises ApiError(NOT_LEADER_OR_FOLLOWER), and what `Hosted.find` raises.
+        None: its transaction is open there. `raises`: the client goes by `transaction.version` 2. Raises
+        ApiError(NOT_LEADER_OR_FOLLOWER), and what `Hosted.find` raises.
         """
         hosted = self._hosted
         partition = hosted.partitions.get(tp) or hosted.find(tp)
@@ -159,9 +162,9 @@ class Producing:
         if log is None or not partition.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log.want_producers()
-        if log.producers.is_in_transaction(producer_id):
+        if log.producers.is_in_transaction(producer_id, epoch):
             return None
-        return log.producers.guards.begin(producer_id, epoch, sequence, hosted.clock.now_ms())
+        return log.producers.guards.begin(producer_id, epoch, sequence, hosted.clock.now_ms(), raises=raises)
 
     def validate_in_thread(
         self, entries: Entries, validated_by: ValidatedBy, *, always: bool = False, client: Client | None = None

@@ -66,7 +66,7 @@ from logyard.broker.server.handlers import (
 
 _ROWS: Final = (
     # key, versions, handler
-    Api(0, (0, 11), produce.HANDLER, pipelined=True, small_answer=True),
+    Api(0, (0, 12), produce.HANDLER, pipelined=True, small_answer=True),
     Api(1, (0, 17), fetch.HANDLER),
     Api(2, (0, 9), list_offsets.HANDLER),
     Api(3, (0, 12), metadata.HANDLER),
@@ -92,9 +92,9 @@ _ROWS: Final = (
     Api(23, (0, 4), offset_for_leader_epoch.HANDLER),
     Api(24, (0, 5), add_partitions_to_txn.HANDLER, small_answer=True),
     Api(25, (0, 4), add_offsets_to_txn.HANDLER, small_answer=True),
-    Api(26, (0, 4), end_txn.HANDLER, small_answer=True),
-    Api(27, (0, 1), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
-    Api(28, (0, 4), txn_offset_commit.HANDLER, small_answer=True),
+    Api(26, (0, 5), end_txn.HANDLER, small_answer=True),
+    Api(27, (0, 2), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
+    Api(28, (0, 5), txn_offset_commit.HANDLER, small_answer=True),
     Api(32, (0, 4), describe_configs.HANDLER),
     Api(33, (0, 2), alter_configs.HANDLER),
     Api(34, (0, 2), alter_replica_log_dirs.HANDLER),

@@ -59,12 +59,12 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
             verifying = transactional_produce.verify(services, version, asked, entries)
             if not isinstance(verifying, Mapping):
                 each, refused = await transactional_produce.append_verified(
-                    replicas, session, asked, entries, verifying
+                    services, request, asked, entries, verifying
                 )
                 appended.append(each)
                 results += refused
                 continue
-            entries, refused = transactional_produce.verified(entries, verifying)
+            entries, refused = transactional_produce.verified(version, entries, verifying)
             results += refused
             validation, much = producing.validate_in_thread(replicas, session, asked, entries)
             if validation is None:

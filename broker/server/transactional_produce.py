@@ -11,14 +11,13 @@ from logyard.broker.protocol.produce import ProduceRequest
 from logyard.broker.records.header import is_transactional, producer_of
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import Entries
-from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server import producing
 from logyard.broker.server.producing import Results, ResultsOrPending
-from logyard.broker.server.request import Session
+from logyard.broker.server.request import Request
 from logyard.broker.server.services import Services
-from logyard.broker.transactions.verification import Errors, FirstBatch
+from logyard.broker.transactions.verification import Ability, Errors, FirstBatch
 
-ABORTABLE_SINCE = 11
+ABORTABLE_SINCE, ADDS_SINCE = 11, 12
 
 _ASK_AGAIN = frozenset(
     {
@@ -29,6 +28,13 @@ _ASK_AGAIN = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
+
+
+def ability(version: int, *, abortable_since: int, adds_since: int) -> Ability:
+    """What a client knows that sends this version of a request."""
+    if version >= adds_since:
+        return Ability.ADDS
+    return Ability.KNOWS_ABORTABLE if version >= abortable_since else Ability.OLD
 
 
 def verify(services: Services, version: int, asked: ProduceRequest, entries: Entries) -> Errors | Awaitable[Errors]:
@@ -44,20 +50,21 @@ def verify(services: Services, version: int, asked: ProduceRequest, entries: Ent
             batches.append(FirstBatch(tp, sequence))
     if producer_id < 0 or asked.transactional_id is None:
         return {}  # the log refuses transactional batches without a producer id
-    return services.verification.begin(
-        asked.transactional_id, producer_id, epoch, batches, knows_abortable=version >= ABORTABLE_SINCE
-    )
+    known = ability(version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE)
+    return services.verification.begin(asked.transactional_id, producer_id, epoch, batches, known)
 
 
-def verified(entries: Entries, errors: Errors) -> tuple[Entries, Results]:
+def verified(version: int, entries: Entries, errors: Errors) -> tuple[Entries, Results]:
     """Return the entries that may be appended, and the results of the others."""
     if not errors:
         return entries, []
-    refused = [_unverified(tp, errors[tp]) for tp, _ in entries if tp in errors]
+    refused = [_unverified(version, tp, errors[tp]) for tp, _ in entries if tp in errors]
     return [entry for entry in entries if entry[0] not in errors], refused
 
 
-def _unverified(tp: TopicPartition, code: ErrorCode) -> ProduceResult:
+def _unverified(version: int, tp: TopicPartition, code: ErrorCode) -> ProduceResult:
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_SINCE:
+        return ProduceResult(tp, code)  # these clients expect it: the transaction before is being ended
     if code in _ASK_AGAIN:
         # Clients retry after this error, without a metadata refresh. Old clients do not expect the others here.
         text = f"not known to be part of the transaction: {code.name}"
@@ -67,14 +74,15 @@ def _unverified(tp: TopicPartition, code: ErrorCode) -> ProduceResult:
 
 
 async def append_verified(
-    replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries, verifying: Awaitable[Errors]
+    services: Services, request: Request, asked: ProduceRequest, entries: Entries, verifying: Awaitable[Errors]
 ) -> tuple[ResultsOrPending, Results]:
     """Wait for the coordinator's answer, then append. Returns the results, and those of the refused entries.
 
     Raises ApiError(NETWORK_EXCEPTION), and appends nothing, if the client has closed the connection meanwhile: it may
     have ended the transaction over another connection, and begun the next one (KAFKA-17754).
     """
-    entries, unverified = verified(entries, await verifying)
+    replicas, session = services.replicas, request.session
+    entries, unverified = verified(request.api_version, entries, await verifying)
     if session.is_gone and asked.acks != 0:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client has gone")
     validation, much = producing.validate_in_thread(replicas, session, asked, entries)

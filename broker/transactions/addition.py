@@ -11,7 +11,12 @@ from logyard.broker.transactions.transaction import Change, Stored, Transaction
 
 
 def add(
-    transaction: Transaction, producer: Producer, partitions: Collection[TopicPartition], now: Now
+    transaction: Transaction,
+    producer: Producer,
+    partitions: Collection[TopicPartition],
+    now: Now,
+    *,
+    client_version: int = 0,
 ) -> Change | ErrorCode:
     """Return the change to append; NONE where all are in the open transaction already.
 
@@ -35,6 +40,7 @@ def add(
         stored.partitions.union(partitions),
         now.wall_ms,
         stored.start_ms if is_open else now.wall_ms,
+        client_version=client_version,
     )
     return transaction.begin(to, deadline_ms=transaction.deadline_ms if is_open else now.ms + stored.timeout_ms)
 
@@ -56,7 +62,12 @@ def verify(
 
 
 def refuse(transaction: Transaction, producer: Producer) -> ErrorCode | None:
-    """Return why this is not the producer of the id, None where it is."""
+    """Return why this is not the producer of the id, None where it is.
+
+    CONCURRENT_TRANSACTIONS for a pair that is only pending: the answer to an EndTxn v5 told it already.
+    """
+    if transaction.will_have(producer):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     if producer.producer_id != transaction.stored.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return None if producer.epoch == transaction.stored.epoch else ErrorCode.PRODUCER_FENCED

@@ -1,7 +1,8 @@
 """How a transaction ends (facts §17.5): decided by its client, a fence or its time-out, complete with its last marker.
 
 An outcome is decided when PrepareCommit or PrepareAbort is in the log. From then on the completion is pending, until
-every partition has its marker and CompleteCommit or CompleteAbort is in the log too.
+every partition has its marker and CompleteCommit or CompleteAbort is in the log too. raising_end.py has EndTxn of
+`transaction.version` 2.
 """
 
 from dataclasses import replace
@@ -9,13 +10,13 @@ from dataclasses import replace
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.transactions.addition import refuse
-from logyard.broker.transactions.events import NO_EPOCH, Producer
+from logyard.broker.transactions.events import NO_EPOCH, NO_PRODUCER_ID, Producer
 from logyard.broker.transactions.states import DECIDED, State, completed, prepared
-from logyard.broker.transactions.transaction import Change, Transaction
+from logyard.broker.transactions.transaction import EPOCH_MAX, RAISING_VERSION, Change, Transaction
 
 
 def end(transaction: Transaction, producer: Producer, now: Now, *, commits: bool) -> Change | ErrorCode:
-    """EndTxn: return the change to append; NONE where the transaction has that outcome already.
+    """EndTxn below v5: return the change to append; NONE where the transaction has that outcome already.
 
     INVALID_PRODUCER_ID_MAPPING for another producer id, PRODUCER_FENCED for another epoch, CONCURRENT_TRANSACTIONS
     while something is under way, INVALID_TXN_STATE where there is no transaction, or one with the other outcome.
@@ -26,21 +27,38 @@ def end(transaction: Transaction, producer: Producer, now: Now, *, commits: bool
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is State.ONGOING:
-        return transaction.begin(replace(transaction.stored, state=prepared(commits=commits), updated_ms=now.wall_ms))
+        state = prepared(commits=commits)
+        return transaction.begin(replace(transaction.stored, state=state, updated_ms=now.wall_ms, client_version=0))
     if transaction.state is completed(commits=commits):
         return ErrorCode.NONE
     is_same = transaction.state is prepared(commits=commits)
     return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
 
 
-def fence(transaction: Transaction, now: Now) -> Change:
-    """Raise the epoch of an open transaction at once, and return the change that aborts it.
+def fence(transaction: Transaction, now: Now, version: int = 0) -> Change:
+    """Return the change that aborts an open transaction and raises its epoch.
 
-    The change is pending: the caller has seen that nothing else is.
+    The change is pending: the caller has seen that nothing else is. With `transaction.version` 2 this is an end like
+    any other: a client whose transaction timed out learns the epoch when it asks for its abort, or for an
+    initialization, and goes on. Below, the epoch is raised at once, and whoever had the one before is fenced for good.
     """
+    if version >= RAISING_VERSION:
+        return _raise_and_abort(transaction, now)
     transaction.raise_epoch()
-    to = replace(transaction.stored, state=State.PREPARE_ABORT, updated_ms=now.wall_ms)
+    to = replace(transaction.stored, state=State.PREPARE_ABORT, updated_ms=now.wall_ms, client_version=0)
     return transaction.begin(to, last_epoch=NO_EPOCH, is_fence=True)
+
+
+def _raise_and_abort(transaction: Transaction, now: Now) -> Change:
+    stored = transaction.stored
+    to = replace(
+        stored,
+        epoch=min(stored.epoch + 1, EPOCH_MAX),
+        state=State.PREPARE_ABORT,
+        updated_ms=now.wall_ms,
+        client_version=RAISING_VERSION,
+    )
+    return transaction.begin(to, last_epoch=to.epoch - 1, is_fence=True)
 
 
 def is_timed_out(transaction: Transaction, now: Now) -> bool:
@@ -56,4 +74,7 @@ def begin_completion(transaction: Transaction, now: Now) -> Change:
     if stored.state in DECIDED:
         transaction.has_failed_fence = False
     state = completed(commits=stored.state is State.PREPARE_COMMIT)
-    return transaction.begin(replace(stored, state=state, partitions=frozenset(), updated_ms=now.wall_ms))
+    ended = replace(stored, state=state, partitions=frozenset(), updated_ms=now.wall_ms)
+    if stored.next_id != NO_PRODUCER_ID:
+        ended = replace(ended, producer_id=stored.next_id, epoch=0, next_id=NO_PRODUCER_ID)
+    return transaction.begin(ended)

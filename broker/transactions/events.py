@@ -1,6 +1,7 @@
 """What the transaction coordinator is asked and what it answers, free of any wire version (facts §17.2 to §17.6)."""
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
@@ -18,6 +19,12 @@ class Producer:
     epoch: int = NO_EPOCH
 
 
+class Needs(Enum):
+    """What a decision has to have first."""
+
+    PRODUCER_ID = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Initialize:
     """An InitProducerId request with a transactional id; `known` is the pair that the client has had."""
@@ -29,7 +36,7 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """The answer to it: without an error the pair to go on with."""
+    """The answer to it, and to an EndTxn that raises the epoch: without an error the pair to go on with."""
 
     error: ErrorCode
     producer: Producer = field(default_factory=Producer)

@@ -1,19 +1,11 @@
 """InitProducerId of a transactional id: which pair of producer id and epoch its client goes on with (facts §17.2)."""
 
-from enum import Enum, auto
-
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.transactions.completion import fence
-from logyard.broker.transactions.events import NO_EPOCH, Initialize, Producer
+from logyard.broker.transactions.events import NO_EPOCH, Initialize, Needs, Producer
 from logyard.broker.transactions.states import DECIDED, State
-from logyard.broker.transactions.transaction import Change, Stored, Transaction, is_used_up
-
-
-class Needs(Enum):
-    """What a decision has to have first."""
-
-    PRODUCER_ID = auto()
+from logyard.broker.transactions.transaction import EPOCH_MAX, Change, Stored, Transaction, is_used_up
 
 
 def new_transaction(request: Initialize, producer_id: int, now: Now) -> Transaction:
@@ -23,9 +15,9 @@ def new_transaction(request: Initialize, producer_id: int, now: Now) -> Transact
 
 
 def initialize(
-    transaction: Transaction, request: Initialize, now: Now, fresh_id: int | None = None
+    transaction: Transaction, request: Initialize, now: Now, fresh_id: int | None = None, *, version: int = 0
 ) -> Change | ErrorCode | Needs:
-    """Return the change to append, or why there is none.
+    """Return the change to append, or why there is none. `version` is the cluster's `transaction.version`.
 
     CONCURRENT_TRANSACTIONS while something is under way; PRODUCER_FENCED for a pair that is not the client's last.
     A change that is a fence is answered with CONCURRENT_TRANSACTIONS too once it is appended. `Needs.PRODUCER_ID`:
@@ -39,7 +31,7 @@ def initialize(
     if transaction.state in DECIDED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is State.ONGOING:
-        return fence(transaction, now)
+        return fence(transaction, now, version)
     return _next_pair(transaction, request, now, fresh_id)
 
 
@@ -47,7 +39,7 @@ def _may_know(transaction: Transaction, known: Producer) -> bool:
     """Whether the pair is not that of a client which others have replaced; its epoch is looked at later."""
     if transaction.stored.epoch == NO_EPOCH or known.producer_id == transaction.stored.producer_id:
         return True
-    return known.producer_id == transaction.last_producer_id and is_used_up(known.epoch)
+    return known.producer_id == transaction.stored.previous_id and is_used_up(known.epoch)
 
 
 def _next_pair(
@@ -56,11 +48,13 @@ def _next_pair(
     stored, known = transaction.stored, request.known
     is_current = known is not None and known == Producer(stored.producer_id, stored.epoch)
     producer_id, epoch, last_epoch = stored.producer_id, stored.epoch + 1, NO_EPOCH
-    if is_used_up(stored.epoch) and (known is None or is_current):
+    # A fence may have taken the largest epoch from the client that had the one before. Nobody gets that epoch.
+    is_fenced = known is not None and stored.epoch == EPOCH_MAX and known.epoch == transaction.last_epoch != NO_EPOCH
+    if is_used_up(stored.epoch) and (known is None or is_current or is_fenced):
         if fresh_id is None:
             return Needs.PRODUCER_ID
         producer_id, epoch = fresh_id, 0
-        last_epoch = NO_EPOCH if known is None else stored.epoch
+        last_epoch = NO_EPOCH if known is None else known.epoch
     elif known is not None and (is_current or stored.epoch == NO_EPOCH):
         last_epoch = stored.epoch
     elif known is not None and known.epoch == transaction.last_epoch != NO_EPOCH:

@@ -1,5 +1,6 @@
 """The transaction coordinator of a broker, put together: rules, log, markers, and who leads the log."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from logyard.broker.clock import Clock
@@ -19,7 +20,7 @@ from logyard.broker.transactions.state_log import ReplicatedStates
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is outside: time, threads, producer ids, other brokers, ZooKeeper."""
+    """What is outside: time, threads, producer ids, other brokers, ZooKeeper, the cluster's `transaction.version`."""
 
     clock: Clock
     run_blocking: SubmitBlocking
@@ -27,6 +28,7 @@ class World:
     producer_ids: ProducerIds
     marker_links: MarkerLinks
     find_deleted: FindDeleted
+    version: Callable[[], int]
 
 
 def coordinator_for(
@@ -47,7 +49,7 @@ def coordinator_for(
         request_timeout_ms=config.int("request.timeout.ms"),
     )
     coordinator = TransactionCoordinator(
-        owned, state_log, markers, world.producer_ids, world.clock, world.timers, rules
+        owned, state_log, markers, world.producer_ids, world.clock, world.timers, rules, world.version
     )
     replicas.requests.add_listener(StateLeadership(coordinator))
     return coordinator

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from logyard.broker.clock import Now
 from logyard.broker.transactions import record_format
+from logyard.broker.transactions.events import NO_EPOCH
 from logyard.broker.transactions.ports import KeyValue, StateLog
-from logyard.broker.transactions.states import DECIDED, State
-from logyard.broker.transactions.transaction import Stored, Transaction
+from logyard.broker.transactions.states import DECIDED, ENDED, State
+from logyard.broker.transactions.transaction import EPOCH_MAX, RAISING_VERSION, Stored, Transaction
 
 REPLICATED_POLL_S = 0.02
 
@@ -39,10 +40,17 @@ async def load(
 
 
 def _transaction(transactional_id: str, stored: Stored, now: Now) -> Transaction:
-    transaction = Transaction(transactional_id, stored)
+    transaction = Transaction(transactional_id, stored, _last_epoch(stored))
     if stored.state is State.ONGOING:
         passed_ms = max(0, now.wall_ms - stored.start_ms)
         transaction.deadline_ms = now.ms + max(0, stored.timeout_ms - passed_ms)
     if stored.state in DECIDED:
         transaction.unmarked = set(stored.partitions)
     return transaction
+
+
+def _last_epoch(stored: Stored) -> int:
+    """The epoch before, which no record holds: known only where an end has raised it."""
+    if stored.client_version < RAISING_VERSION or stored.state not in (DECIDED | ENDED) - {State.EMPTY}:
+        return NO_EPOCH
+    return stored.epoch - 1 if stored.epoch > 0 else EPOCH_MAX - 1

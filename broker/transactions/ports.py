@@ -50,13 +50,17 @@ class ProducerIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The outcome of one transaction for partitions that one broker leads."""
+    """The outcome of one transaction for partitions that one broker leads.
+
+    From `version` 2 on its epoch is higher than that of every batch of the transaction.
+    """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     commits: bool
     partitions: Sequence[TopicPartition]
+    version: int = 0
 
 
 MarkerAnswer = Mapping[TopicPartition, ErrorCode]

@@ -18,15 +18,23 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Timers
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.coordinator_errors import coordinator_error
-from logyard.broker.transactions import addition, completion, expiry, initialization, loading, record_format
+from logyard.broker.transactions import (
+    addition,
+    completion,
+    expiry,
+    initialization,
+    loading,
+    raising_end,
+    record_format,
+)
 from logyard.broker.transactions.ends import Ends
-from logyard.broker.transactions.events import Description, Initialize, Initialized, Producer
+from logyard.broker.transactions.events import Description, Initialize, Initialized, Needs, Producer
 from logyard.broker.transactions.markers.routing import Completion
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import LedPartition, OwnedTransactions
 from logyard.broker.transactions.ports import ProducerIds, StateLog
 from logyard.broker.transactions.states import DECIDED, State
-from logyard.broker.transactions.transaction import Change, Transaction
+from logyard.broker.transactions.transaction import RAISING_VERSION, Change, Transaction
 
 log = structlog.get_logger("logyard.transactions")
 
@@ -60,7 +68,9 @@ class TransactionCoordinator:
         clock: Clock,
         timers: Timers,
         rules: Rules | None = None,
+        version: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`version` returns the cluster's `transaction.version`, 0 where none is finalized."""
         self._owned = owned
         self._log = state_log
         self._markers = markers
@@ -68,6 +78,7 @@ class TransactionCoordinator:
         self._clock = clock
         self._timers = timers
         self._rules = rules or Rules()
+        self._version = version
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._ends = Ends(timers)
 
@@ -128,11 +139,11 @@ class TransactionCoordinator:
                 transaction = initialization.new_transaction(request, fresh_id, self._now())
                 led.transactions[request.transactional_id] = transaction
             decided = (
-                initialization.initialize(transaction, request, self._now(), fresh_id)
+                initialization.initialize(transaction, request, self._now(), fresh_id, version=self._version())
                 if transaction is not None
-                else initialization.Needs.PRODUCER_ID
+                else Needs.PRODUCER_ID
             )
-            if decided is not initialization.Needs.PRODUCER_ID:
+            if decided is not Needs.PRODUCER_ID:
                 break
             fresh_id = await self._producer_ids.next()
         assert transaction is not None, "decided about"
@@ -146,11 +157,20 @@ class TransactionCoordinator:
         return Initialized(code, Producer(decided.to.producer_id, decided.to.epoch))
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int = 0,
     ) -> ErrorCode:
         """AddPartitionsToTxn and AddOffsetsToTxn: one answer for all of the partitions (facts §17.3)."""
-        await self._end_of_last(transactional_id)
-        return await self._change(transactional_id, lambda t: addition.add(t, producer, partitions, self._now()))
+        if client_version < RAISING_VERSION:
+            await self._end_of_last(transactional_id)  # else it is a leader that asks, which asks again
+        return await self._change(
+            transactional_id,
+            lambda t: addition.add(t, producer, partitions, self._now(), client_version=client_version),
+        )
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -162,8 +182,27 @@ class TransactionCoordinator:
         return addition.verify(found[1], producer, partitions)
 
     async def end(self, transactional_id: str, producer: Producer, *, commits: bool) -> ErrorCode:
-        """EndTxn: answered when the outcome is in the log; the markers follow (facts §17.5)."""
+        """EndTxn below v5: answered when the outcome is in the log; the markers follow (facts §17.5)."""
         return await self._change(transactional_id, lambda t: completion.end(t, producer, self._now(), commits=commits))
+
+    async def end_and_raise(self, transactional_id: str, producer: Producer, *, commits: bool) -> Initialized:
+        """EndTxn from v5 on: also tells the pair to go on with, which is another after each end (facts §17.12)."""
+        fresh_id: int | None = None
+        while True:
+            found = self._find(transactional_id)
+            if isinstance(found, ErrorCode):
+                return Initialized(found)
+            led, transaction = found
+            decided = raising_end.end(transaction, producer, self._now(), commits=commits, fresh_id=fresh_id)
+            if not isinstance(decided, Needs):
+                break
+            fresh_id = await self._producer_ids.next()
+        if decided is ErrorCode.NONE:
+            return Initialized(decided, Producer(transaction.stored.producer_id, transaction.stored.epoch))
+        if not isinstance(decided, Change):
+            return Initialized(decided)
+        code = await self._append(led, transaction, decided)
+        return Initialized(code, raising_end.pair_after(decided)) if code is ErrorCode.NONE else Initialized(code)
 
     async def _end_of_last(self, transactional_id: str) -> None:
         """Wait a little where the id's last transaction is decided and has not ended yet."""
@@ -233,7 +272,8 @@ class TransactionCoordinator:
     def _write(
         self, led: LedPartition, transaction: Transaction, change: Change, done: Callable[[ErrorCode], None]
     ) -> None:
-        record = record_format.key(transaction.transactional_id), record_format.value(change.to)
+        version = record_format.FLEXIBLE_VERSION if self._version() else record_format.PLAIN_VERSION
+        record = record_format.key(transaction.transactional_id), record_format.value(change.to, version)
         try:
             self._log.append(led.number, [record], change.to.timeout_ms, done)
         except BaseException:
@@ -294,7 +334,7 @@ class TransactionCoordinator:
     def _abort(self, led: LedPartition, transaction: Transaction, now: Now) -> None:
         log.info("transaction timed out", id=transaction.transactional_id)
         try:
-            self._append(led, transaction, completion.fence(transaction, now))
+            self._append(led, transaction, completion.fence(transaction, now, self._version()))
         except Exception:
             # One that cannot be ended may not keep the others open.
             log.exception("transaction not aborted", id=transaction.transactional_id)

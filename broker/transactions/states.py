@@ -38,14 +38,14 @@ PREVIOUS: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
         State.EMPTY: ENDED,
         State.ONGOING: ENDED | {State.ONGOING},
         State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-        State.PREPARE_ABORT: frozenset({State.ONGOING, State.PREPARE_EPOCH_FENCE}),
+        State.PREPARE_ABORT: ENDED | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
         State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
         State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
         State.DEAD: ENDED,
         State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
     }
 )
-"""From which states a state may be reached."""
+"""From which states a state may be reached. PrepareAbort from where nothing is open: with `transaction.version` 2."""
 
 
 def prepared(*, commits: bool) -> State:

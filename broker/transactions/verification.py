@@ -1,5 +1,7 @@
 """Whether a partition is in a producer's transaction, asked of its coordinator before a leader appends (facts §17.3).
 
+For clients that go by `transaction.version` 2 the leader asks for the partition to be added (facts §17.12).
+
 Rule 1: each broker is asked one request at a time (AddPartitionsToTxn with verify_only); what is asked meanwhile goes
         with the next one, all transactions together.
 Rule 2: a request asks once about a transactional id. Of two questions the earlier one ends: NETWORK_EXCEPTION, as its
@@ -9,6 +11,7 @@ Rule 3: every question is answered: what the coordinator leaves out counts as NE
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -28,6 +31,12 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 NOT_TOLD = ErrorCode.NETWORK_EXCEPTION
 
+Sleep = Callable[[float], Awaitable[None]]
+
+# How often, and after which time, a partition is added again while the transaction before is being ended: Kafka's
+# add.partitions.to.txn.retry.backoff.ms and .max.ms. After that the client asks again.
+ADD_AGAIN, ADD_AGAIN_S = 5, 0.02
+
 
 class FirstBatch(NamedTuple):
     """What is to be appended to one partition: -1 as sequence is a commit of offsets."""
@@ -38,12 +47,13 @@ class FirstBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether these partitions are in the transaction of that id, producer and epoch."""
+    """Whether these partitions are in the transaction of that id, producer and epoch; with `adds` they are added."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     partitions: Sequence[TopicPartition]
+    adds: bool = False
 
 
 Answers = Mapping[str, Errors]
@@ -138,7 +148,10 @@ class Questions:
             answers = await self._ask(broker, [each.question for each in asked.values()])
         except VerificationNotOffered as error:
             log.warning("transactions are appended unverified", coordinator=broker.id, why=str(error))
-            answers = {transactional_id: {} for transactional_id in asked}
+            answers = {transactional_id: {} for transactional_id, each in asked.items() if not each.question.adds}
+            for each in asked.values():
+                if each.question.adds:
+                    each.refuse(ErrorCode.TRANSACTION_ABORTABLE)  # nobody would end what is appended
         except (LinkError, CorruptData) as error:
             log.info("transactions not verified", coordinator=broker.id, error=str(error), transactions=len(asked))
             return
@@ -152,11 +165,31 @@ class Questions:
                 asked[transactional_id].answer(errors)
 
 
+class Ability(Enum):
+    """What a client knows of transactions, by the version of its request."""
+
+    OLD = auto()
+    KNOWS_ABORTABLE = auto()
+    """It knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE instead."""
+    ADDS = auto()
+    """It goes by `transaction.version` 2: it does not add partitions, the leader does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Whose batches are verified."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    ability: Ability
+
+
 class Verification:
     """What a leader does before it appends to a transaction that is not open in the partition's log."""
 
-    def __init__(self, producing: Producing, questions: Questions, switch: VerificationSwitch) -> None:
-        self._producing, self._questions, self._switch = producing, questions, switch
+    def __init__(self, producing: Producing, questions: Questions, switch: VerificationSwitch, sleep: Sleep) -> None:
+        self._producing, self._questions, self._switch, self._sleep = producing, questions, switch, sleep
 
     def begin(
         self,
@@ -164,51 +197,68 @@ class Verification:
         producer_id: int,
         epoch: int,
         batches: Iterable[FirstBatch],
-        *,
-        knows_abortable: bool,
+        ability: Ability,
     ) -> Errors | Awaitable[Errors]:
-        """Verify partitions; what the log then takes is decided by their guards.
+        """Verify partitions, or add them; what the log then takes is decided by their guards.
 
-        Something to await where the coordinator has to be asked. `knows_abortable`: the client knows
-        TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE instead. Errors besides those of
+        Something to await where the coordinator has to be asked. Errors besides those of
         `Producing.begin_verification`: those of the coordinator, PRODUCER_FENCED as INVALID_PRODUCER_EPOCH.
         """
-        if not self._switch.is_on:
+        if not self._switch.is_on and ability is not Ability.ADDS:
             return {}
+        asker = _Asker(transactional_id, producer_id, epoch, ability)
+        batches = list(batches)
+        guards, errors = self._guards(asker, batches)
+        return self._verified(asker, batches, guards, errors) if guards else errors
+
+    def _guards(
+        self, asker: _Asker, batches: Iterable[FirstBatch]
+    ) -> tuple[dict[TopicPartition, Guard], dict[TopicPartition, ErrorCode]]:
+        """Return the guards to verify, and why others need not be asked about."""
         guards: dict[TopicPartition, Guard] = {}
         errors: dict[TopicPartition, ErrorCode] = {}
+        raises = asker.ability is Ability.ADDS
         for tp, sequence in batches:
             try:
-                guard = self._producing.begin_verification(tp, producer_id, epoch, sequence)
+                guard = self._producing.begin_verification(tp, asker.producer_id, asker.epoch, sequence, raises=raises)
             except LogyardError as error:
                 errors[tp] = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             if guard is not None:
                 guards[tp] = guard
-        if not guards:
-            return errors
-        return self._verified(
-            Question(transactional_id, producer_id, epoch, list(guards)), guards, errors, knows_abortable
-        )
+        return guards, errors
 
     async def _verified(
         self,
-        question: Question,
+        asker: _Asker,
+        batches: Iterable[FirstBatch],
         guards: Mapping[TopicPartition, Guard],
         errors: dict[TopicPartition, ErrorCode],
-        knows_abortable: bool,
     ) -> Errors:
-        refused = await self._questions.put(question)
+        """Ask; the end of the transaction before is waited for a little: clients that add do not ask for it."""
+        adds = asker.ability is Ability.ADDS
+        again = ADD_AGAIN if adds else 0
+        while True:
+            refused = await self._questions.put(
+                Question(asker.transactional_id, asker.producer_id, asker.epoch, list(guards), adds)
+            )
+            if not again or ErrorCode.CONCURRENT_TRANSACTIONS not in refused.values():
+                break
+            again -= 1
+            await self._sleep(ADD_AGAIN_S)
+            guards, errors = self._guards(asker, batches)  # the marker of the transaction before may have come
+            if not guards:
+                return errors
         for tp, guard in guards.items():
             code = refused.get(tp, ErrorCode.NONE)
             if code is ErrorCode.NONE:
                 guard.is_verified = True
             else:
-                errors[tp] = _for_clients(code, knows_abortable)
+                errors[tp] = _for_clients(code, knows_abortable=asker.ability is not Ability.OLD)
         return errors
 
 
-def _for_clients(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
+def _for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -105,7 +105,7 @@ class History:
         producer.sequence += 1
 
     def begin(self, batch: Batch) -> None:
-        if not self.log.producers.is_in_transaction(batch.pid):
+        if not self.log.producers.is_in_transaction(batch.pid, batch.epoch):
             self.asked.setdefault(batch.pid, []).append(batch)
             batch.guard = self.log.producers.guards.begin(batch.pid, batch.epoch, batch.sequence, NOW)
 

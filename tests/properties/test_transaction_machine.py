@@ -1,4 +1,4 @@
-"""The rules of one transactional id against a model of a page: the tables of facts §17.2, §17.3 and §17.5 as data."""
+"""The rules of one transactional id against a model of a page: the tables of facts §17.2, §17.3, §17.5 and §17.12."""
 
 from dataclasses import dataclass, field
 
@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.transactions import addition, completion, expiry, initialization
-from logyard.broker.transactions.events import Initialize, Producer
+from logyard.broker.transactions import addition, completion, expiry, initialization, raising_end, record_format
+from logyard.broker.transactions.events import Initialize, Needs, Producer
 from logyard.broker.transactions.transaction import Change, Transaction
 
 TIMEOUT_MS, EXPIRATION_MS = 1_000, 10_000
@@ -25,6 +25,8 @@ END = {
     "CompleteCommit": (0, 48),
     "CompleteAbort": (48, 0),
 }
+# What EndTxn v5 is answered with the epoch before, and with the present one: for a commit, for an abort.
+RETRIED = {"PrepareCommit": (51, 48), "PrepareAbort": (48, 51), "CompleteCommit": (0, 48), "CompleteAbort": (48, 0)}
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
@@ -40,10 +42,13 @@ class Model:
     partitions: set[TopicPartition] = field(default_factory=set)
     started_ms: int = 0
     failed_fence: bool = False
+    next_id: int = -1
+    raises: bool = False
     next: tuple[str, int, int, int, set[TopicPartition], int] | None = None
+    next_raises: tuple[bool, int] = (False, -1)
     is_fence: bool = False
 
-    def initialize(self, pair: tuple[int, int] | None, fresh: int) -> int:
+    def initialize(self, pair: tuple[int, int] | None, fresh: int, version: int) -> int:
         if self.next is not None:
             return 51
         is_known = pair is None or self.epoch == -1 or pair[0] == self.producer_id
@@ -52,11 +57,12 @@ class Model:
         if self.state.startswith("Prepare"):
             return 51
         if self.state == "Ongoing":
-            self.fence()
+            self.fence(version)
             return 0
         current = pair == (self.producer_id, self.epoch)
-        if self.epoch >= LAST and (pair is None or current):
-            found = fresh, 0, self.epoch if current else -1
+        is_fenced = pair is not None and self.epoch == LARGEST and pair[1] == self.last_epoch != -1
+        if self.epoch >= LAST and (pair is None or current or is_fenced):
+            found = fresh, 0, pair[1] if pair else -1
         elif pair is None:
             found = self.producer_id, self.epoch + 1, -1
         elif current or self.epoch == -1:
@@ -65,23 +71,60 @@ class Model:
             found = self.producer_id, self.epoch, self.last_epoch
         else:
             return 90
-        self.next = ("Empty", *found, set(), 0)
+        self.next, self.next_raises = ("Empty", *found, set(), 0), (False, -1)
         return 0
 
-    def fence(self) -> None:
+    def fence(self, version: int) -> None:
+        if version == 2:
+            self.prepare(False, -1)
+            return
         if not self.failed_fence:
             self.epoch = min(self.epoch + 1, LARGEST)
         self.last_epoch = -1
         self.is_fence = True
         self.next = ("PrepareAbort", self.producer_id, self.epoch, -1, self.partitions, self.started_ms)
+        self.next_raises = (False, -1)
+
+    def prepare(self, commits: bool, next_id: int, now_ms: int = 0) -> int:
+        started_ms = self.started_ms if self.state == "Ongoing" else now_ms
+        epoch = min(self.epoch + 1, LARGEST)
+        state = "PrepareCommit" if commits else "PrepareAbort"
+        self.next = (state, self.producer_id, epoch, epoch - 1, self.partitions, started_ms)
+        self.next_raises = (True, next_id)
+        return 0
+
+    def end_and_raise(self, pair: tuple[int, int], commits: bool, fresh: int, now_ms: int) -> int:
+        if self.is_to_be(pair):
+            return 51
+        before = (self.producer_id, self.epoch - 1) if self.epoch else (self.last_id, LAST)
+        is_retry = self.raises and self.state in RETRIED and pair == before
+        if pair[0] != self.producer_id and not is_retry:
+            return 49
+        if not is_retry and (self.state.startswith("Prepare") or pair[1] != self.epoch):
+            return 90
+        if self.next is not None:
+            return 51
+        next_id = fresh if self.epoch >= LAST else -1
+        if is_retry:
+            code = RETRIED[self.state][0 if commits else 1]
+            return code if code or self.epoch < LARGEST else self.prepare(False, next_id, now_ms)
+        if commits and self.state != "Ongoing":
+            return 48
+        return self.prepare(commits, next_id, now_ms)
+
+    def is_to_be(self, pair: tuple[int, int]) -> bool:
+        return self.next is not None and pair == self.next[1:3] and pair != (self.producer_id, self.epoch)
 
     def refusal(self, pair: tuple[int, int]) -> int:
+        if self.is_to_be(pair):
+            return 51
         if pair[0] != self.producer_id:
             return 49
         return 0 if pair[1] == self.epoch else 90
 
     def change(self, state: str, partitions: set[TopicPartition], started_ms: int) -> int:
         self.next = (state, self.producer_id, self.epoch, self.last_epoch, partitions, started_ms)
+        self.next_raises = (False, -1)
         return 0
 
     def add(self, pair: tuple[int, int], added: set[TopicPartition], now_ms: int) -> int:
@@ -106,14 +149,19 @@ class Model:
     def acknowledge(self) -> None:
         assert self.next is not None
         state, producer_id, epoch, last_epoch, partitions, started_ms = self.next
-        if state == "Empty":
+        if state == "Empty" or producer_id != self.producer_id:
             self.last_id = self.producer_id
+        self.raises, self.next_id = self.next_raises
         self.state, self.producer_id, self.epoch, self.last_epoch = state, producer_id, epoch, last_epoch
         self.partitions, self.started_ms = partitions, started_ms
         self.next, self.is_fence = None, False
         if state.startswith("Prepare"):
             self.failed_fence = False
-            self.change(state.replace("Prepare", "Complete"), set(), started_ms)
+            if self.next_id != -1:
+                producer_id, epoch = self.next_id, 0
+            complete = state.replace("Prepare", "Complete")
+            self.next = (complete, producer_id, epoch, self.last_epoch, set(), started_ms)
+            self.next_raises = (self.raises, -1)
 
     def fail(self) -> None:
         self.failed_fence = self.failed_fence or self.is_fence
@@ -144,6 +192,7 @@ class Machine(RuleBasedStateMachine):
             "last": (model.producer_id, model.last_epoch),
             "replaced": (model.last_id, LAST),
             "other": (7, model.epoch),
+            "pending": model.next[1:3] if model.next else (model.producer_id, model.epoch),
         }[which]
 
     def answered(self, decided: Change | ErrorCode, code: int) -> None:
@@ -153,20 +202,20 @@ class Machine(RuleBasedStateMachine):
         else:
             assert int(decided) == code
 
-    pairs = st.sampled_from(["current", "current", "before", "ahead", "last", "replaced", "other"])
+    pairs = st.sampled_from(["current", "current", "before", "ahead", "last", "replaced", "other", "pending"])
 
-    @rule(which=st.none() | pairs)
-    def initialize(self, which: str | None) -> None:
+    @rule(which=st.none() | pairs, version=st.sampled_from([0, 2]))
+    def initialize(self, which: str | None, version: int) -> None:
         pair = self.pair(which) if which else None
         if pair is not None and min(pair) < 0:
             return
         request = Initialize("x", TIMEOUT_MS, Producer(*pair) if pair else None)
         self.last_fresh += 1
-        decided = initialization.initialize(self.transaction, request, self.now)
-        if decided is initialization.Needs.PRODUCER_ID:
-            decided = initialization.initialize(self.transaction, request, self.now, self.last_fresh)
-        assert not isinstance(decided, initialization.Needs)
-        self.answered(decided, self.model.initialize(pair, self.last_fresh))
+        decided = initialization.initialize(self.transaction, request, self.now, version=version)
+        if decided is Needs.PRODUCER_ID:
+            decided = initialization.initialize(self.transaction, request, self.now, self.last_fresh, version=version)
+        assert not isinstance(decided, Needs)
+        self.answered(decided, self.model.initialize(pair, self.last_fresh, version))
 
     @rule(which=pairs, added=st.sets(st.sampled_from(TP), min_size=1))
     def add(self, which: str, added: set[TopicPartition]) -> None:
@@ -191,15 +240,28 @@ class Machine(RuleBasedStateMachine):
         decided = completion.end(self.transaction, Producer(*pair), self.now, commits=commits)
         self.answered(decided, self.model.end(pair, commits))
 
-    @rule(ms=st.sampled_from([1, 400, 700, 1_001]))
-    def pass_time(self, ms: int) -> None:
+    @rule(which=pairs, commits=st.booleans())
+    def end_and_raise(self, which: str, commits: bool) -> None:
+        pair = self.pair(which)
+        if self.model.epoch < 0:
+            return
+        self.last_fresh += 1
+        decided = raising_end.end(self.transaction, Producer(*pair), self.now, commits=commits)
+        if decided is Needs.PRODUCER_ID:
+            fresh = self.last_fresh
+            decided = raising_end.end(self.transaction, Producer(*pair), self.now, commits=commits, fresh_id=fresh)
+        assert not isinstance(decided, Needs)
+        self.answered(decided, self.model.end_and_raise(pair, commits, self.last_fresh, self.now.wall_ms))
+
+    @rule(ms=st.sampled_from([1, 400, 700, 1_001]), version=st.sampled_from([0, 2]))
+    def pass_time(self, ms: int, version: int) -> None:
         self.now_ms += ms
         model = self.model
         is_due = model.next is None and model.state == "Ongoing" and model.started_ms + TIMEOUT_MS < self.now_ms
         assert completion.is_timed_out(self.transaction, self.now) is is_due
         if is_due:
-            model.fence()
-            self.change = completion.fence(self.transaction, self.now)
+            model.fence(version)
+            self.change = completion.fence(self.transaction, self.now, version)
         is_over = expiry.is_expired(self.transaction, self.now, 0)
         assert is_over is (model.next is None and model.state in ENDED)
 
@@ -227,7 +289,13 @@ class Machine(RuleBasedStateMachine):
         stored = self.transaction.stored
         self.model.epoch = epoch
         self.transaction.stored = type(stored)(
-            stored.producer_id, epoch, stored.timeout_ms, stored.state, updated_ms=stored.updated_ms
+            stored.producer_id,
+            epoch,
+            stored.timeout_ms,
+            stored.state,
+            updated_ms=stored.updated_ms,
+            previous_id=stored.previous_id,
+            client_version=stored.client_version,
         )
 
     @invariant()
@@ -236,6 +304,9 @@ class Machine(RuleBasedStateMachine):
         assert (stored.state.label, stored.producer_id, stored.epoch) == (model.state, model.producer_id, model.epoch)
         assert set(stored.partitions) == model.partitions
         assert self.transaction.last_epoch == model.last_epoch
+        assert (stored.previous_id, stored.next_id) == (model.last_id, model.next_id)
+        assert (stored.client_version == 2) is model.raises or stored.state.label in ("Empty", "Ongoing")
+        assert record_format.decode_value(record_format.value(stored, 1)) == stored
         pending = self.transaction.pending
         assert (pending is None) is (model.next is None)
         if pending is not None and model.next is not None:
@@ -243,4 +314,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -1,6 +1,7 @@
 """Any value of __transaction_state is read as it was written, and any other bytes are refused or read, never worse."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +25,13 @@ def values(draw: st.DrawFn) -> Stored:
     return Stored(draw(int64), draw(int16), draw(int32), state, held, draw(int64), draw(int64))
 
 
+@st.composite
+def tagged(draw: st.DrawFn) -> Stored:
+    return replace(draw(values()), previous_id=draw(int64), next_id=draw(int64), client_version=draw(int16))
+
+
 def flexible(stored: Stored, tags: bytes) -> bytes:
-    """The value as version 1, with these tags."""
+    """The value as version 1, with these tags, of which the first three numbers are left out."""
     topics: dict[str, list[int]] = {}
     for topic, number in stored.partitions:
         topics.setdefault(topic, []).append(number)
@@ -46,8 +52,13 @@ def test_keys(name: str) -> None:
 @given(values(), st.lists(st.binary(max_size=9), max_size=4))
 def test_values_of_both_versions(stored: Stored, tags: list[bytes]) -> None:
     assert record_format.decode_value(record_format.value(stored)) == stored
-    tagged = uvarint(len(tags)) + b"".join(uvarint(n) + uvarint(len(tag)) + tag for n, tag in enumerate(tags))
-    assert record_format.decode_value(flexible(stored, tagged)) == stored
+    unknown = b"".join(uvarint(n) + uvarint(len(tag)) + tag for n, tag in enumerate(tags, start=3))
+    assert record_format.decode_value(flexible(stored, uvarint(len(tags)) + unknown)) == stored
+
+
+@given(tagged())
+def test_values_with_tagged_fields(stored: Stored) -> None:
+    assert record_format.decode_value(record_format.value(stored, 1)) == stored
 
 
 @given(st.binary(max_size=80))

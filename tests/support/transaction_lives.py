@@ -14,12 +14,15 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.transactions import record_format
 from logyard.broker.transactions.events import Initialize, Producer
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.ports import Acknowledged, KeyValue, Marker, MarkerAnswer
 from logyard.broker.transactions.runner import TransactionCoordinator
+from logyard.broker.transactions.states import State
+from logyard.broker.transactions.transaction import Stored
 from tests.support.memory_state_log import MemoryStateLog
 from tests.support.virtual_loop import VirtualLoop
 
@@ -33,14 +36,17 @@ TRY_AGAIN = (
 
 
 class PartitionLeader:
-    """What a partition's leader knows of one producer: the open transaction, and how the others ended."""
+    """What a partition's leader knows of the producer: the open transaction, and how the others ended."""
 
     def __init__(self) -> None:
-        self.epoch = self.coordinator_epoch = -1
+        self.producer_id = self.epoch = self.coordinator_epoch = -1
         self.open: int | None = None
         self.ended: dict[int, bool] = {}
 
     def write(self, producer: Producer, transaction: int) -> None:
+        if producer.producer_id != self.producer_id:
+            assert self.open is None, "the producer before has no marker"
+            self.producer_id, self.epoch = producer.producer_id, -1
         assert producer.epoch >= self.epoch, "a fenced producer was verified"
         assert self.open in (None, transaction), "the transaction before has no marker"
         self.epoch, self.open = producer.epoch, transaction
@@ -48,7 +54,11 @@ class PartitionLeader:
     def mark(self, marker: Marker) -> ErrorCode:
         if marker.coordinator_epoch < self.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        if marker.producer_id != self.producer_id and self.producer_id >= 0:
+            return ErrorCode.NONE  # a late one of the producer before: it has nothing open
         if marker.producer_epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.version >= 2 and marker.producer_epoch == self.epoch and self.open is not None:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         self.epoch, self.coordinator_epoch = marker.producer_epoch, marker.coordinator_epoch
         if self.open is not None:
@@ -58,13 +68,21 @@ class PartitionLeader:
 
 
 class Lives:
-    """See the head of this file. `effects` counts what was done to the world."""
+    """See the head of this file. `effects` counts what was done to the world.
 
-    def __init__(self, kill_at: Sequence[int] = (), *, zombies: bool = False) -> None:
+    `version` is the cluster's `transaction.version`, by which the client goes too.
+    """
+
+    def __init__(
+        self, kill_at: Sequence[int] = (), *, zombies: bool = False, version: int = 0, first_epoch: int = -1
+    ) -> None:
         self._kill_at = set(kill_at)
-        self.zombies = zombies
+        self.zombies, self.version = zombies, version
         self._point = 0
         self.log = MemoryStateLog()
+        if first_epoch >= 0:
+            record = record_format.value(Stored(1000, first_epoch, TIMEOUT_MS, State.EMPTY), 1)
+            self.log.partitions[0] = [(record_format.key(ID), record)]
         self.leaders: dict[TopicPartition, PartitionLeader] = {}
         self.deaths = 0
         self._dead: list[Life] = []
@@ -122,7 +140,9 @@ class Lives:
         return producer
 
     async def write(self, producer: Producer, transaction: int, *partitions: TopicPartition) -> None:
-        added = await self.ask(lambda coordinator: coordinator.add_partitions(ID, producer, partitions))
+        added = await self.ask(
+            lambda coordinator: coordinator.add_partitions(ID, producer, partitions, client_version=self.version)
+        )
         assert added is ErrorCode.NONE
         for tp in partitions:
 
@@ -132,9 +152,17 @@ class Lives:
             assert await self.ask(verify) is ErrorCode.NONE
             self.leader(tp).write(producer, transaction)
 
-    async def end(self, producer: Producer, *, commits: bool) -> None:
-        answer = await self.ask(lambda coordinator: coordinator.end(ID, producer, commits=commits))
-        assert answer is ErrorCode.NONE
+    async def end(self, producer: Producer, *, commits: bool) -> Producer:
+        """Return the pair to go on with."""
+        if self.version < 2:
+            code = await self.ask(lambda coordinator: coordinator.end(ID, producer, commits=commits))
+            assert code is ErrorCode.NONE
+            return producer
+        answer = await self.ask(lambda coordinator: coordinator.end_and_raise(ID, producer, commits=commits))
+        assert answer.error is ErrorCode.NONE
+        after: Producer = answer.producer
+        assert after != producer
+        return after
 
 
 class Life:
@@ -151,7 +179,7 @@ class Life:
         metadata.apply_update(UpdateMetadata(1, 1, 1, partitions, (broker,)))
         owned = OwnedTransactions(Partitioning(metadata, lambda: 1))
         sender = MarkerSender(self, metadata, LISTENER, loop, owned, self._none_deleted)
-        self.coordinator = TransactionCoordinator(owned, self, sender, lives, loop, loop)
+        self.coordinator = TransactionCoordinator(owned, self, sender, lives, loop, loop, version=lambda: lives.version)
         self.coordinator.on_leader(0, number)
 
     @staticmethod

@@ -70,7 +70,8 @@ class Ids:
 class TransactionWorld:
     """See the head of this file. Times that pass in timers are real, so that tests shorten what they wait for."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: Rules | None = None, version: int = 0) -> None:
+        self.version = version
         self.clock = ManualClock()
         self.log = MemoryStateLog()
         self.links = MemoryLinks()
@@ -80,7 +81,9 @@ class TransactionWorld:
         loop = asyncio.get_running_loop()
         self.topics = set(TP)  # the partitions that ZooKeeper has
         self.sender = MarkerSender(self.links, self.metadata, LISTENER, loop, self.owned, self.find_deleted)
-        self.coordinator = TransactionCoordinator(self.owned, self.log, self.sender, Ids(), self.clock, loop, rules)
+        self.coordinator = TransactionCoordinator(
+            self.owned, self.log, self.sender, Ids(), self.clock, loop, rules, lambda: self.version
+        )
 
     def lead(self, *leaders: int, brokers: Sequence[int] = (1, 2)) -> None:
         """Make these the leaders of t-0, t-1, …; -2 deletes a partition."""
@@ -144,5 +147,6 @@ async def every_answer(world: TransactionWorld) -> set[ErrorCode]:
         await coordinator.add_partitions("x", someone, [TP[0]]),
         *coordinator.verify_partitions("x", someone, [TP[0]]).values(),
         await coordinator.end("x", someone, commits=True),
+        (await coordinator.end_and_raise("x", someone, commits=True)).error,
         coordinator.describe("x").error,
     }

@@ -19,6 +19,8 @@ from logyard.broker.transactions.verification import Answers, Question, Question
 from tests.support.inside_broker import InsideBroker
 
 KEYS = {api.name: key for key, api in APIS.items()}
+OF_3_9 = {"Produce": 11, "WriteTxnMarkers": 1, "TxnOffsetCommit": 4}
+"""The highest versions of clients that do not go by `transaction.version` 2: asked where no version is named."""
 TOPIC, GROUP, ID, PID = "t", "g", "id", 4711
 
 
@@ -67,7 +69,8 @@ class TransactionalBroker:
         parts = self.inside.components
         itself = BrokerInfo(1, ())
         questions = Questions(lambda _: itself, self.coordinator, asyncio.get_running_loop().create_future)
-        parts.services.verification = Verification(parts.replicas.producing, questions, parts.store.logs.verification)
+        switch = parts.store.logs.verification
+        parts.services.verification = Verification(parts.replicas.producing, questions, switch, asyncio.sleep)
         await self.inside.create_topic(TOPIC, self._partitions)
         return self
 
@@ -77,7 +80,7 @@ class TransactionalBroker:
 
     async def __call__(self, api: str, /, version: int | None = None, **fields: Any) -> Any:
         key = KEYS[api]
-        version = APIS[key].versions[1] if version is None else version
+        version = OF_3_9.get(api, APIS[key].versions[1]) if version is None else version
         frame = memoryview(bytearray(codec.encode_request(key, version, 7, "c", fields)))[4:]
         answer: Any = self.inside.components.dispatcher(self.session, frame)
         if isinstance(answer, asyncio.Future):
@@ -132,6 +135,7 @@ class TransactionalBroker:
         producer_id: int = PID,
         topic: str = TOPIC,
         version: int = 1,
+        transaction_version: int = 0,
     ) -> dict[int, ErrorCode]:
         """Have markers written; returns the codes by partition."""
         marker = {
@@ -140,6 +144,7 @@ class TransactionalBroker:
             "transaction_result": committed,
             "topics": [{"name": topic, "partition_indexes": list(partitions)}],
             "coordinator_epoch": coordinator_epoch,
+            "transaction_version": transaction_version,
         }
         (answer,) = (await self("WriteTxnMarkers", version, markers=[marker])).markers
         assert answer.producer_id == producer_id

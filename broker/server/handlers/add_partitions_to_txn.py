@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn (24): v0 to v3 by a client, v4 and v5 by brokers, for many transactions (KIP-890).
+"""AddPartitionsToTxn (24): v0 to v3 by a client, v4 and v5 by brokers, for many transactions (KIP-890). A broker that
+does not only verify adds for a client that goes by `transaction.version` 2 (facts §17.12).
 
 If a partition is refused or unknown, nothing is added to its transaction, and the other partitions get
 OPERATION_NOT_ATTEMPTED (facts §17.3).
@@ -15,6 +16,7 @@ from logyard.broker.server.rights import CLUSTER, Operation, Resource
 from logyard.broker.server.services import Services
 from logyard.broker.server.transactional import answered_since, require_write
 from logyard.broker.transactions.events import Producer
+from logyard.broker.transactions.transaction import RAISING_VERSION
 
 PRODUCER_FENCED_SINCE = 2
 BY_BROKERS_SINCE = 4
@@ -50,7 +52,9 @@ async def _by_broker(services: Services, transaction: Any) -> Codes:
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         return services.transactions.verify_partitions(transaction.transactional_id, producer, asked)
-    code = await services.transactions.add_partitions(transaction.transactional_id, producer, asked)
+    code = await services.transactions.add_partitions(
+        transaction.transactional_id, producer, asked, client_version=RAISING_VERSION
+    )
     return dict.fromkeys(asked, code)
 
 

@@ -1,7 +1,8 @@
 """Produce (0), coded by hand: records are not copied out of the receive buffer.
 
 v3 adds the transactional id, v5 the log start offset in the answer, v8 record errors (KIP-467), v9 flexible encoding,
-v10 the current leader. acks=0 gets no answer; if something goes wrong then, the connection is closed, as in Kafka.
+v10 the current leader, v12 partitions that the leader adds to the transaction (KIP-890 part 2). acks=0 gets no answer;
+if something goes wrong then, the connection is closed, as in Kafka.
 """
 
 import asyncio
@@ -41,9 +42,9 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         if not isinstance(verifying, Mapping):
             # A copy, because the connection receives on into its buffer.
             entries = [(tp, memoryview(bytearray(records))) for tp, records in entries]
-            work = transactional_produce.append_verified(replicas, session, asked, entries, verifying)
+            work = transactional_produce.append_verified(services, request, asked, entries, verifying)
             return _append_later(services, request, asked, work, refused)
-        entries, unverified = transactional_produce.verified(entries, verifying)
+        entries, unverified = transactional_produce.verified(version, entries, verifying)
         refused += unverified
     validation, much = producing.validate_in_thread(replicas, session, asked, entries)
     if validation is not None:

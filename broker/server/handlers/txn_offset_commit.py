@@ -1,5 +1,6 @@
 """TxnOffsetCommit (28): commits offsets in a transaction; they are pending until it ends (facts §17.4). v2 adds leader
-epochs, v3 generation and member (KIP-447), v4 TRANSACTION_ABORTABLE."""
+epochs, v3 generation and member (KIP-447), v4 TRANSACTION_ABORTABLE; v5 adds the partition to the transaction (KIP-890
+part 2)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +14,10 @@ from logyard.broker.records.header import NO_SEQUENCE
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.transactional_produce import ability
 from logyard.broker.transactions.verification import FirstBatch
 
-ABORTABLE_SINCE = 4
+ABORTABLE_SINCE, ADDS_SINCE = 4, 5
 LOADING_SINCE = 2
 
 
@@ -61,7 +63,7 @@ async def _verified(services: Services, request: Request, message: Any) -> Error
         message.producer_id,
         message.producer_epoch,
         [FirstBatch(tp, NO_SEQUENCE)],
-        knows_abortable=request.api_version >= ABORTABLE_SINCE,
+        ability(request.api_version, abortable_since=ABORTABLE_SINCE, adds_since=ADDS_SINCE),
     )
     errors = verifying if isinstance(verifying, Mapping) else await verifying
     if request.session.is_gone:

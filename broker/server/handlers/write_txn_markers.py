@@ -1,4 +1,7 @@
-"""WriteTxnMarkers (27), between brokers: a coordinator has leaders write the markers of transactions (facts §17.5)."""
+"""WriteTxnMarkers (27), between brokers: a coordinator has leaders write the markers of transactions (facts §17.5).
+
+v2 tells the transaction's version: from 2 on a marker has a higher epoch than the transaction's batches (KIP-1228).
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -16,6 +19,7 @@ from logyard.broker.replication.events import ProduceResult
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+from logyard.broker.transactions.transaction import RAISING_VERSION
 
 # The markers that are appended in one turn of the event loop, which takes some milliseconds.
 MARKERS_PER_TURN = 50
@@ -85,9 +89,14 @@ def _append(
         entries,
         acks=-1,
         timeout_ms=services.config.int("request.timeout.ms"),
-        origin=Origin.COORDINATOR,
+        origin=_origin(marker),
         internal_topics=True,
     )
+
+
+def _origin(marker: Any) -> Origin:
+    raises = marker.transaction_version >= RAISING_VERSION
+    return Origin.RAISING_COORDINATOR if raises else Origin.COORDINATOR
 
 
 async def _take_later(services: Services, marker: Any, outcome: Pending[list[ProduceResult]], codes: Codes) -> None:

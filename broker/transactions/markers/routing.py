@@ -30,7 +30,8 @@ class Completion:
         """The outcome for some of the partitions, under the coordinator epoch of this election."""
         stored = self.transaction.stored
         commits = stored.state is State.PREPARE_COMMIT
-        return Marker(stored.producer_id, stored.epoch, self.led.coordinator_epoch, commits, sorted(partitions))
+        epoch = self.led.coordinator_epoch
+        return Marker(stored.producer_id, stored.epoch, epoch, commits, sorted(partitions), stored.client_version)
 
 
 def destinations(

@@ -1,5 +1,6 @@
 """AddPartitionsToTxn between brokers over a real connection: its versions, its answers, and lost connections."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,14 @@ async def test_many_transactions_are_asked_about_at_once(offered: int, sent: int
         assert (first.producer_id, first.producer_epoch, first.verify_only) == (7, 3, True)
         assert topics == [("t", [0, 1]), ("u", [0])]
         assert (second.transactional_id, second.verify_only) == ("b", True)
+        ask.close()
+
+
+async def test_partitions_are_added_where_the_question_says_so() -> None:
+    async with ScriptedBroker(Coordinator()) as broker:
+        ask = requests()
+        await ask(broker.info, [QUESTIONS[0], replace(QUESTIONS[1], adds=True)])
+        assert [t.verify_only for t in broker.asked[-1].body.transactions] == [True, False]
         ask.close()
 
 

@@ -182,6 +182,14 @@ def test_where_nothing_is_verified_anything_may_begin(world: World) -> None:
     assert world.refusal(1) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_an_open_transaction_of_an_earlier_epoch_is_another_one(world: World) -> None:
+    world.verify()
+    world.append()
+    assert world.log.producers.is_in_transaction(PID, 0)
+    assert not world.log.producers.is_in_transaction(PID, 1)
+    assert world.refusal(epoch=1) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_idle_guards_expire_with_producer_ids(world: World) -> None:
     world.verify()
     world.log.producers.expire(NOW + 99, 100)

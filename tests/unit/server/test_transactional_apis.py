@@ -196,6 +196,32 @@ async def test_the_end(ask: Asking, version: int, commits: bool) -> None:
     assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize("commits", [True, False])
+async def test_the_end_that_raises_the_epoch(ask: Asking, commits: bool) -> None:
+    producer = await ask.world.begin("x", TP[0])
+    for _ in range(2):  # a retry is told the same
+        ended = await ask("EndTxn", 5, **ID, **pair(producer), committed=commits)
+        assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (NONE, producer.producer_id, 1)
+        await ask.world.settle()
+    stale = await ask("EndTxn", 5, **ID, producer_id=1000, producer_epoch=9, committed=commits)
+    assert (stale.error_code, stale.producer_id, stale.producer_epoch) == (FENCED, -1, -1)
+    ask.services.rights = Refusing(Operation.WRITE, Resource.TRANSACTIONAL_ID, "x")
+    refused = await ask("EndTxn", 5, **ID, **pair(producer), committed=commits)
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_brokers_add_partitions_for_clients(ask: Asking, version: int) -> None:
+    producer = await ask.world.begin("x")
+    asked = [{"transactional_id": "x", **pair(producer), "verify_only": False, "topics": topics(TP[0], TP[1])}]
+    answer = await ask("AddPartitionsToTxn", version, transactions=asked)
+    assert codes(answer.results_by_transaction[0].topic_results) == {("t", 0): NONE, ("t", 1): NONE}
+    assert ask.world.coordinator.describe("x").partitions == {TP[0], TP[1]}
+    stored = ask.world.stored()[-1]
+    assert stored is not None
+    assert (stored.state.label, stored.client_version) == ("Ongoing", 0), "a value of version 0 does not hold it"
+
+
 async def test_descriptions(ask: Asking) -> None:
     producer = await ask.world.begin("x", TP[0], TP[1])
     answer = await ask("DescribeTransactions", 0, transactional_ids=["x", "nobody", ""])

@@ -7,8 +7,9 @@ import pytest
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.transactions.events import Initialize, Producer
-from logyard.broker.transactions.initialization import Needs, initialize, new_transaction
+from logyard.broker.transactions.completion import begin_completion
+from logyard.broker.transactions.events import Initialize, Needs, Producer
+from logyard.broker.transactions.initialization import initialize, new_transaction
 from logyard.broker.transactions.states import State
 from logyard.broker.transactions.transaction import EPOCH_MAX, Change, Stored, Transaction
 
@@ -20,12 +21,14 @@ ENDED = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
 
 def known(state: State, epoch: int, last_epoch: int = -1, **fields: Any) -> Transaction:
     partitions = frozenset({TopicPartition("t", 0)}) if state in (1, 2, 3) else frozenset()
-    return Transaction("x", Stored(PID, epoch, 100, state, partitions, 5, 4), last_epoch, OLD_PID, **fields)
+    return Transaction("x", Stored(PID, epoch, 100, state, partitions, 5, 4, OLD_PID), last_epoch, **fields)
 
 
-def ask(transaction: Transaction, pair: tuple[int, int] | None = None, fresh_id: int | None = None) -> Any:
+def ask(
+    transaction: Transaction, pair: tuple[int, int] | None = None, fresh_id: int | None = None, version: int = 0
+) -> Any:
     request = Initialize("x", 200, Producer(*pair) if pair else None)
-    return initialize(transaction, request, NOW, fresh_id)
+    return initialize(transaction, request, NOW, fresh_id, version=version)
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.COMPLETE_COMMIT])
@@ -54,14 +57,32 @@ def test_an_open_transaction_is_fenced_at_once_and_aborted(pair: tuple[int, int]
     change = ask(transaction, pair)
     assert change.is_fence
     assert (transaction.stored.epoch, transaction.last_epoch, transaction.state) == (4, -1, State.ONGOING)
-    assert change.to == Stored(PID, 4, 100, State.PREPARE_ABORT, transaction.stored.partitions, NOW.wall_ms, 4)
+    assert change.to == Stored(PID, 4, 100, State.PREPARE_ABORT, transaction.stored.partitions, NOW.wall_ms, 4, OLD_PID)
 
 
-def test_a_fence_that_failed_is_not_raised_again() -> None:
+def test_a_fence_of_version_2_keeps_the_epoch_before() -> None:
+    transaction = known(State.ONGOING, 3, 2)
+    change = ask(transaction, version=2)
+    assert (change.to.epoch, change.to.client_version, change.last_epoch) == (4, 2, 3)
+    transaction.make(change)
+    transaction.make(begin_completion(transaction, NOW))
+    decided = ask(transaction, (PID, 3), version=2)
+    assert (decided.to.epoch, decided.last_epoch) == (4, 3)  # who timed out goes on; it is no other instance
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_fence_that_failed_is_not_raised_again(version: int) -> None:
     transaction = known(State.ONGOING, 3)
-    transaction.give_up(ask(transaction))
+    transaction.give_up(ask(transaction, version=version))
     assert transaction.stored.epoch == 4
-    assert ask(transaction).to.epoch == 4
+    assert ask(transaction, version=version).to.epoch == 4
+
+
+def test_a_fence_of_version_2_that_failed_has_raised_nothing() -> None:
+    transaction = known(State.ONGOING, 3)
+    transaction.give_up(ask(transaction, version=2))
+    assert (transaction.stored.epoch, transaction.has_failed_fence) == (3, False)
+    assert ask(transaction, version=2).to.epoch == 4
 
 
 @pytest.mark.parametrize("epoch", [USED_UP, EPOCH_MAX])
@@ -86,6 +107,8 @@ def test_a_fence_at_the_last_epoch_takes_the_largest(epoch: int) -> None:
         (USED_UP, USED_UP - 1, (PID, USED_UP - 1), (PID, USED_UP, USED_UP - 1)),  # Kafka fails here
         (USED_UP, 5, (PID, 6), FENCED),  # and here
         (EPOCH_MAX, -1, (PID, USED_UP), FENCED),
+        (EPOCH_MAX, USED_UP, (PID, USED_UP), (FRESH_ID, 0, USED_UP)),  # a fence of version 2 took the largest epoch
+        (EPOCH_MAX, USED_UP, (PID, 4), FENCED),
         (0, USED_UP, (OLD_PID, USED_UP), (PID, 0, USED_UP)),  # a retry after the id was replaced
         (1, 0, (OLD_PID, USED_UP), FENCED),
         (0, -1, (OLD_PID, USED_UP), FENCED),
@@ -105,9 +128,9 @@ def test_who_goes_on_with_which_pair(
         assert (decided, transaction.pending) == (expected, None)
         return
     assert (decided.to.producer_id, decided.to.epoch, decided.last_epoch) == expected
-    assert decided.to == Stored(*expected[:2], 200, State.EMPTY, frozenset(), NOW.wall_ms, -1)
+    assert decided.to == Stored(*expected[:2], 200, State.EMPTY, frozenset(), NOW.wall_ms, -1, PID)
     transaction.make(decided)
-    assert (transaction.last_producer_id, transaction.last_epoch) == (PID, expected[2])
+    assert transaction.last_epoch == expected[2]
 
 
 @pytest.mark.parametrize(("pair", "last"), [(None, -1), ((5, 5), -1), ((PID, 3), -1), ((5, USED_UP), -1)])

@@ -18,15 +18,19 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 OUTCOMES = {1: {A: True, B: True}, 2: {B: False, C: False}, 3: {A: False, C: False}, 4: {A: True, B: True, C: True}}
 
 
-async def story(kill_at: Sequence[int], *, zombies: bool) -> Lives:
+# The protocol of 3.9, that of `transaction.version` 2, and that where the epochs of a producer id end on the way.
+PROTOCOLS = [(0, -1), (2, -1), (2, 32763)]
+
+
+async def story(kill_at: Sequence[int], *, zombies: bool, version: int, first_epoch: int) -> Lives:
     """A commit, an abort, a transaction that the producer's next instance fences, and a commit of that one."""
-    lives = Lives(kill_at, zombies=zombies)
+    lives = Lives(kill_at, zombies=zombies, version=version, first_epoch=first_epoch)
     producer = await lives.initialize()
     await lives.write(producer, 1, A)
     await lives.write(producer, 1, A, B)
-    await lives.end(producer, commits=True)
+    producer = await lives.end(producer, commits=True)
     await lives.write(producer, 2, B, C)
-    await lives.end(producer, commits=False)
+    producer = await lives.end(producer, commits=False)
     await lives.write(producer, 3, A, C)
     producer = await lives.initialize()
     await lives.write(producer, 4, A, B, C)
@@ -52,12 +56,12 @@ def check(lives: Lives) -> None:
     for before, after in pairwise(stored):
         is_repeated = before.state is after.state and after.state not in DECIDED
         assert before.state in PREVIOUS[after.state] or is_repeated, (before, after)
-        assert after.epoch >= before.epoch
+        assert (after.producer_id, after.epoch) >= (before.producer_id, before.epoch)
     assert stored[-1].state is State.COMPLETE_COMMIT
 
 
-def steps() -> int:
-    lives = run_virtually(story((), zombies=False))
+def steps(version: int, first_epoch: int) -> int:
+    lives = run_virtually(story((), zombies=False, version=version, first_epoch=first_epoch))
     assert lives.deaths == 0
     return 2 * lives.effects
 
@@ -69,17 +73,21 @@ def silent() -> object:
 
 
 @pytest.mark.parametrize("zombies", [False, True])
-def test_killed_around_every_step(zombies: bool) -> None:
-    total = steps()
+@pytest.mark.parametrize(("version", "first_epoch"), PROTOCOLS)
+def test_killed_around_every_step(zombies: bool, version: int, first_epoch: int) -> None:
+    total = steps(version, first_epoch)
     assert total > 30
     for point in range(total):
-        assert run_virtually(story([point], zombies=zombies)).deaths == 1, point
+        lives = run_virtually(story([point], zombies=zombies, version=version, first_epoch=first_epoch))
+        assert lives.deaths == 1, point
 
 
 @pytest.mark.parametrize("zombies", [False, True])
-def test_killed_again_and_again(zombies: bool) -> None:
+@pytest.mark.parametrize(("version", "first_epoch"), PROTOCOLS)
+def test_killed_again_and_again(zombies: bool, version: int, first_epoch: int) -> None:
     chance = random.Random(15)
-    total = steps()
-    for _ in range(60):
+    total = steps(version, first_epoch)
+    for _ in range(60 if version == 0 else 40):
         points = chance.sample(range(total), 4)
-        assert run_virtually(story(points, zombies=zombies)).deaths >= 1, points
+        lives = run_virtually(story(points, zombies=zombies, version=version, first_epoch=first_epoch))
+        assert lives.deaths >= 1, points

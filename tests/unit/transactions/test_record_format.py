@@ -1,5 +1,7 @@
 """The bytes of __transaction_state."""
 
+from dataclasses import replace
+
 import pytest
 
 from logyard.broker.errors import CorruptData
@@ -42,10 +44,22 @@ def test_the_flexible_version_is_read() -> None:
     topics = b"\x03" + compact_string("a") + b"\x03\x00\x00\x00\x03\x00\x00\x00\x07\x00"
     topics += compact_string("b") + b"\x02\x00\x00\x00\x01\x00"
     times = (2_000).to_bytes(8, "big") + (1_000).to_bytes(8, "big")
-    # Tags of a later Kafka: previous and next producer id, the client's transaction version.
-    tags = b"\x02\x00\x08" + b"\xff" * 8 + b"\x02\x02\x00\x02"
-    assert record_format.decode_value(head + topics + times + tags) == OPEN
+    assert record_format.value(OPEN, 1) == head + topics + times + b"\x00"
     assert record_format.decode_value(head + topics + times + b"\x00") == OPEN
+    # Previous and next producer id, the client's transaction version, and what a later Kafka may add.
+    ids = b"\x00\x08" + (7).to_bytes(8, "big") + b"\x01\x08" + (8).to_bytes(8, "big")
+    tags = ids + b"\x02\x02\x00\x02"
+    raised = replace(OPEN, previous_id=7, next_id=8, client_version=2)
+    assert record_format.value(raised, 1) == head + topics + times + b"\x03" + tags
+    assert record_format.decode_value(record_format.value(raised, 1)) == raised
+    assert record_format.decode_value(head + topics + times + b"\x04" + tags + b"\x09\x01?") == raised
+    assert record_format.decode_value(record_format.value(raised)) == OPEN, "version 0 has none of the three"
+
+
+@pytest.mark.parametrize("tag", [b"\x00\x07" + b"\x00" * 7, b"\x02\x01\x02", b"\x01\x09" + b"\x00" * 9])
+def test_a_tagged_field_of_another_size_is_refused(tag: bytes) -> None:
+    with pytest.raises(CorruptData):
+        record_format.decode_value(record_format.value(OPEN, 1)[:-1] + b"\x01" + tag)
 
 
 @pytest.mark.parametrize("version", [-1, 2, 255])
@@ -62,7 +76,9 @@ def test_a_state_that_is_never_stored_is_refused(state: int) -> None:
         record_format.decode_value(bytes(value))
 
 
-@pytest.mark.parametrize("size", range(len(record_format.value(OPEN))))
-def test_a_cut_value_is_refused(size: int) -> None:
-    with pytest.raises(CorruptData):
-        record_format.decode_value(record_format.value(OPEN)[:size])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_cut_value_is_refused(version: int) -> None:
+    whole = record_format.value(replace(OPEN, previous_id=7), version)
+    for size in range(len(whole)):
+        with pytest.raises(CorruptData):
+            record_format.decode_value(whole[:size])

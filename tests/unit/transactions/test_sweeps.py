@@ -63,11 +63,11 @@ async def test_one_that_cannot_be_aborted_does_not_keep_the_others(
     failed: list[str] = []
     fence = completion.fence
 
-    def failing_once(transaction: Any, now: Any) -> Any:
+    def failing_once(transaction: Any, now: Any, version: int) -> Any:
         if not failed:
             failed.append(transaction.transactional_id)
             raise RuntimeError("planted")
-        return fence(transaction, now)
+        return fence(transaction, now, version)
 
     monkeypatch.setattr(completion, "fence", failing_once)
     await world.coordinator.abort_timed_out()

@@ -11,12 +11,12 @@ from logyard.broker.transactions.transaction import EPOCH_MAX, Stored, Transacti
 
 A = TopicPartition("a", 0)
 
-# facts §17: a state and those it comes from, by the first letters.
+# facts §17: a state and those it comes from, as since Kafka 4.0.
 TABLE = {
     "Empty": "Empty CompleteCommit CompleteAbort",
     "Ongoing": "Ongoing Empty CompleteCommit CompleteAbort",
     "PrepareCommit": "Ongoing",
-    "PrepareAbort": "Ongoing PrepareEpochFence",
+    "PrepareAbort": "Ongoing PrepareEpochFence Empty CompleteCommit CompleteAbort",
     "CompleteCommit": "PrepareCommit",
     "CompleteAbort": "PrepareAbort",
     "Dead": "Empty CompleteCommit CompleteAbort",
