@@ -12,6 +12,7 @@ from logyard.cli import (
     brokers,
     cluster,
     configs,
+    features,
     groups,
     leaders,
     platform,
@@ -38,6 +39,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(leaders.app, name="leaders")
 app.add_typer(configs.app, name="configs")
+app.add_typer(features.app, name="features")
 app.add_typer(zk.app, name="zk")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")

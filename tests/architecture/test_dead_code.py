@@ -15,7 +15,7 @@ from tests.support import floors
 
 # Why something is there that nothing else of the product names: the reason, and patterns of names.
 PRODUCT: dict[str, Sequence[str]] = {
-    "a table of Kafka's, whole": ("IBP_*", "LEVEL_*", "UNSAFE_DOWNGRADE", "EXPORT"),
+    "a table of Kafka's, whole": ("IBP_*", "LEVEL_*", "EXPORT"),
     "every setting of Kafka's is read, acted on or not": (
         "compression_lz4_level",
         "local_retention_*",

@@ -55,6 +55,7 @@ TOOLS = {
     "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",

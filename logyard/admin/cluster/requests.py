@@ -5,6 +5,7 @@ from typing import Any
 
 from logyard.admin.cluster import translation
 from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.features import Feature, Features, Kind
 from logyard.admin.groups import requests
 from logyard.admin.groups.groups import Group
 from logyard.admin.ports import Quorum
@@ -114,6 +115,46 @@ class ClusterRequests(KafkaClusterClient):
         (partition,) = answer.topics[0].partitions
         translation.refuse(partition.error_code, None)
         return Quorum(partition.leader_id, partition.leader_epoch)
+
+    def features(self) -> Features:
+        """The features that a broker supports, and those that are finalized, as it knows them."""
+        from kafka.protocol.metadata import ApiVersionsRequest
+
+        answer = self.ask(
+            lambda: ApiVersionsRequest(client_software_name="logyard", client_software_version="1", min_version=3)
+        )
+        translation.refuse(answer.error_code, None)
+        finalized = {one.name: one.max_version_level for one in answer.finalized_features or ()}
+        supported = tuple(
+            Feature(one.name, one.min_version, one.max_version, finalized.get(one.name, 0))
+            for one in answer.supported_features or ()
+        )
+        epoch = answer.finalized_features_epoch
+        return Features(supported, None if epoch is None or epoch < 0 else epoch)
+
+    def update_features(
+        self, levels: Mapping[str, int], kind: Kind, *, validate_only: bool = False
+    ) -> dict[str, ApiError | None]:
+        """Finalize levels; returns by name why not, None where it is done. Raises ApiError, ClusterUnreachable."""
+        from kafka.protocol.admin import UpdateFeaturesRequest
+
+        wanted = UpdateFeaturesRequest.FeatureUpdateKey
+        updates = [
+            wanted(feature=name, max_version_level=level, upgrade_type=kind.value) for name, level in levels.items()
+        ]
+        # Version 1 has a kind and a dry run; version 2 has no answer for each feature.
+        answer = self._to_controller(
+            lambda: UpdateFeaturesRequest(
+                timeout_ms=self._timeout_ms,
+                feature_updates=updates,
+                validate_only=validate_only,
+                min_version=1,
+                max_version=1,
+            ),
+            lambda answer: [answer.error_code],
+        )
+        translation.refuse(answer.error_code, answer.error_message)
+        return {one.feature: translation.problem(one.error_code, one.error_message) for one in answer.results}
 
     def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
         """User → mechanism → iterations; users without credentials are left out."""
