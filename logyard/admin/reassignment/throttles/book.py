@@ -75,18 +75,35 @@ class ThrottleBook:
         Brokers that are down are left out. Raises ApiError, AccessRefused.
         """
         wanted = {setting: value for setting, value in settings.items() if self._reaches(setting)}
-        mine = self._announce(owner, wanted)
+        mine: Record | None = None
+        for _ in range(_ROUNDS):
+            mine, theirs, taken = self._try_to_hold(owner, wanted, mine)
+            if self._is_held(owner):
+                break  # else an end of this owner's throttle has overwritten it
+        await_rates(self._client, {setting: wanted[setting] for setting in taken}, self._pause)
+        return theirs
+
+    def _try_to_hold(
+        self, owner: str, wanted: Mapping[ThrottleSetting, str], known: Record | None
+    ) -> tuple[Record, list[ThrottleSetting], list[ThrottleSetting]]:
+        """Return the owner's record, the settings that others changed, and those that are set now.
+
+        :param known: the record of the last try.
+        """
+        mine = self._announce(owner, wanted, known)
         found = self._read(wanted)
         others = [record for record in self._records.load() if record.owner != owner]
         theirs = [setting for setting, value in found.items() if _is_others_last_word(setting, value, mine, others)]
         taken = {setting: value for setting, value in found.items() if setting not in theirs}
         now = next_turn([*others, mine])
         read = {s: mine.claims[s].found(v, now, written_by(s, others)) for s, v in taken.items()}
-        mine = replace(mine, claims={**mine.claims, **read})
-        self._bring(mine, taken, [*others, mine])
+        mine = self._bring(replace(mine, claims={**mine.claims, **read}), taken, [*others, mine])
         self._settle(owner, list(taken), mine)
-        await_rates(self._client, {setting: wanted[setting] for setting in taken}, self._pause)
-        return theirs
+        return mine, theirs, list(taken)
+
+    def _is_held(self, owner: str) -> bool:
+        mine = self.owners().get(owner)
+        return mine is not None and mine.state == HELD
 
     def hand_over(self, owner: str) -> None:
         """Drop the owner's record and keep the settings, which from now on count as set by somebody else."""
@@ -106,16 +123,37 @@ class ThrottleBook:
 
         These are on brokers that are down; the record stays, and a later `sweep` finishes it.
         """
-        mine = self.owners().get(owner)
-        if mine is None:
-            return []
-        self._records.put(replace(mine, state=ENDING))
-        left = self._settle(owner, list(mine.claims))
-        settled = self.owners().get(owner)
-        if settled is not None and not left:
+        for _ in range(_ROUNDS):
+            mine = self.owners().get(owner)
+            if mine is None:
+                return []
+            self._records.put(replace(mine, state=ENDING))
+            left = self._settle(owner, list(mine.claims))
+            settled = self.owners().get(owner)
+            if left or settled is None or settled.state == HELD:
+                return left
             self._records.put(replace(settled, state=OVER))
             self._forget()
-        return left
+            if not self._is_set_again(settled):
+                return []
+            self._records.put(settled)
+        return []
+
+    def _is_set_again(self, ended: Record) -> bool:
+        """Whether the same owner has set something again that no record accounts for now.
+
+        Nothing in the records can be compared and changed in one step: a `hold` of this owner may have written its
+        record just before that was overwritten.
+        """
+        records = [record for record in self._records.load() if record.owner != ended.owner]
+        if self._is_held(ended.owner):
+            return False
+        records.append(replace(ended, state=OVER))
+        found = self._read(ended.claims)
+        return any(
+            value in ended.claims[setting].written and value != standing(setting, records)
+            for setting, value in found.items()
+        )
 
     def sweep(self, lives: Callable[[str], bool], moving: Collection[tuple[str, int]]) -> list[str]:
         """End the throttles of owners that are no longer alive and for whose partitions nothing moves.
@@ -134,10 +172,15 @@ class ThrottleBook:
 
     # -- steps -------------------------------------------------------------------------------------------
 
-    def _announce(self, owner: str, wanted: Mapping[ThrottleSetting, str]) -> Record:
-        """Claim the settings before reading them: another owner that ends from now on leaves them to this one."""
+    def _announce(self, owner: str, wanted: Mapping[ThrottleSetting, str], known: Record | None) -> Record:
+        """Claim the settings before reading them: another owner that ends from now on leaves them to this one.
+
+        :param known: what this owner's record was, if it was dropped meanwhile.
+        """
         records = self.owners()
         mine = records.get(owner)
+        if mine is None and known is not None:
+            mine = replace(known, state=OVER)
         if mine is None or mine.state != HELD:
             turn = next_turn(records.values())
             # The value that an earlier throttle of this owner saw is still the one to restore.
@@ -174,14 +217,16 @@ class ThrottleBook:
                 break
         return left
 
-    def _bring(self, mine: Record, found: Mapping[ThrottleSetting, str | None], records: Sequence[Record]) -> None:
-        """Change settings that differ from what the records want; record each value first."""
+    def _bring(self, mine: Record, found: Mapping[ThrottleSetting, str | None], records: Sequence[Record]) -> Record:
+        """Change settings that differ from what the records want; record each value first. Returns the record."""
         wanted = {setting: standing(setting, records) for setting in found}
         of_runs = {s: mine.claims[s].wrote(v) for s, v in wanted.items() if v is not None and v != base(s, records)}
-        self._records.put(replace(mine, claims={**mine.claims, **of_runs}))
+        mine = replace(mine, claims={**mine.claims, **of_runs})
+        self._records.put(mine)
         changed = {setting: value for setting, value in wanted.items() if value != found[setting]}
         for (kind, name), settings in _by_resource(changed).items():
             self._write(kind, name, {setting.key: changed[setting] for setting in settings})
+        return mine
 
     def _forget(self) -> None:
         for record in no_longer_needed(self._records.load()):
