@@ -38,6 +38,7 @@ from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import quotas_from
 from logyard.broker.server.api_table import APIS, VERSIONS
+from logyard.broker.server.authorizer import authorization_from
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
@@ -99,6 +100,7 @@ class Components:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
+        self.authorization = authorization_from(config, zk, environment.chance.below)
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -207,6 +209,8 @@ class Components:
             api_versions=VERSIONS,
             quotas=quotas_from(config, self.configs, lambda: environment.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
+            rights=self.authorization.rights,
+            acls=self.authorization.acls,
         )
 
     def _verification(self) -> Verification:
@@ -266,6 +270,7 @@ class Components:
             admission=self._environment.admission,
         )
         return SessionWatches(
+            *self.authorization.watches,
             ConfigWatcher(zk, self._changes.take, lambda note: log.warning("config", note=note)),
             FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
         )

@@ -133,6 +133,11 @@ ACTED_ON: Mapping[str, str] = {
     "controlled.shutdown.enable": "Whether a stopping broker hands over leadership first.",
     "controlled.shutdown.max.retries": "How often that is tried.",
     "controlled.shutdown.retry.backoff.ms": "How long it waits between tries.",
+    # Rights
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer: rights by ACLs; empty: everything is allowed.",
+    "super.users": "The principals that may do everything, separated by semicolons: User:a;User:b.",
+    "allow.everyone.if.no.acl.found": "Whether everybody may do everything with a resource that has no ACL.",
+    "logyard.audit.allowed": "Whether the audit log has a line for what is allowed too, not only for what is denied.",
     # Client quotas
     "quota.window.num": "Over how many windows the rates of clients are measured.",
     "quota.window.size.seconds": "How long one of those windows is.",

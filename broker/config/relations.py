@@ -69,6 +69,26 @@ def _cleaner(values: Values) -> list[str]:
     return []
 
 
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+
+
+def _authorizer(values: Values) -> list[str]:
+    """The authorizer is Kafka's own for ZooKeeper mode, or none; its super users are principals."""
+    named, users = str(values["authorizer.class.name"]), str(values["super.users"] or "")
+    problems = []
+    if named not in ("", ACL_AUTHORIZER):
+        problems.append(f"authorizer.class.name: {ACL_AUTHORIZER} is expected, or nothing, not {named}")
+    if not all(":" in user for user in super_users(users)):
+        problems.append("super.users: principals separated by semicolons are expected: User:a;User:b")
+    return problems
+
+
+def super_users(text: str) -> list[str]:
+    """Return the principals in `super.users`; they are separated by semicolons, as the names of certificates have
+    commas."""
+    return [user.strip() for user in text.split(";") if user.strip()]
+
+
 _CHECKS: tuple[Callable[[Values], list[str]], ...] = (
     _order,
     _broker_id,
@@ -76,6 +96,7 @@ _CHECKS: tuple[Callable[[Values], list[str]], ...] = (
     _queue,
     _failed_logins,
     _cleaner,
+    _authorizer,
 )
 
 

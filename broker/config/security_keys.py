@@ -24,6 +24,11 @@ SECURITY_KEYS = (
     # The two that Kafka's own ACL authorizers read.
     Key("super.users", STRING, ""),
     Key("allow.everyone.if.no.acl.found", BOOLEAN, False),
+    Key("authorizer.zookeeper.url", STRING),
+    Key("authorizer.zookeeper.connection.timeout.ms", INT),
+    Key("authorizer.zookeeper.session.timeout.ms", INT),
+    Key("authorizer.zookeeper.max.in.flight.requests", INT),
+    Key("logyard.audit.allowed", BOOLEAN, False),
     Key("ssl.protocol", STRING, "TLSv1.3"),
     Key("ssl.provider", STRING),
     Key("ssl.cipher.suites", LIST, ()),

@@ -86,7 +86,8 @@ def _topic(
             # A client that may not see a topic does not learn its name from its id.
             return _refused(None, query.topic_id, refusals[name])
     if name in refusals or name not in cache:
-        return _refused(name, ZERO_TOPIC_ID, refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        refusal = refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(name, ZERO_TOPIC_ID, refusal, operations.get(name, NOT_ASKED))
     partitions = cache.partitions(name)
     return {
         "error_code": ErrorCode.NONE,
@@ -98,14 +99,14 @@ def _topic(
     }
 
 
-def _refused(name: str | None, topic_id: TopicId, error: ErrorCode) -> dict[str, Any]:
+def _refused(name: str | None, topic_id: TopicId, error: ErrorCode, operations: int = NOT_ASKED) -> dict[str, Any]:
     return {
         "error_code": error,
         "name": name,
         "topic_id": topic_id,
-        "is_internal": name in INTERNAL_TOPICS,
+        "is_internal": name in INTERNAL_TOPICS and error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         "partitions": [],
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": operations,
     }
 
 

@@ -1,4 +1,8 @@
-"""Caches encoded Metadata answers until the metadata changes: encoding a thousand partitions takes milliseconds."""
+"""Caches encoded Metadata answers until the metadata or the ACLs change: encoding a thousand partitions takes
+milliseconds.
+
+An answer shows what its principal may see from its host: with an authorizer it is kept for those alone.
+"""
 
 import struct
 
@@ -7,25 +11,38 @@ from logyard.broker.server.request import Request
 ANSWERS_MAX = 256
 _CORRELATION_ID = struct.Struct(">i")
 
+Versions = tuple[int, int]
+"""Of the metadata, and of the rights."""
+Viewer = tuple[str, str] | None
+"""The principal and host that an answer is for; None: everybody."""
+Key = tuple[int, str, bytes, Viewer]
+
 
 class AnswerCache:
-    """Answers by (API version, listener, request body), all for one version of the metadata."""
+    """Answers by (API version, listener, request body, viewer), all for one version of what they show."""
 
     def __init__(self) -> None:
-        self._of_version = -1
-        self._answers: dict[tuple[int, str, bytes], bytes] = {}
+        self._of_versions: Versions = (-1, -1)
+        self._answers: dict[Key, bytes] = {}
 
-    def get(self, request: Request, of_version: int) -> bytes | None:
+    def get(self, request: Request, of_versions: Versions, viewer: Viewer) -> bytes | None:
         """Return the cached answer with this request's correlation id, None if there is none."""
-        if of_version != self._of_version:
+        if of_versions != self._of_versions:
             self._answers.clear()
-            self._of_version = of_version
-        cached = self._answers.get((request.api_version, request.session.listener, bytes(request.body)))
+            self._of_versions = of_versions
+        cached = self._answers.get(_key(request, viewer))
         if cached is None:
             return None
         return cached[:4] + _CORRELATION_ID.pack(request.correlation_id) + cached[8:]
 
-    def put(self, request: Request, of_version: int, answer: bytes) -> None:
-        """Cache an answer that was made from that version of the metadata."""
-        if of_version == self._of_version and len(self._answers) < ANSWERS_MAX:
-            self._answers[request.api_version, request.session.listener, bytes(request.body)] = answer
+    def put(self, request: Request, of_versions: Versions, viewer: Viewer, answer: bytes) -> None:
+        """Cache an answer that was made from those versions; the oldest gives way."""
+        if of_versions != self._of_versions:
+            return
+        if len(self._answers) >= ANSWERS_MAX:
+            del self._answers[next(iter(self._answers))]
+        self._answers[_key(request, viewer)] = answer
+
+
+def _key(request: Request, viewer: Viewer) -> Key:
+    return request.api_version, request.session.listener, bytes(request.body), viewer

@@ -21,11 +21,14 @@ from logyard.broker.server.handlers import (
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -63,6 +66,7 @@ from logyard.broker.server.handlers import (
     update_metadata,
     write_txn_markers,
 )
+from logyard.broker.server.rights_table import RIGHTS
 
 _ROWS: Final = (
     # key, versions, handler
@@ -95,6 +99,9 @@ _ROWS: Final = (
     Api(26, (0, 5), end_txn.HANDLER, small_answer=True),
     Api(27, (0, 2), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
     Api(28, (0, 5), txn_offset_commit.HANDLER, small_answer=True),
+    Api(29, (0, 3), describe_acls.HANDLER),
+    Api(30, (0, 3), create_acls.HANDLER),
+    Api(31, (0, 3), delete_acls.HANDLER),
     Api(32, (0, 4), describe_configs.HANDLER),
     Api(33, (0, 2), alter_configs.HANDLER),
     Api(34, (0, 2), alter_replica_log_dirs.HANDLER),
@@ -122,8 +129,11 @@ _ROWS: Final = (
 
 
 def by_key(rows: tuple[Api, ...]) -> Mapping[int, Api]:
-    """Return the rows by API key. Raises ValueError if two have the same."""
+    """Return the rows by API key. Raises ValueError if two have the same, or one has no row of rights."""
     apis = {api.key: api for api in rows}
+    without_rights = [api.name for api in rows if api.key not in RIGHTS]
+    if without_rights:
+        raise ValueError(f"{', '.join(without_rights)}: no row of rights (rights_table.py)")
     if len(apis) != len(rows):
         raise ValueError("two rows register the same API key")
     return MappingProxyType(apis)

@@ -12,8 +12,9 @@ from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Api, top_level_error
-from logyard.broker.server.request import Encoded, Fields, Request, Session
+from logyard.broker.server.request import Encoded, Fields, Request, Session, Unanswerable
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed, charge_time
 from logyard.broker.server.turns import in_thread
@@ -106,6 +107,8 @@ class Dispatcher:
         handle = api.handler.message
         assert handle is not None
         try:
+            if not self._services.rights.is_open:
+                authorization.admit(self._services, request, message)
             outcome = handle(self._services, request, message)
         except Exception as error:
             return self._refusal(api, request, message, error)
@@ -124,6 +127,8 @@ class Dispatcher:
         handle = api.handler.message
         assert handle is not None
         try:
+            if not self._services.rights.is_open:
+                authorization.admit(self._services, request, message)
             outcome: Any = handle(self._services, request, message)
             if isinstance(outcome, Awaitable):
                 outcome = await (Timed(request, outcome) if request.begun_s else outcome)
@@ -155,6 +160,8 @@ class Dispatcher:
 
     def _refusal(self, api: Api, request: Request, message: Any, error: Exception) -> bytes:
         self.counters[api.key].errors += 1
+        if isinstance(error, Unanswerable):
+            raise error
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         elif isinstance(error, SessionExpired):

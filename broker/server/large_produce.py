@@ -13,6 +13,7 @@ from logyard.broker.controller.garbage_collector import patient
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import produce
 from logyard.broker.protocol.produce import PARTS_MAX, ManyParts, Part, PartitionOutcome, ProduceRequest
+from logyard.broker.records.header import is_transactional
 from logyard.broker.records.pauses import PausingList
 from logyard.broker.server import producing, transactional_produce
 from logyard.broker.server.leader_endpoints import endpoints_of
@@ -51,6 +52,9 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
     appended: list[ResultsOrPending] = []
     try:
         asked, results = await in_thread(services.replicas, partial(_read, version, request.body))
+        if not services.rights.is_open:
+            asked, denied = await _permitted(services, request, asked)
+            results += denied
         for portion in _portions(asked.partitions):
             entries, refused = await in_thread(services.replicas, partial(producing.fit_parts, version, portion))
             results += refused
@@ -91,6 +95,23 @@ def _read(version: int, body: memoryview) -> tuple[ProduceRequest, Results]:
     if fault is not None:
         return asked._replace(partitions=[]), producing.refuse_all(asked.partitions, fault)
     return asked._replace(partitions=producing.last_of_each(asked.partitions)), []
+
+
+async def _permitted(services: Services, request: Request, asked: ProduceRequest) -> tuple[ProduceRequest, Results]:
+    """Do what `producing.permitted` does, in portions."""
+    parts, named = asked.partitions, asked.transactional_id
+    if named is not None and await in_thread(services.replicas, lambda: any(is_transactional(p[2]) for p in parts)):
+        fault = producing.refused_id(services, request, named)
+        if fault is not None:
+            return asked._replace(partitions=[]), producing.refuse_all(parts, fault)
+    permitted: list[Part] = PausingList()
+    denied: Results = []
+    for portion in _rows(parts):
+        await services.turns.next()
+        some, refused = producing.writable(services, request, list(portion))
+        permitted += some
+        denied += refused
+    return asked._replace(partitions=permitted), denied
 
 
 def _portions(parts: list[Part]) -> Iterator[list[Part]]:

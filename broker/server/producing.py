@@ -17,8 +17,10 @@ from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import NOT_VALIDATED, Entries, Validated, ValidatedBy
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.server import authorization
 from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.request import Encoded, Request, Session
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
 
@@ -29,6 +31,50 @@ ACKS = (-1, 0, 1)
 Results = list[ProduceResult]
 ResultsOrPending = Results | Pending[Results]
 """Pending: the results of an acks=all request that waits for followers."""
+
+
+def fit_permitted(services: Services, request: Request, asked: ProduceRequest) -> tuple[Entries, Results]:
+    """Do what `fit` does, for what the request's principal may write."""
+    kept, denied = permitted(services, request, asked)
+    entries, refused = fit(request.api_version, kept)
+    return entries, refused + denied
+
+
+def permitted(services: Services, request: Request, asked: ProduceRequest) -> tuple[ProduceRequest, Results]:
+    """Return the request with the parts that its principal may write, and the results of the others.
+
+    TOPIC_AUTHORIZATION_FAILED; TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all, if one part is transactional.
+    """
+    parts = asked.partitions
+    if any(is_transactional(records) for *_, records in parts):
+        if asked.transactional_id is None:
+            return asked, []  # `fault_of` refuses it
+        fault = refused_id(services, request, asked.transactional_id)
+        if fault is not None:
+            return asked._replace(partitions=[]), refuse_all(parts, fault)
+    kept, denied = writable(services, request, parts)
+    return (asked if kept is parts else asked._replace(partitions=kept)), denied
+
+
+def refused_id(services: Services, request: Request, transactional_id: str) -> ApiError | None:
+    """Return the refusal if the principal may not write with this id, else None."""
+    need = RIGHTS[request.api_key].transactional_id
+    if authorization.may(services, request, need, transactional_id):
+        return None
+    return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def writable(services: Services, request: Request, parts: list[Part]) -> tuple[list[Part], Results]:
+    """Return the parts whose topics the principal may write to, and the results of the others."""
+    if len(parts) == 1:
+        may_write = authorization.may(services, request, RIGHTS[request.api_key].topic, parts[0][0])
+        return (parts, []) if may_write else ([], _denied(parts))
+    topics = authorization.topics(services, request, [topic for topic, *_ in parts])
+    return [part for part in parts if part[0] in topics], _denied(part for part in parts if part[0] not in topics)
+
+
+def _denied(parts: Iterable[Part]) -> Results:
+    return refuse_all(parts, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from logyard.broker.errors import CorruptData
 from logyard.broker.protocol.header import RequestHeader
 
 Buffer = bytes | bytearray | memoryview
@@ -21,6 +22,10 @@ def never_muted(ms: int) -> None:
 
 def nobody_waits() -> None:
     """Do nothing: a session without a connection has no next request."""
+
+
+class Unanswerable(CorruptData):
+    """A request that is not answered: its connection is closed, as by Kafka, which fails to parse it."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,10 @@ class Session:
     renew: Callable[[RequestHeader], Answer] | None = None
     # Called once when the connection is lost.
     gone: Callable[[], None] = nobody_waits
+    # What the authorizer has decided, by operation, resource type and name (None: any); for which ACLs and principal.
+    decisions: dict[tuple[int, int, str | None], bool] = field(default_factory=dict)
+    decided_version: int = -1
+    decided_principal: str = ""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.security.acls.store import AclStore
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.auto_creation import AutoCreate
@@ -66,6 +67,8 @@ class Services:
     """Lowest and highest version by API key."""
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
     rights: Rights = field(default_factory=EverythingAllowed)
+    acls: AclStore | None = None
+    """None: no authorizer is configured."""
     fetch_bytes_max: int = 57_671_680
     login_counters: LoginCounters = field(default_factory=LoginCounters)
     http_address: str | None = None

@@ -74,6 +74,8 @@ SHELLS = {
     "broker.log.disk.real": "is the port of the disk: system calls",
     "broker.replication.follower.fetcher": "fetches from a leader in a loop of its own",
     "broker.server.logins.login": "waits before it answers a refused log-in, and times sessions",
+    "broker.security.acls.store": "changes one pattern at a time, again after a pause",
+    "broker.security.acls.watcher": "names the event that a watch sets",
     "broker.server.admission": "has connections wait until there is room",
     "broker.server.answer_writer": "writes to a connection's transport",
     "broker.server.api": "names the future that a handler may return",

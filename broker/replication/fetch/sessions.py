@@ -78,6 +78,7 @@ class FetchSession:
         self._hosted = hosted
         self._params = params
         self._allowed: Allowed = _all
+        self._rights: Hashable = None
         self._partitions: dict[SessionKey, Remembered] = {}
         self._by_name: dict[TopicPartition, SessionKey] = {}
         self._unnamed: dict[SessionKey, None] = {}  # partitions whose topic id is not known here yet
@@ -90,10 +91,13 @@ class FetchSession:
 
     # The question
 
-    def begin(self, params: FetchParams, allowed: Allowed, now_ms: int) -> None:
-        """Start a new request of this session."""
+    def begin(self, params: FetchParams, allowed: Allowed, rights: Hashable, now_ms: int) -> None:
+        """Start a new request of this session. With other rights than the last one had, all partitions are read."""
         self._params = params
         self._allowed = allowed
+        if rights != self._rights:
+            self._rights = rights
+            self._restless.update(dict.fromkeys(self._partitions))
         self._looking_at = {}
         self.last_used_ms = now_ms
 
@@ -276,11 +280,12 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
         allowed: Allowed = _all,
+        rights: Hashable = None,
     ) -> FetchContext:
         """Resolve a request. Partitions with an unknown topic id have the empty topic name.
 
-        `allowed` says which topics the client may read. Session errors: FETCH_SESSION_ID_NOT_FOUND,
-        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids mixed with names).
+        `allowed` says which topics the client may read; `rights` has another value when that may have changed. Session
+        errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids and names).
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -294,7 +299,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             return _refuse(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         now = self._hosted.now_ms()
-        session.begin(params, allowed, now)
+        session.begin(params, allowed, rights, now)
         session.forget(forgotten)
         session.remember(asks)
         if not len(session):

@@ -2,22 +2,17 @@
 
 from typing import Any
 
-from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import Operation, Resource
 from logyard.broker.server.services import Services
-from logyard.broker.server.transactional import answered_since, require_write
+from logyard.broker.server.transactional import answered_since
 from logyard.broker.transactions.events import Producer
 
 PRODUCER_FENCED_SINCE = 2
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    require_write(services, request, message.transactional_id)
-    if not services.rights.allow(request.session, Operation.READ, Resource.GROUP, message.group_id):
-        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     offsets = TopicPartition(OFFSETS_TOPIC, services.groups.partition_for(message.group_id))
     producer = Producer(message.producer_id, message.producer_epoch)
     code = await services.transactions.add_partitions(message.transactional_id, producer, [offsets])

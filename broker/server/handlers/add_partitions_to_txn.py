@@ -8,13 +8,13 @@ OPERATION_NOT_ATTEMPTED (facts §17.3).
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ErrorCode
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import CLUSTER, Operation, Resource
 from logyard.broker.server.services import Services
-from logyard.broker.server.transactional import answered_since, require_write
+from logyard.broker.server.transactional import answered_since
 from logyard.broker.transactions.events import Producer
 from logyard.broker.transactions.transaction import RAISING_VERSION
 
@@ -27,7 +27,6 @@ Codes = dict[TopicPartition, ErrorCode]
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version < BY_BROKERS_SINCE:
         transactional_id = message.v3_and_below_transactional_id
-        require_write(services, request, transactional_id)
         producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
         asked = _partitions(message.v3_and_below_topics)
         codes = _refused(asked, _client_refusals(services, request, asked))
@@ -35,8 +34,6 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             code = await services.transactions.add_partitions(transactional_id, producer, asked)
             codes = dict.fromkeys(asked, answered_since(PRODUCER_FENCED_SINCE, request, code))
         return {"results_by_topic_v3_and_below": _topics(codes)}
-    if not services.rights.allow(request.session, Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     results = [
         {"transactional_id": t.transactional_id, "topic_results": _topics(await _by_broker(services, t))}
         for t in message.transactions
@@ -64,9 +61,9 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 def _client_refusals(services: Services, request: Request, asked: Sequence[TopicPartition]) -> Codes:
     refusals = _unknown(services, asked)
+    writable = authorization.topics(services, request, [tp.topic for tp in asked if tp.topic not in INTERNAL_TOPICS])
     for tp in asked:
-        may_write = services.rights.allow(request.session, Operation.WRITE, Resource.TOPIC, tp.topic)
-        if tp.topic in INTERNAL_TOPICS or not may_write:
+        if tp.topic in INTERNAL_TOPICS or tp.topic not in writable:
             refusals[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return refusals
 

@@ -1,14 +1,17 @@
 """AlterConfigs (33): replaces all overrides of a topic or broker by those given. Any broker serves it (facts §1)."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
@@ -16,34 +19,54 @@ Change = Callable[[dict[str, str]], dict[str, str]]
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    responses = []
-    for resource in message.resources:
-        given = {c.name: c.value for c in resource.configs}
-        responses.append(await alter(services, resource, _replace(given), bool(message.validate_only)))
-    return {"responses": responses}
+    return {"responses": await alter_all(services, request, message, _check, lambda resource: _replace(resource))}
 
 
-def _replace(given: dict[str, str | None]) -> Change:
-    def change(before: dict[str, str]) -> dict[str, str]:
-        empty = [name for name, value in given.items() if value is None]
-        if empty:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(empty)}: a value is needed")
-        return {name: value for name, value in given.items() if value is not None}
-
-    return change
+def _check(resource: Any) -> None:
+    """Raise ApiError: INVALID_CONFIG, if a value is missing."""
+    empty = [c.name for c in resource.configs if c.value is None]
+    if empty:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(empty)}: a value is needed")
 
 
-async def alter(services: Services, resource: Any, change: Change, validate_only: bool) -> Fields:
-    """Change one resource's overrides and return its part of the answer."""
+def _replace(resource: Any) -> Change:
+    return lambda before: {c.name: c.value for c in resource.configs}
+
+
+async def alter_all(
+    services: Services,
+    request: Request,
+    message: Any,
+    check: Callable[[Any], None],
+    change: Callable[[Any], Change],
+) -> list[Fields]:
+    """Change the resources' overrides and return their parts of the answer. `check` raises ApiError for a fault that is
+    told before a missing right."""
+    named = Counter((resource.resource_type, resource.resource_name) for resource in message.resources)
+    validate_only = bool(message.validate_only)
+
+    def checked(resource: Any) -> Change:
+        if named[resource.resource_type, resource.resource_name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        check(resource)
+        return change(resource)
+
+    return [await _answered(services, request, resource, checked, validate_only) for resource in message.resources]
+
+
+async def _answered(
+    services: Services, request: Request, resource: Any, checked: Callable[[Any], Change], validate_only: bool
+) -> Fields:
     head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
-        await _alter(services, resource, change, validate_only)
+        await _alter(services, request, resource, checked(resource), validate_only)
     except ApiError as refusal:
         return {**head, "error_code": int(refusal.code), "error_message": refusal.message}
     return {**head, "error_code": 0, "error_message": None}
 
 
-async def _alter(services: Services, resource: Any, change: Change, validate_only: bool) -> None:
+async def _alter(services: Services, request: Request, resource: Any, change: Change, validate_only: bool) -> None:
+    row = RIGHTS[request.api_key]
     kind, name = resource.resource_type, resource.resource_name
 
     def ask_policy() -> None:
@@ -53,6 +76,7 @@ async def _alter(services: Services, resource: Any, change: Change, validate_onl
             services.alter_config_policy(ConfigRequest("topic" if kind == TOPIC else "broker", name, named))
 
     if kind == TOPIC:
+        authorization.require(services, request, row.topic, name)
         if name not in services.metadata:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
 
@@ -75,8 +99,11 @@ async def _alter(services: Services, resource: Any, change: Change, validate_onl
             validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
             ask_policy()
 
+        after = change(dict(services.configs.entity_overrides(entity)))
+        validate_dynamic_overrides(services.config, after, cluster_wide=not name)
+        authorization.require(services, request, row.cluster)
         if validate_only:
-            check(change(dict(services.configs.entity_overrides(entity))))
+            check(after)
             return
         await change_overrides(services.zk, configs.BROKERS, entity, change, check)
     else:

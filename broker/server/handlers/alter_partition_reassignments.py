@@ -39,7 +39,12 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {"error_code": int(code), "error_message": text, "responses": []}
+    refused = {"error_code": int(code), "error_message": text}
+    responses = [
+        {"name": t.name, "partitions": [{"partition_index": p.partition_index, **refused} for p in t.partitions]}
+        for t in message.topics
+    ]
+    return {**refused, "responses": responses}
 
 
 HANDLER = Handler(message=handle, error=error)

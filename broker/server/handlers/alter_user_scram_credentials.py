@@ -12,7 +12,6 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import CLUSTER, Operation, Resource
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.scram_credentials import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
@@ -33,8 +32,6 @@ class Change(NamedTuple):
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     if not services.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
-    if not services.rights.allow(request.session, Operation.ALTER, Resource.CLUSTER, CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     changes = [
         *(Change(each.name, each.mechanism, None, _refusal(each, None)) for each in message.deletions),
         *(Change(each.name, each.mechanism, each, _refusal(each, each.iterations)) for each in message.upsertions),

@@ -4,6 +4,7 @@ from typing import Any
 
 from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -17,7 +18,8 @@ STRICT_SINCE = 3
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     names = [topic.name for topic in message.topics]
     twice = {name for name in names if names.count(name) > 1}
-    wanted = tuple(_new_partitions(topic) for topic in message.topics if topic.name not in twice)
+    alterable = authorization.topics(services, request, [name for name in names if name not in twice])
+    wanted = tuple(_new_partitions(t) for t in message.topics if t.name in alterable and t.name not in twice)
     validate_only = bool(message.validate_only)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
     added = {new.topic: max(0, new.count - len(services.metadata.partitions(new.topic))) for new in wanted}
@@ -32,6 +34,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         await _wait(services, wanted, outcomes, message.timeout_ms)
     for name in refused:
         outcomes[name] = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
+    for name in names:
+        if name not in alterable:
+            outcomes[name] = Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     for name in twice:
         outcomes[name] = Outcome(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
     return {

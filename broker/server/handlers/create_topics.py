@@ -4,14 +4,16 @@ Only the active controller serves it. The answer waits until all partitions have
 that takes longer than the request's timeout, it is REQUEST_TIMED_OUT and the creation goes on (facts §14).
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from logyard.broker.controller.events import CreatedTopic, CreateTopics, NewTopic
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import topic_config_fields
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 from logyard.broker.server.topic_waits import led_partitions
@@ -23,7 +25,10 @@ STRICT_SINCE = 6
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     names = [topic.name for topic in message.topics]
     twice = {name for name in names if names.count(name) > 1}
-    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name not in twice)
+    once = [name for name in names if name not in twice]
+    creatable = _creatable(services, request, once)
+    described = authorization.seen(services, request, names)
+    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name in creatable and topic.name not in twice)
     validate_only = request.api_version >= 1 and bool(message.validate_only)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
     sizes = {topic.name: _size(services, topic) for topic in wanted}
@@ -36,9 +41,20 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
                 charge.give_back(sizes[topic.name])
         created = await _led(services, created, message.timeout_ms)
     created += [CreatedTopic(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in sorted(over)]
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    created += [CreatedTopic(name, denied, "Authorization failed.") for name in once if name not in creatable]
     refusal = "the request names this topic more than once"
     created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice)]
-    return {"throttle_time_ms": charge.throttle_ms, "topics": [_fields(services, topic) for topic in created]}
+    return {
+        "throttle_time_ms": charge.throttle_ms,
+        "topics": [_fields(services, topic, described) for topic in created],
+    }
+
+
+def _creatable(services: Services, request: Request, names: Sequence[str]) -> Container[str]:
+    if authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
+        return authorization.EVERYTHING
+    return authorization.topics(services, request, names)
 
 
 def _size(services: Services, topic: NewTopic) -> int:
@@ -75,9 +91,12 @@ async def _led(services: Services, created: Sequence[CreatedTopic], timeout_ms: 
     ]
 
 
-def _fields(services: Services, topic: CreatedTopic) -> Fields:
+def _fields(services: Services, topic: CreatedTopic, described: Container[str]) -> Fields:
+    head = {"name": topic.name, "error_code": int(topic.error), "error_message": topic.message}
+    if topic.name not in described:
+        return {**head, "configs": None, "topic_config_error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     if topic.error is not ErrorCode.NONE:
-        return {"name": topic.name, "error_code": int(topic.error), "error_message": topic.message, "configs": []}
+        return {**head, "configs": []}
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,

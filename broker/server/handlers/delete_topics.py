@@ -1,11 +1,12 @@
 """DeleteTopics (20): v5 adds error messages, v6 topic ids. The answer waits until the topics are gone from this
 broker's metadata."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from logyard.broker.controller.events import DeleteTopics, Outcome
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import ZERO_TOPIC_ID
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -13,13 +14,15 @@ from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 
 # The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 STRICT_SINCE = 5
+DISABLED = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable).")
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     asked = _asked(services, version, message)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
-    names = tuple(dict.fromkeys(name for name, _, _ in asked if name is not None))
+    asked = _permitted(services, request, asked)
+    names = tuple(dict.fromkeys(each.name for each in asked if each.refusal is None and each.name is not None))
     sizes = {name: len(services.metadata.partitions(name)) for name in names}
     refused = {name for name in names if name in services.metadata and charge.refuses(sizes[name])}
     allowed = tuple(name for name in names if name not in refused)
@@ -35,26 +38,62 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     await services.topic_waits.until(lambda: all(is_gone(name) for name in accepted), message.timeout_ms)
     late = Outcome(ErrorCode.REQUEST_TIMED_OUT, "the topic is being deleted, but is not gone yet")
     answers = []
-    for name, topic_id, refusal in asked:
-        outcome = refusal if name is None else outcomes[name]
-        if name is not None and outcome.error is ErrorCode.NONE and not is_gone(name):
-            outcome = late
-        answers.append(_fields(version, name, topic_id, outcome))
+    for each in asked:
+        outcome = each.refusal
+        if outcome is None:
+            assert each.name is not None
+            outcome = outcomes[each.name]
+            if outcome.error is ErrorCode.NONE and not is_gone(each.name):
+                outcome = late
+        answers.append(_fields(version, each.name, each.topic_id, outcome))
     return {"throttle_time_ms": charge.throttle_ms, "responses": answers}
 
 
-def _asked(services: Services, version: int, message: Any) -> list[tuple[str | None, Any, Outcome]]:
-    """Return (name, topic id, answer if the name is None) for all topics of the request."""
+class Asked(NamedTuple):
+    """A topic of the request; `refusal` is set if it is not even tried."""
+
+    name: str | None
+    topic_id: TopicId
+    by_id: bool = False
+    refusal: Outcome | None = None
+
+
+def _asked(services: Services, version: int, message: Any) -> list[Asked]:
     if version < 6:
-        return [(name, ZERO_TOPIC_ID, Outcome()) for name in message.topic_names]
+        return [Asked(name, ZERO_TOPIC_ID) for name in message.topic_names]
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    found: list[tuple[str | None, Any, Outcome]] = []
+    found = []
     for topic in message.topics:
-        by_id = topic.name is None
-        name = services.metadata.topic_name(topic.topic_id) if by_id else topic.name
-        known_id = topic.topic_id if by_id else services.metadata.topic_id(topic.name) or ZERO_TOPIC_ID
-        found.append((name, known_id, unknown))
+        if topic.name is None:
+            name = services.metadata.topic_name(topic.topic_id)
+            found.append(Asked(name, topic.topic_id, by_id=True, refusal=unknown if name is None else None))
+        else:
+            found.append(Asked(topic.name, services.metadata.topic_id(topic.name) or ZERO_TOPIC_ID))
     return found
+
+
+def _permitted(services: Services, request: Request, asked: list[Asked]) -> list[Asked]:
+    """Refuse what the principal may not delete. Who may not describe a topic is not told its name, or its id."""
+    if services.rights.is_open:
+        return asked
+    if not services.config.bool("delete.topic.enable"):
+        return [each._replace(refusal=each.refusal or DISABLED) for each in asked]
+    names = [each.name for each in asked if each.name is not None]
+    described = authorization.seen(services, request, [each.name for each in asked if each.by_id and each.name])
+    deletable = authorization.topics(services, request, names)
+    denied = Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    permitted = []
+    for each in asked:
+        if each.refusal is not None or each.name is None:
+            permitted.append(each)
+        elif each.by_id and each.name not in described:
+            permitted.append(each._replace(name=None, refusal=denied))
+        elif each.name not in deletable:
+            topic_id = each.topic_id if each.by_id else ZERO_TOPIC_ID
+            permitted.append(each._replace(topic_id=topic_id, refusal=denied))
+        else:
+            permitted.append(each)
+    return permitted
 
 
 def _fields(version: int, name: str | None, topic_id: Any, outcome: Outcome) -> Fields:

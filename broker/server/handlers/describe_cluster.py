@@ -3,13 +3,11 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, as a bit field.
-CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
-NOT_ASKED = -(2**31)
 BROKERS = 1
 
 
@@ -21,13 +19,15 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
         endpoint = broker.endpoint(request.session.listener)
         if endpoint is not None:
             brokers.append({"broker_id": broker.id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack})
-    wanted = message.include_cluster_authorized_operations
+    operations = authorization.NOT_ASKED
+    if message.include_cluster_authorized_operations:
+        operations = authorization.cluster_operations(services, request)
     return {
         "error_code": 0,
         "cluster_id": services.cluster_id,
         "controller_id": services.metadata.controller_id,
         "brokers": brokers,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if wanted else NOT_ASKED,
+        "cluster_authorized_operations": operations,
     }
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, TOPIC, described
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
@@ -26,6 +28,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     for resource in message.resources:
         head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
+            _require(services, request, resource.resource_type, resource.resource_name)
             entries = _entries(services, overrides, resource.resource_type, resource.resource_name)
         except ApiError as refusal:
             results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
@@ -33,6 +36,15 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         fields = described(entries, resource.configuration_keys, with_synonyms, with_docs)
         results.append({**head, "error_code": 0, "error_message": None, "configs": fields})
     return {"results": results}
+
+
+def _require(services: Services, request: Request, kind: int, name: str) -> None:
+    """Raise ApiError: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED; other types are refused later."""
+    row = RIGHTS[request.api_key]
+    if kind == TOPIC:
+        authorization.require(services, request, row.topic, name)
+    elif kind == BROKER:
+        authorization.require(services, request, row.cluster)
 
 
 def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kind: int, name: str) -> list[ConfigEntry]:

@@ -3,22 +3,32 @@
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import Resource
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
-
-# Read, Delete, Describe: the operations on a group, as a bit field (KIP-430).
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-NOT_ASKED = -(2**31)
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     wants_operations = request.api_version >= 3 and message.include_authorized_operations
-    return {"groups": [_described(services, group_id, wants_operations) for group_id in message.groups]}
+    described = authorization.allowed(services, request, RIGHTS[request.api_key].group, message.groups)
+    return {
+        "groups": [
+            _described(services, request, group_id, wants_operations)
+            if group_id in described
+            else _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            for group_id in message.groups
+        ]
+    }
 
 
-def _described(services: Services, group_id: str, wants_operations: bool) -> Fields:
+def _described(services: Services, request: Request, group_id: str, wants_operations: bool) -> Fields:
     group = services.groups.describe(group_id)
+    operations = authorization.NOT_ASKED
+    if wants_operations and group.error is ErrorCode.NONE:
+        operations = authorization.operations(services, request, Resource.GROUP, group_id)
     return {
         "error_code": int(group.error),
         "group_id": group.group_id,
@@ -36,23 +46,22 @@ def _described(services: Services, group_id: str, wants_operations: bool) -> Fie
             }
             for m in group.members
         ],
-        "authorized_operations": GROUP_OPERATIONS if wants_operations else NOT_ASKED,
+        "authorized_operations": operations,
     }
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"groups": [_refused(group_id, code) for group_id in message.groups]}
+
+
+def _refused(group_id: str, code: ErrorCode) -> Fields:
     return {
-        "groups": [
-            {
-                "error_code": int(code),
-                "group_id": group_id,
-                "group_state": "",
-                "protocol_type": "",
-                "protocol_data": "",
-                "members": [],
-            }
-            for group_id in message.groups
-        ]
+        "error_code": int(code),
+        "group_id": group_id,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": [],
     }
 
 

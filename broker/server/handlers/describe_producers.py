@@ -1,28 +1,38 @@
 """DescribeProducers (61): a replica's idempotent producers and their open transactions (KIP-664, facts §17.6)."""
 
+from collections.abc import Container
 from typing import Any
 
+from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
+    names = [topic.name for topic in message.topics]
+    readable = authorization.topics(services, request, [name for name in names if name_problem(name) is None])
     return {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_partition(services, topic.name, index) for index in topic.partition_indexes],
+                "partitions": [_partition(services, readable, topic.name, index) for index in topic.partition_indexes],
             }
             for topic in message.topics
         ]
     }
 
 
-def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+def _partition(services: Services, readable: Container[str], topic: str, index: int) -> dict[str, Any]:
     try:
+        problem = name_problem(topic)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if topic not in readable:
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         log = services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=False)
     except ApiError as refusal:
         return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}

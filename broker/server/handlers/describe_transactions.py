@@ -3,9 +3,10 @@
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import Operation, Resource
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.transactions.events import Description
 
@@ -15,11 +16,11 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _state(services: Services, request: Request, transactional_id: str) -> Fields:
-    may = services.rights.allow
-    if may(request.session, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
+    if authorization.may(services, request, RIGHTS[request.api_key].transactional_id, transactional_id):
         found = services.transactions.describe(transactional_id)
     else:
         found = Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    seen = authorization.seen(services, request, {topic for topic, _ in found.partitions})
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(found.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -31,11 +32,7 @@ def _state(services: Services, request: Request, transactional_id: str) -> Field
         "transaction_start_time_ms": found.start_ms,
         "producer_id": found.producer.producer_id,
         "producer_epoch": found.producer.epoch,
-        "topics": [
-            {"topic": name, "partitions": numbers}
-            for name, numbers in topics.items()
-            if may(request.session, Operation.DESCRIBE, Resource.TOPIC, name)
-        ],
+        "topics": [{"topic": name, "partitions": numbers} for name, numbers in topics.items() if name in seen],
     }
 
 

@@ -8,18 +8,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import CLUSTER, Operation, Resource
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.scram_credentials import MECHANISMS, ScramCredential
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    if not services.rights.allow(request.session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     named = [user.name for user in message.users or ()]
     results = await (_of_named(services, named) if named else _of_all(services))
     return {"error_code": 0, "error_message": None, "results": results}

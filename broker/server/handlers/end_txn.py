@@ -6,14 +6,13 @@ from typing import Any
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
-from logyard.broker.server.transactional import answered_since, require_write
+from logyard.broker.server.transactional import answered_since
 from logyard.broker.transactions.events import Producer
 
 PRODUCER_FENCED_SINCE, RAISES_SINCE = 2, 5
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    require_write(services, request, message.transactional_id)
     producer = Producer(message.producer_id, message.producer_epoch)
     if request.api_version >= RAISES_SINCE:
         ended = await services.transactions.end_and_raise(message.transactional_id, producer, commits=message.committed)

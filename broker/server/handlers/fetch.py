@@ -13,6 +13,7 @@ from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.sessions import FetchContext
 from logyard.broker.security.quotas import Quotas
+from logyard.broker.server import fetch_rights
 from logyard.broker.server.api import Handler
 from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.request import Encoded, Request
@@ -37,6 +38,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             params.max_bytes = int(min(params.max_bytes, largest))
         params.min_bytes = min(params.min_bytes, params.max_bytes)
     asks, forgotten = wire.fetch_asks(asked, version, services.metadata.topic_name)
+    reader = fetch_rights.EVERYTHING if services.rights.is_open else fetch_rights.reader_of(services, request, params)
     context = services.fetch_sessions.open(
         params,
         asked.session_id,
@@ -44,6 +46,8 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         asks,
         forgotten,
         uses_topic_ids=version >= wire.TOPIC_IDS_SINCE,
+        allowed=reader,
+        rights=reader.rights,
     )
     # Quotas do not apply to followers (but see replication/throttle.py).
     quotas = None if params.from_follower else services.quotas
@@ -51,7 +55,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetching.fetch(params, context.source)
     if version < OLD_FORMATS_BELOW:
-        return tasks.answering(_answer_old(services, quotas, request, context, outcome))
+        return tasks.answering(_answer_old(services, quotas, request, context, outcome, reader))
     if isinstance(outcome, list):
         return _answer(services, quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -59,7 +63,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     def done(future: "asyncio.Future[list[FetchedPartition]]") -> None:
         if not answer.done():
             try:
-                answer.set_result(_answer(services, quotas, request, context, future.result()))
+                answer.set_result(_answer(services, quotas, request, context, reader.still(future.result())))
             except Exception as error:
                 answer.set_exception(error)
 
@@ -73,9 +77,10 @@ async def _answer_old(
     request: Request,
     context: FetchContext,
     outcome: list[FetchedPartition] | Awaitable[list[FetchedPartition]],
+    reader: fetch_rights.Reader,
 ) -> Encoded:
     """Answer a client that reads formats v0 and v1 only: a thread converts the records."""
-    answers = outcome if isinstance(outcome, list) else await outcome
+    answers = outcome if isinstance(outcome, list) else reader.still(await outcome)
     postponed = _postponed(quotas, request, context, answers)
     if postponed is not None:
         return postponed

@@ -5,8 +5,10 @@ from typing import Any
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.coordinators import living_leader, partition_for
 from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 GROUP = 0
@@ -35,6 +37,8 @@ async def _coordinator(services: Services, request: Request, key_type: int, key:
     topic = TOPICS.get(key_type)
     if topic is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 is a group, 1 a transactional id")
+    row = RIGHTS[request.api_key]
+    authorization.require(services, request, row.group if key_type == GROUP else row.transactional_id, key)
     if topic not in services.metadata:
         await services.auto_create.create_internal(topic)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being created: try again")

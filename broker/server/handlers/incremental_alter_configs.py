@@ -1,5 +1,7 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single overrides (KIP-339)."""
 
+from collections import Counter
+from functools import partial
 from typing import Any
 
 from logyard.broker.config.topic_keys import TOPIC_KEYS
@@ -13,19 +15,23 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    responses = []
-    for resource in message.resources:
-        change = _change(services, resource)
-        responses.append(await alter_configs.alter(services, resource, change, bool(message.validate_only)))
-    return {"responses": responses}
+    changes = partial(_change, services)
+    return {"responses": await alter_configs.alter_all(services, request, message, _check, changes)}
+
+
+def _check(resource: Any) -> None:
+    """Raise ApiError: INVALID_REQUEST, if a setting is named twice or its value is missing."""
+    named = Counter(c.name for c in resource.configs)
+    twice = sorted(name for name, count in named.items() if count > 1)
+    if twice:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)}: named more than once")
+    empty = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
+    if empty:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(empty)}: a value is needed")
 
 
 def _change(services: Services, resource: Any) -> alter_configs.Change:
     def change(overrides: dict[str, str]) -> dict[str, str]:
-        named = [c.name for c in resource.configs]
-        twice = sorted({name for name in named if named.count(name) > 1})
-        if twice:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)}: named more than once")
         for asked in resource.configs:
             _apply(services, overrides, asked)
         return overrides
@@ -38,8 +44,6 @@ def _apply(services: Services, overrides: dict[str, str], asked: Any) -> None:
     if operation == DELETE:
         overrides.pop(name, None)
         return
-    if asked.value is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is needed")
     if operation == SET:
         overrides[name] = asked.value
     elif operation in (APPEND, SUBTRACT):

@@ -3,10 +3,13 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import Operation, Resource
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
-from logyard.broker.server.transactional import answered_since, require_write
+from logyard.broker.server.transactional import answered_since
 from logyard.broker.transactions.events import NO_EPOCH, NO_PRODUCER_ID, Initialize, Producer
 
 KNOWN_PAIR_SINCE = 3
@@ -16,7 +19,9 @@ PRODUCER_FENCED_SINCE = 4
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     transactional_id = message.transactional_id
     if transactional_id is not None:
-        require_write(services, request, transactional_id)
+        authorization.require(services, request, RIGHTS[request.api_key].transactional_id, transactional_id)
+    else:
+        _require_idempotent_write(services, request)
     known = _known(request, message)
     if transactional_id is None:
         producer_id = await services.producer_ids.next()
@@ -29,6 +34,15 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         "producer_id": answer.producer.producer_id,
         "producer_epoch": answer.producer.epoch,
     }
+
+
+def _require_idempotent_write(services: Services, request: Request) -> None:
+    """Raise ApiError: CLUSTER_AUTHORIZATION_FAILED, without the right to it or to write to at least one topic."""
+    row = RIGHTS[request.api_key]
+    if authorization.may(services, request, row.cluster, tells=False):
+        return
+    if not services.rights.allow_any(request.session, Operation.WRITE, Resource.TOPIC, request.api_key):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _known(request: Request, message: Any) -> Producer | None:

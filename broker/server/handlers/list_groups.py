@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 TYPE = "classic"
@@ -15,6 +17,9 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     code, groups = services.groups.list_groups(states or ())
     if types and TYPE not in types:
         groups = []
+    if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
+        seen = authorization.seen(services, request, [group.group_id for group in groups])
+        groups = [group for group in groups if group.group_id in seen]
     return {
         "error_code": int(code),
         "groups": [

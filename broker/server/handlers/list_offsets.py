@@ -6,6 +6,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import CONSUMER_ID, DEBUG_CONSUMER_ID, Isolation, OffsetAnswer, OffsetQuery
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -16,6 +17,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     isolation = Isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
     if message.replica_id != CONSUMER_ID:
         isolation = Isolation.LOG_END
+    described = authorization.topics(services, request, [topic.name for topic in message.topics])
     queries = [
         OffsetQuery(
             TopicPartition(topic.name, p.partition_index),
@@ -23,6 +25,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             p.current_leader_epoch if version >= 4 else -1,
         )
         for topic in message.topics
+        if topic.name in described
         for p in topic.partitions
     ]
     # Only the debugging consumer may ask a follower.
@@ -32,7 +35,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     topics: dict[str, list[Fields]] = {}
     for answer in answers:
         topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))
-    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+    refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.name not in described]
+    answered = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    return {"topics": [*answered, *refused]}
 
 
 def _fields(version: int, answer: OffsetAnswer) -> Fields:
@@ -50,15 +55,12 @@ def _fields(version: int, answer: OffsetAnswer) -> Fields:
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {
-        "topics": [
-            {
-                "name": t.name,
-                "partitions": [{"partition_index": p.partition_index, "error_code": int(code)} for p in t.partitions],
-            }
-            for t in message.topics
-        ]
-    }
+    return {"topics": [_refused(topic, code) for topic in message.topics]}
+
+
+def _refused(topic: Any, code: ErrorCode) -> Fields:
+    partitions = [{"partition_index": p.partition_index, "error_code": int(code)} for p in topic.partitions]
+    return {"name": topic.name, "partitions": partitions}
 
 
 HANDLER = Handler(message=handle, error=error)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
-from logyard.broker.server.rights import Operation, Resource
 from logyard.broker.server.services import Services
 from logyard.broker.transactions.states import STATES
 
@@ -18,7 +18,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     found = services.transactions.list_transactions(states, set(message.producer_id_filters), duration_ms)
     if found is None:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    may = services.rights.allow
+    seen = authorization.seen(services, request, [each.transactional_id for each in found])
     return {
         "error_code": 0,
         "unknown_state_filters": [name for name in message.state_filters if name not in STATES],
@@ -29,7 +29,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
                 "transaction_state": each.state,
             }
             for each in found
-            if may(request.session, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each.transactional_id)
+            if each.transactional_id in seen
         ],
     }
 

@@ -5,6 +5,7 @@ Encoded answers are cached until the metadata changes: all clients ask the same 
 """
 
 import asyncio
+from collections.abc import Container
 from typing import Any
 
 from logyard.broker import tasks
@@ -12,39 +13,80 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.model import INTERNAL_TOPICS
 from logyard.broker.protocol import codec
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.handlers.describe_cluster import CLUSTER_OPERATIONS
 from logyard.broker.server.request import Encoded, Request
+from logyard.broker.server.rights import Resource
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import charge_time
 
 API_KEY = 3
 THROTTLE_TIME_SINCE = 3
 FLEXIBLE_SINCE = 9
-# Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs, as a bit field.
-TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
-    cached = services.metadata_answers.get(request, services.metadata.version)
+    rights, session = services.rights, request.session
+    seen_at = services.metadata.version, rights.version
+    viewer = None if rights.is_open else (session.principal, session.client_host)
+    cached = services.metadata_answers.get(request, seen_at, viewer)
     if cached is not None:
         return _charged(services, request, cached)
     message = codec.decode_request(API_KEY, request.api_version, request.body)
     wanted = queries(message.topics, request.api_version)
-    unknown = [q.name for q in wanted or () if q.name is not None and q.name not in services.metadata]
+    hidden: dict[str, ErrorCode] = {}
+    if not rights.is_open:
+        wanted, hidden = _described(services, request, wanted)
+    named = [q.name for q in wanted or () if q.name is not None and q.name not in hidden]
+    unknown = [name for name in named if name not in services.metadata]
     may_create = request.api_version < 4 or message.allow_auto_topic_creation
     if unknown and may_create and services.config.bool("auto.create.topics.enable"):
-        return tasks.answering(_create_and_answer(services, request, message, wanted, unknown))
-    answer = _answer(services, request, message, wanted, {})
-    if not unknown:
-        services.metadata_answers.put(request, services.metadata.version, answer)
+        creatable = _creatable(services, request, unknown)
+        refused = {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in unknown if name not in creatable}
+        to_create = [name for name in unknown if name in creatable]
+        return tasks.answering(_create_and_answer(services, request, message, wanted, to_create, hidden | refused))
+    answer = _answer(services, request, message, wanted, hidden)
+    if not unknown and not hidden:
+        services.metadata_answers.put(request, seen_at, viewer, answer)
     return _charged(services, request, answer)
 
 
+def _described(
+    services: Services, request: Request, wanted: list[TopicQuery] | None
+) -> tuple[list[TopicQuery], dict[str, ErrorCode]]:
+    """Return the topics to answer for, and the refusals of those that the principal may not describe."""
+    if wanted is None:
+        everything = services.metadata.topics()
+        need = RIGHTS[API_KEY].topic
+        described = authorization.allowed(services, request, need, everything, tells=False)
+        return [TopicQuery(name) for name in everything if name in described], {}
+    names = [_name(services, query) for query in wanted]
+    described = authorization.topics(services, request, [name for name in names if name is not None])
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return wanted, {name: refused for name in names if name is not None and name not in described}
+
+
+def _name(services: Services, query: TopicQuery) -> str | None:
+    return query.name if query.name is not None else services.metadata.topic_name(query.topic_id)
+
+
+def _creatable(services: Services, request: Request, names: list[str]) -> Container[str]:
+    row = RIGHTS[API_KEY]
+    if authorization.may(services, request, row.cluster, tells=False):
+        return authorization.EVERYTHING
+    return authorization.allowed(services, request, row.seen, names)
+
+
 async def _create_and_answer(
-    services: Services, request: Request, message: Any, wanted: list[TopicQuery] | None, unknown: list[str]
+    services: Services,
+    request: Request,
+    message: Any,
+    wanted: list[TopicQuery] | None,
+    unknown: list[str],
+    refused: dict[str, ErrorCode],
 ) -> Encoded:
-    refusals: dict[str, ErrorCode] = {}
+    refusals = dict(refused)
     for name in unknown:
         if name in INTERNAL_TOPICS:
             refusals[name] = await services.auto_create.create_internal(name)
@@ -78,9 +120,14 @@ def _answer(
     version = request.api_version
     cluster_operations, topic_operations = NOT_ASKED, None
     if 8 <= version <= 10 and message.include_cluster_authorized_operations:
-        cluster_operations = CLUSTER_OPERATIONS
+        cluster_operations = authorization.cluster_operations(services, request)
     if version >= 8 and message.include_topic_authorized_operations:
-        topic_operations = dict.fromkeys(services.metadata.topics(), TOPIC_OPERATIONS)
+        topics = services.metadata.topics() if wanted is None else [_name(services, query) for query in wanted]
+        topic_operations = {
+            name: authorization.operations(services, request, Resource.TOPIC, name)
+            for name in topics
+            if name is not None and refusals.get(name) is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        }
     fields = metadata_response(
         services.metadata,
         wanted,

@@ -4,13 +4,14 @@ Each partition that the broker does not know is refused with UNKNOWN_TOPIC_OR_PA
 Version 0 writes to ZooKeeper on any broker, without a coordinator (facts §16).
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -18,8 +19,9 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     if version == 0:
-        return await _commit_to_zookeeper(services, message)
+        return await _commit_to_zookeeper(services, message, readable)
     now_ms = services.clock.now_ms()
     retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
     commits = [
@@ -33,6 +35,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             now_ms + retention_ms if retention_ms >= 0 else -1,
         )
         for topic in message.topics
+        if topic.name in readable
         for p in topic.partitions
     ]
     known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
@@ -44,14 +47,16 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         known,
     )
     answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
-    return _answer(message, answered)
+    return _answer(message, answered, readable)
 
 
-async def _commit_to_zookeeper(services: Services, message: Any) -> Fields:
+async def _commit_to_zookeeper(services: Services, message: Any, readable: Container[str]) -> Fields:
     codes: dict[tuple[str, int], ErrorCode] = {}
     offsets: dict[TopicPartition, int] = {}
     too_long = services.config.int("offset.metadata.max.bytes")
     for topic in message.topics:
+        if topic.name not in readable:
+            continue
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
             if services.metadata.partition(tp) is None:
@@ -61,21 +66,23 @@ async def _commit_to_zookeeper(services: Services, message: Any) -> Fields:
             else:
                 offsets[tp] = p.committed_offset
     written = await zookeeper_offsets.commit(services.zk, message.group_id, offsets)
-    return _answer(message, codes | {(tp.topic, tp.partition): code for tp, code in written.items()})
+    return _answer(message, codes | {(tp.topic, tp.partition): code for tp, code in written.items()}, readable)
 
 
-def _answer(message: Any, codes: Mapping[tuple[str, int], ErrorCode]) -> Fields:
-    """Every partition of the request; those without a code are unknown."""
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _answer(message: Any, codes: Mapping[tuple[str, int], ErrorCode], readable: Container[str]) -> Fields:
+    """Every partition of the request; those without a code are refused or unknown."""
+
+    def told(topic: str, partition: int) -> int:
+        if topic not in readable:
+            return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return int(codes.get((topic, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    {
-                        "partition_index": p.partition_index,
-                        "error_code": int(codes.get((topic.name, p.partition_index), unknown)),
-                    }
+                    {"partition_index": p.partition_index, "error_code": told(topic.name, p.partition_index)}
                     for p in topic.partitions
                 ],
             }

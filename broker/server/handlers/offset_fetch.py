@@ -8,37 +8,55 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
     if request.api_version == 0:
-        return _from_zookeeper(services, message)
+        return _from_zookeeper(services, request, message)
     if request.api_version >= 8:
-        return {"groups": [_group(services, g.group_id, g.topics, message.require_stable) for g in message.groups]}
+        stable = message.require_stable
+        return {"groups": [_group(services, request, g.group_id, g.topics, stable) for g in message.groups]}
     require_stable = request.api_version >= 7 and message.require_stable
-    answer = _group(services, message.group_id, message.topics, require_stable)
+    answer = _group(services, request, message.group_id, message.topics, require_stable)
     if request.api_version < 2 and answer["error_code"]:
         # Before v2 the group's error is put into every partition.
         return {**answer, "topics": _refused(message.topics, answer["error_code"])}
     return answer
 
 
-async def _from_zookeeper(services: Services, message: Any) -> Fields:
+async def _from_zookeeper(services: Services, request: Request, message: Any) -> Fields:
+    authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
+    described = authorization.topics(services, request, [topic.name for topic in message.topics])
     asked = list(dict.fromkeys(TopicPartition(t.name, p) for t in message.topics for p in t.partition_indexes))
-    known = [tp for tp in asked if services.metadata.partition(tp) is not None]
+    known = [tp for tp in asked if tp.topic in described and services.metadata.partition(tp) is not None]
     found = await zookeeper_offsets.fetch(services.zk, message.group_id, known)
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, zookeeper_offsets.NO_OFFSET)
-    answers = {tp: found.get(tp, unknown) for tp in asked}
+    refused = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, zookeeper_offsets.NO_OFFSET)
+    answers = {tp: found.get(tp, unknown if tp.topic in described else refused) for tp in asked}
     return {"topics": _by_topic([(code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers.items()])}
 
 
-def _group(services: Services, group_id: str, topics: Any, require_stable: bool) -> dict[str, Any]:
-    wanted = None if topics is None else [(t.name, p) for t in topics for p in t.partition_indexes]
+def _group(services: Services, request: Request, group_id: str, topics: Any, require_stable: bool) -> dict[str, Any]:
+    if not authorization.may(services, request, RIGHTS[request.api_key].group, group_id):
+        return {"group_id": group_id, "error_code": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "topics": []}
+    if topics is None:
+        code, found = services.groups.commits.fetch(group_id, None, require_stable=require_stable)
+        described = authorization.seen(services, request, {commit.topic for _, commit in found})
+        found = [(each, commit) for each, commit in found if commit.topic in described]
+        return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
+    described = authorization.topics(services, request, [topic.name for topic in topics])
+    wanted = [(t.name, p) for t in topics if t.name in described for p in t.partition_indexes]
     code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
-    return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
+    answered = _by_topic(found)
+    if code is ErrorCode.NONE:
+        refused = [topic for topic in topics if topic.name not in described]
+        answered += _refused(refused, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return {"group_id": group_id, "error_code": int(code), "topics": answered}
 
 
 def _by_topic(commits: Sequence[tuple[ErrorCode, OffsetCommit]]) -> list[dict[str, Any]]:

@@ -5,12 +5,17 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochQuery
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
+    row, names = RIGHTS[request.api_key], [topic.topic for topic in message.topics]
+    is_broker = authorization.may(services, request, row.cluster, tells=False)
+    described = authorization.EVERYTHING if is_broker else authorization.topics(services, request, names)
     queries = [
         EpochQuery(
             TopicPartition(topic.topic, p.partition),
@@ -18,6 +23,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
             p.current_leader_epoch if request.api_version >= 2 else -1,
         )
         for topic in message.topics
+        if topic.topic in described
         for p in topic.partitions
     ]
     topics: dict[str, list[Fields]] = {}
@@ -30,19 +36,18 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
                 "end_offset": answer.end_offset,
             }
         )
-    return {"topics": [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]}
+    answered = [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]
+    refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.topic not in described]
+    return {"topics": [*answered, *refused]}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {
-        "topics": [
-            {
-                "topic": t.topic,
-                "partitions": [{"partition": p.partition, "error_code": int(code)} for p in t.partitions],
-            }
-            for t in message.topics
-        ]
-    }
+    return {"topics": [_refused(topic, code) for topic in message.topics]}
+
+
+def _refused(topic: Any, code: ErrorCode) -> Fields:
+    partitions = [{"partition": p.partition, "error_code": int(code)} for p in topic.partitions]
+    return {"topic": topic.topic, "partitions": partitions}
 
 
 HANDLER = Handler(message=handle, error=error)

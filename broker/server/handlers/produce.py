@@ -33,7 +33,8 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         return _begin_large(services, request)
     if large_produce.is_large(asked, len(body)):
         return _begin_large(services, request)
-    entries, refused = producing.fit(version, asked)
+    is_open = services.rights.is_open
+    entries, refused = producing.fit(version, asked) if is_open else producing.fit_permitted(services, request, asked)
     if not entries:
         return producing.answer(services, request, asked.acks, refused)
     replicas, session = services.replicas, request.session

@@ -2,14 +2,22 @@
 
 from typing import Any
 
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.groups.events import Sync
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
+
+NAMED_SINCE = 5
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    if version >= NAMED_SINCE and (message.protocol_type is None or message.protocol_name is None):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
     synced = await services.groups.sync(
         message.group_id,
         Sync(

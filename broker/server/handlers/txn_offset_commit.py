@@ -11,6 +11,7 @@ from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.ports import Producer
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.records.header import NO_SEQUENCE
+from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -23,6 +24,7 @@ LOADING_SINCE = 2
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     now_ms = services.clock.now_ms()
+    readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     commits = [
         OffsetCommit(
             topic.name,
@@ -33,11 +35,15 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             now_ms,
         )
         for topic in message.topics
+        if topic.name in readable
         for p in topic.partitions
     ]
     known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
     codes = await _commit(services, request, message, known) if known else []
     answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
+    refused = [topic for topic in message.topics if topic.name not in readable]
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answered |= {(topic.name, p.partition_index): denied for topic in refused for p in topic.partitions}
     return _answer(message, request.api_version, answered, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

@@ -125,7 +125,8 @@ def _by_topic(codes: Codes) -> list[Fields]:
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    told = code if code in EXPECTED else ErrorCode.KAFKA_STORAGE_ERROR
+    expected = code in EXPECTED or code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    told = code if expected else ErrorCode.KAFKA_STORAGE_ERROR
     return {
         "markers": [
             {

@@ -10,11 +10,15 @@ from logyard.broker.controller.policies import ConfigRequest, PolicyViolation
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server.handlers import alter_configs, incremental_alter_configs
 from logyard.broker.server.handlers.incremental_alter_configs import DELETE, SET
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import Create
+
+INCREMENTAL: Any = SimpleNamespace(api_version=1, api_key=44, session=None)
+WHOLE: Any = SimpleNamespace(api_version=2, api_key=33, session=None)
 
 
 def resource(*settings: tuple[str, str | None, int]) -> Any:
@@ -36,7 +40,14 @@ async def services() -> Any:
             raise PolicyViolation("nobody could read it in time")
 
     overrides = SimpleNamespace(topic_overrides=lambda name: {"segment.bytes": "1048576"})
-    return SimpleNamespace(zk=zk, metadata={"t": None}, configs=overrides, alter_config_policy=policy, seen=seen)
+    return SimpleNamespace(
+        zk=zk,
+        metadata={"t": None},
+        configs=overrides,
+        alter_config_policy=policy,
+        seen=seen,
+        rights=EverythingAllowed(),
+    )
 
 
 async def settings(services: Any) -> dict[str, str]:
@@ -48,7 +59,7 @@ async def settings(services: Any) -> dict[str, str]:
 async def test_a_refusal_reaches_the_client_and_changes_nothing(services: Any, validate_only: bool) -> None:
     asked = resource(("retention.ms", "1", SET))
     message = SimpleNamespace(resources=[asked], validate_only=validate_only)
-    answer = await incremental_alter_configs.handle(services, SimpleNamespace(api_version=1), message)  # type: ignore[arg-type]
+    answer = await incremental_alter_configs.handle(services, INCREMENTAL, message)
     (response,) = answer["responses"]
     assert response["error_code"] == ErrorCode.POLICY_VIOLATION
     assert response["error_message"] == "nobody could read it in time"
@@ -58,7 +69,7 @@ async def test_a_refusal_reaches_the_client_and_changes_nothing(services: Any, v
 async def test_the_policy_is_shown_what_the_request_names(services: Any) -> None:
     asked = resource(("retention.ms", "5000", SET), ("segment.bytes", None, DELETE))
     message = SimpleNamespace(resources=[asked], validate_only=False)
-    answer = await incremental_alter_configs.handle(services, SimpleNamespace(api_version=1), message)  # type: ignore[arg-type]
+    answer = await incremental_alter_configs.handle(services, INCREMENTAL, message)
     assert answer["responses"][0]["error_code"] == 0
     assert services.seen == [ConfigRequest("topic", "t", {"retention.ms": "5000", "segment.bytes": None})]
     assert await settings(services) == {"retention.ms": "5000"}
@@ -66,6 +77,6 @@ async def test_the_policy_is_shown_what_the_request_names(services: Any) -> None
 
 async def test_an_invalid_setting_never_reaches_the_policy(services: Any) -> None:
     message = SimpleNamespace(resources=[resource(("colour", "red", SET))], validate_only=False)
-    answer = await alter_configs.handle(services, SimpleNamespace(api_version=2), message)  # type: ignore[arg-type]
+    answer = await alter_configs.handle(services, WHOLE, message)
     assert answer["responses"][0]["error_code"] == ErrorCode.INVALID_CONFIG
     assert services.seen == []

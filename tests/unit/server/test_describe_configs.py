@@ -12,6 +12,7 @@ from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import codec
 from logyard.broker.server.handlers import describe_configs
 from logyard.broker.server.request import Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
@@ -40,7 +41,12 @@ class Broker:
         config = BrokerConfig.parse("broker.id=1\nlog.dirs=/d\nzookeeper.connect=zk:2181")
         self.configs = DynamicConfigs(1, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self._parts = SimpleNamespace(
-            config=config, zk=self.zk, configs=self.configs, metadata=set(topics), broker_id=1
+            config=config,
+            zk=self.zk,
+            configs=self.configs,
+            metadata=set(topics),
+            broker_id=1,
+            rights=EverythingAllowed(),
         )
         self._parts.read_topic_overrides = MethodType(Services.read_topic_overrides, self._parts)
 

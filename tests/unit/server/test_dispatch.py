@@ -21,6 +21,7 @@ from logyard.broker.server.api_table import APIS, VERSIONS, by_key
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Fields, Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 from logyard.broker.znodes.ops import SessionExpired
 
@@ -32,7 +33,9 @@ def services(**quotas: str) -> Any:
     configs = DynamicConfigs(1, lambda overrides: TopicConfig())
     configs.set_quota(DEFAULT_ENTITY, None, quotas)
     quotas_of = Quotas(configs, Windows(), Windows(), lambda: 0.0)
-    return SimpleNamespace(api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of)
+    return SimpleNamespace(
+        api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of, rights=EverythingAllowed()
+    )
 
 
 def dispatcher(*apis: Api, **quotas: str) -> Dispatcher:

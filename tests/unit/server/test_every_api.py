@@ -21,6 +21,7 @@ from tests.support.messages import filled
 
 TOPIC, GROUP, CLIENT = "t", "g", "c"
 KEYS = {api.name: key for key, api in APIS.items()}
+NAMED: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
 NONE, PRODUCER_ID = ErrorCode.NONE, 4711
 
 # Versions whose answer has no place for an error of the whole request, in Kafka neither.
@@ -158,7 +159,7 @@ async def joined_group(ask: Asking) -> dict[str, Any]:
     joined = await ask("JoinGroup", member_id=member, **joins)
     assert (joined.error_code, joined.leader, [m.member_id for m in joined.members]) == (NONE, member, [member])
     who = {"group_id": GROUP, "member_id": member, "generation_id": joined.generation_id}
-    synced = await ask("SyncGroup", **who, assignments=[{"member_id": member, "assignment": b"mine"}])
+    synced = await ask("SyncGroup", **who, **NAMED, assignments=[{"member_id": member, "assignment": b"mine"}])
     assert (synced.error_code, bytes(synced.assignment)) == (NONE, b"mine")
     return who
 

@@ -9,6 +9,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.server.handlers import init_producer_id
 from logyard.broker.server.request import Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 
 KEY = 22
@@ -33,7 +34,7 @@ async def ask(channel: Channel, version: int, **fields: Any) -> Any:
     ]
     message = codec.decode_request(KEY, version, body)
     request = Request(KEY, version, 1, "", body, Session(1, "PLAINTEXT", "127.0.0.1"))
-    services = cast(Services, SimpleNamespace(producer_ids=channel))
+    services = cast(Services, SimpleNamespace(producer_ids=channel, rights=EverythingAllowed()))
     answer = await init_producer_id.handle(services, request, message)
     return codec.decode_response(KEY, version, memoryview(codec.encode_response(KEY, version, 1, answer))[4:])[1]
 

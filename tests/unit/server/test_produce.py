@@ -11,8 +11,9 @@ from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.records import batch
 from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Request
+from logyard.broker.server.rights import EverythingAllowed
 
-SERVICES = cast(Any, SimpleNamespace(quotas=SimpleNamespace(produce=None, request=None)))
+SERVICES = cast(Any, SimpleNamespace(quotas=SimpleNamespace(produce=None, request=None), rights=EverythingAllowed()))
 
 
 @pytest.mark.parametrize("version", [3, 7, 9])

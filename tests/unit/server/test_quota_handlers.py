@@ -20,6 +20,7 @@ from logyard.broker.server.handlers import (
     describe_client_quotas,
 )
 from logyard.broker.server.request import Fields, Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
@@ -213,6 +214,7 @@ def mutating(rate: str) -> tuple[Services, Controller]:
         controller=controller,
         metadata=Metadata(),
         topic_waits=Waits(),
+        rights=EverythingAllowed(),
         config=SimpleNamespace(int=lambda key: 1, describe_topic=lambda overrides: []),
     )
     return cast(Services, made), controller

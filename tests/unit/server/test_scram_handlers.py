@@ -10,6 +10,7 @@ import pytest
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.protocol import codec
+from logyard.broker.server import authorization
 from logyard.broker.server.handlers import alter_user_scram_credentials, describe_user_scram_credentials
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.rights import CLUSTER, EverythingAllowed, Operation, Resource
@@ -32,7 +33,9 @@ class Only:
 
     allowed: Operation | None = None
 
-    def allow(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
+    def allow(
+        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+    ) -> bool:
         assert (resource, name) == (Resource.CLUSTER, CLUSTER)
         return operation is self.allowed
 
@@ -73,7 +76,9 @@ async def alter(broker: Services, *changes: dict[str, Any]) -> dict[str, tuple[E
         "deletions": [change for change in changes if "salt" not in change],
         "upsertions": [change for change in changes if "salt" in change],
     }
-    answer = await alter_user_scram_credentials.handle(broker, *request(51, fields))
+    asked = request(51, fields)
+    authorization.admit(broker, *asked)
+    answer = await alter_user_scram_credentials.handle(broker, *asked)
     codec.encode_response(51, 0, 1, answer)
     users = [result["user"] for result in answer["results"]]
     assert len(users) == len(set(users))
@@ -82,7 +87,9 @@ async def alter(broker: Services, *changes: dict[str, Any]) -> dict[str, tuple[E
 
 async def describe(broker: Services, *users: str) -> list[tuple[str, ErrorCode, list[tuple[int, int]]]]:
     asked = {"users": [{"name": user} for user in users] or None}
-    answer = await describe_user_scram_credentials.handle(broker, *request(50, asked))
+    told = request(50, asked)
+    authorization.admit(broker, *told)
+    answer = await describe_user_scram_credentials.handle(broker, *told)
     codec.encode_response(50, 0, 1, answer)
     return [
         (r["user"], ErrorCode(r["error_code"]), [(c["mechanism"], c["iterations"]) for c in r["credential_infos"]])

@@ -18,6 +18,7 @@ from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.request import Fields, Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 from tests.support import batches
 from tests.support.disk_logs import batch
@@ -45,6 +46,7 @@ class Broker:
             fetch_sessions=FetchSessions(self.world.replicas.hosted, lambda: 77),
             fetch_bytes_max=1 << 26,
             metadata_answers=AnswerCache(),
+            rights=EverythingAllowed(),
             cluster_id="c",
             config=SimpleNamespace(bool=lambda key: False),
         )

@@ -9,6 +9,7 @@ import pytest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.protocol import codec
+from logyard.broker.server import authorization
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.request import Request, Session
 from logyard.broker.server.rights import EverythingAllowed, Operation, Resource
@@ -25,10 +26,14 @@ ID = {"transactional_id": "x"}
 class Refusing:
     """Rights that refuse one operation on one name."""
 
+    is_open = False
+
     def __init__(self, operation: Operation, resource: Resource, name: str) -> None:
         self._refused = operation, resource, name
 
-    def allow(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
+    def allow(
+        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+    ) -> bool:
         return (operation, resource, name) != self._refused
 
 
@@ -54,6 +59,7 @@ class Asking:
         request = Request(key, version, 1, "", body, Session(1, "PLAINTEXT", "127.0.0.1"))
         assert handler.message is not None
         try:
+            authorization.admit(cast(Services, self.services), request, message)
             answer: Any = handler.message(cast(Services, self.services), request, message)
             if not isinstance(answer, dict):
                 answer = await answer

@@ -13,6 +13,8 @@ import structlog
 from logyard.broker.security.sasl.mechanism import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, ClientExchange
 from logyard.broker.security.sasl.plain import PlainClient
 from logyard.broker.security.sasl.scram import ScramClient
+from logyard.broker.server.request import Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.znodes.scram_credentials import ScramCredential
 from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import AUTHENTICATE, HANDSHAKE, METADATA, VERSIONS, OAuthBearerClient, SaslClient
@@ -110,15 +112,17 @@ async def test_handlers_see_the_user(world: World) -> None:
     await client.log_in(SCRAM_SHA_256, ScramClient(SCRAM_SHA_256, "alice", "wonder-land", "n"))
     services = world.broker.components.services
 
-    class Spy:
-        def allow(self, session: Any, *_: object) -> bool:
+    class Spy(EverythingAllowed):
+        is_open = False
+
+        def allow(self, session: Session, *_: Any, **__: Any) -> bool:
             seen.append((session.principal, session.is_token_login))
             return True
 
     services.rights = Spy()
     await client.ask(61, 0, topics=[{"name": "t", "partition_indexes": [0]}])
     assert dispatcher.counters[61].requests == 1
-    assert set(seen) <= {("User:alice", False)}
+    assert set(seen) == {("User:alice", False)}
 
 
 async def test_the_list_of_mechanisms_comes_with_the_refusal(world: World) -> None:

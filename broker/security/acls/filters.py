@@ -1,0 +1,55 @@
+"""Filters of DescribeAcls and DeleteAcls: which ACLs they match (facts §18.4)."""
+
+from typing import NamedTuple
+
+from logyard.broker.znodes.acls import (
+    WILDCARD,
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+
+
+class AclFilter(NamedTuple):
+    """None, or ANY, is anything. A kind MATCH asks for all patterns that a resource of that name matches."""
+
+    type: ResourceType
+    name: str | None
+    kind: PatternType
+    principal: str | None
+    host: str | None
+    operation: Operation
+    permission: Permission
+
+    def pattern(self) -> ResourcePattern | None:
+        """Return the only pattern that can match, None if there may be several."""
+        has_one_kind = self.kind in (PatternType.LITERAL, PatternType.PREFIXED)
+        if self.name is None or self.type <= ResourceType.ANY or not has_one_kind:
+            return None
+        return ResourcePattern(self.type, self.name, self.kind)
+
+    def takes_pattern(self, pattern: ResourcePattern) -> bool:
+        """Whether the pattern matches."""
+        if self.type not in (ResourceType.ANY, pattern.type):
+            return False
+        if self.kind not in (PatternType.ANY, PatternType.MATCH, pattern.kind):
+            return False
+        if self.name is None:
+            return True
+        if self.kind is not PatternType.MATCH:
+            return pattern.name == self.name
+        if pattern.kind is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, WILDCARD)
+
+    def takes_entry(self, entry: AclEntry) -> bool:
+        """Whether an entry of a pattern that matches does so too."""
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (Operation.ANY, entry.operation)
+            and self.permission in (Permission.ANY, entry.permission)
+        )

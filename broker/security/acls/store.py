@@ -1,0 +1,199 @@
+"""The ACLs in ZooKeeper: loads them, reads again what has changed, and changes them (facts §18.4).
+
+Rule 1: a write is conditional on the version that was read; it is tried again when others wrote meanwhile.
+Rule 2: a change is answered when this broker obeys it; its notification is written together with it.
+Rule 3: a znode that cannot be parsed fails the first load; later the pattern keeps the ACLs that are known.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.security.acls.filters import AclFilter
+from logyard.broker.security.acls.rules import Acls
+from logyard.broker.znodes import acls, paths
+from logyard.broker.znodes.acls import AclEntry, PatternType, ResourcePattern
+from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
+
+TRIES = 11
+PAUSE_S, JITTER_S = 0.1, 0.05
+UNKNOWN_VERSION = -2
+# How many patterns are taken over in one turn of the event loop.
+PATTERNS_PER_TURN = 200
+
+Binding = tuple[ResourcePattern, AclEntry]
+Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
+
+
+class AclStore:
+    """Keeps `known` as ZooKeeper has them. `note` gets a line for each znode that cannot be parsed.
+
+    `below` gives a random number below a bound, for the pauses between tries.
+    """
+
+    def __init__(self, zk: ZooKeeper, known: Acls, note: Callable[[str], None], below: Callable[[int], int]) -> None:
+        self._zk = zk
+        self.known = known
+        self._note = note
+        self._below = below
+        self._versions: dict[ResourcePattern, int] = {}
+        self._loaded = False
+        # One change or reading at a time: none overwrites what a later one has found.
+        self._turn = asyncio.Lock()
+
+    async def create_paths(self) -> None:
+        """Create the znodes that all ACLs are below, where they are missing. Raises SessionExpired."""
+        wanted: dict[str, None] = {}
+        for path in acls.PERSISTENT:
+            wanted.update(dict.fromkeys([*paths.ancestors(path), path]))
+        await self._zk.pipeline([[Create(path)] for path in wanted])
+
+    async def load(self) -> None:
+        """Read all ACLs. The first time a znode that cannot be parsed raises CorruptData."""
+        async with self._turn:
+            folders = [(k, t) for k in (PatternType.LITERAL, PatternType.PREFIXED) for t in acls.RESOURCE_TYPES]
+            children = await self._zk.children([acls.type_path(kind, each) for kind, each in folders])
+            found = {
+                ResourcePattern(each, name, kind): None
+                for (kind, each), names in zip(folders, children, strict=True)
+                for name in names or ()
+            }
+            gone = [pattern for pattern in self.known.patterns() if pattern not in found]
+            await self._read([*found, *gone])
+            self._loaded = True
+
+    async def read_again(self, patterns: Iterable[ResourcePattern]) -> None:
+        """Read these patterns' ACLs. Raises SessionExpired."""
+        async with self._turn:
+            await self._read(list(dict.fromkeys(patterns)))
+
+    async def _read(self, patterns: Sequence[ResourcePattern]) -> None:
+        znodes = await self._zk.read([acls.path(pattern) for pattern in patterns])
+        for number, (pattern, znode) in enumerate(zip(patterns, znodes, strict=True), 1):
+            try:
+                self._take(pattern, znode)
+            except CorruptData as problem:
+                if not self._loaded:
+                    raise
+                self._note(f"the ACLs of {pattern.kind} {pattern.type} {pattern.name} stay as they were: {problem}")
+            if number % PATTERNS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _take(self, pattern: ResourcePattern, znode: Znode | None) -> None:
+        self._keep(pattern, _entries(pattern, znode), UNKNOWN_VERSION if znode is None else znode.version)
+
+    def _keep(self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int) -> None:
+        self.known.put(pattern, entries)
+        if entries:
+            self._versions[pattern] = version
+        else:
+            self._versions.pop(pattern, None)
+
+    # -- changes
+
+    async def create(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
+        """Add entries to a pattern. Raises ApiError: UNKNOWN_SERVER_ERROR (others wrote each time)."""
+        added = frozenset(entries)
+        async with self._turn:
+            await self._change(pattern, lambda present: present | added)
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[dict[Binding, ApiError | None]]:
+        """Delete what the filters match, and return it by filter, with the error where it could not be deleted.
+
+        What several filters match counts for the first of them. A filter that names one pattern deletes what ZooKeeper
+        has, others what this broker knows.
+        """
+        async with self._turn:
+            named = [pattern for each in filters if (pattern := each.pattern()) is not None]
+            deleted: list[dict[Binding, ApiError | None]] = [{} for _ in filters]
+            for pattern in dict.fromkeys([*self.known.patterns(), *named]):
+                matching = [n for n, each in enumerate(filters) if each.takes_pattern(pattern)]
+                if matching:
+                    await self._delete(pattern, filters, matching, deleted)
+            return deleted
+
+    async def _delete(
+        self,
+        pattern: ResourcePattern,
+        filters: Sequence[AclFilter],
+        matching: Sequence[int],
+        deleted: list[dict[Binding, ApiError | None]],
+    ) -> None:
+        taken: dict[AclEntry, int] = {}
+
+        def remove(present: frozenset[AclEntry]) -> frozenset[AclEntry]:
+            taken.clear()
+            for entry in present:
+                first = next((n for n in matching if filters[n].takes_entry(entry)), None)
+                if first is not None:
+                    taken[entry] = first
+            return present - taken.keys()
+
+        is_named = any(filters[n].pattern() is not None for n in matching)
+        known = self.known.entries(pattern)
+        if not is_named and remove(known) == known:
+            return
+        problem = None
+        try:
+            await self._change(pattern, remove)
+        except ApiError as refusal:
+            problem = refusal
+        for entry, first in taken.items():
+            deleted[first][pattern, entry] = problem
+
+    async def _change(self, pattern: ResourcePattern, change: Change) -> None:
+        """Write a pattern's changed entries. Raises ApiError: UNKNOWN_SERVER_ERROR (or the znode cannot be parsed)."""
+        if pattern in self._versions:
+            before, version = self.known.entries(pattern), self._versions[pattern]
+        else:
+            before, version = await self._present(pattern)
+        for _ in range(TRIES):
+            after = change(before)
+            written = await self._write(pattern, after, version, has_changed=after != before)
+            if written is not None:
+                self._keep(pattern, after, written)
+                return
+            await asyncio.sleep(PAUSE_S + JITTER_S * self._below(1000) / 1000)
+            before, version = await self._present(pattern)
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the ACLs of {pattern.type} {pattern.name} could not be written, as others wrote each time: try again",
+        )
+
+    async def _present(self, pattern: ResourcePattern) -> tuple[frozenset[AclEntry], int]:
+        (znode,) = await self._zk.read([acls.path(pattern)])
+        try:
+            return _entries(pattern, znode), UNKNOWN_VERSION if znode is None else znode.version
+        except CorruptData as problem:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{problem}: mend it before changing it") from problem
+
+    async def _write(
+        self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int, *, has_changed: bool
+    ) -> int | None:
+        """Write on condition of the version, and notify. Returns the version written, None if it was another one."""
+        path, content = acls.path(pattern), acls.encode(entries)
+        write: ZkOp
+        if not entries:
+            if version == UNKNOWN_VERSION:
+                return UNKNOWN_VERSION
+            write = Delete(path, version)
+        elif version == UNKNOWN_VERSION:
+            write = Create(path, content)
+        else:
+            write = SetData(path, content, version)
+        where, what = acls.notification(pattern)
+        notice = [Create(where, what, sequential=True)] if has_changed else []
+        # Together: a broker that dies here must not leave a change that nobody is told of.
+        results = await self._zk.multi([write, *notice])
+        result = results[0]
+        if result.ok:
+            return 0 if isinstance(write, Create) else result.version
+        if any(each.code is ZkCode.FAILED for each in results):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses to write {path}: see its rights")
+        if any(each.code is ZkCode.NO_NODE for each in results):
+            await self.create_paths()
+        return None
+
+
+def _entries(pattern: ResourcePattern, znode: Znode | None) -> frozenset[AclEntry]:
+    return frozenset() if znode is None else acls.decode(znode.data, acls.path(pattern))

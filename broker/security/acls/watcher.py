@@ -1,0 +1,74 @@
+"""Follows the ACLs: loads all in each session, then reads what notifications name (facts §18.4)."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.security.acls.store import AclStore
+from logyard.broker.zk.session_watches import SessionWatch
+from logyard.broker.znodes import acls
+from logyard.broker.znodes.acls import ResourcePattern
+from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
+
+OPS_PER_MULTI = 200
+
+
+class AclWatcher(SessionWatch):
+    """Keeps an AclStore as ZooKeeper is. `note` gets a line for each notification that cannot be parsed.
+
+    `start` raises CorruptData if the ACLs cannot be loaded for the first time.
+    """
+
+    name = "acl watcher"
+
+    def __init__(self, zk: ZooKeeper, store: AclStore, note: Callable[[str], None]) -> None:
+        super().__init__(zk)
+        self._store = store
+        self._note = note
+        self._handled: dict[str, None] = {}
+
+    async def _load(self, dirty: asyncio.Event) -> None:
+        await self._store.create_paths()
+        self._handled = dict.fromkeys(await self._list_and_watch(dirty))
+        await self._store.load()
+
+    async def _look_again(self, dirty: asyncio.Event) -> None:
+        present = await self._list_and_watch(dirty)
+        notices = dict(zip(present, await self._zk.read(present), strict=True))
+        fresh = [path for path in present if path not in self._handled]
+        await self._store.read_again(self._changed(fresh, notices))
+        self._handled = dict.fromkeys(present)
+        await self._purge(notices)
+
+    async def _list_and_watch(self, dirty: asyncio.Event) -> list[str]:
+        """Return the paths of all notifications."""
+
+        def changed(event: WatchEvent, path: str) -> None:
+            dirty.set()
+
+        found: list[str] = []
+        for folder in (acls.LITERAL_CHANGES, acls.EXTENDED_CHANGES):
+            names = await self._zk.children_and_watch(folder, changed)
+            found += [f"{folder}/{name}" for name in names or ()]
+        return found
+
+    def _changed(self, fresh: Sequence[str], notices: Mapping[str, Znode | None]) -> list[ResourcePattern]:
+        changed: dict[ResourcePattern, None] = {}
+        for path in fresh:
+            znode = notices[path]
+            if znode is None:
+                continue  # another broker has just purged it: it is older than 15 minutes, so it was loaded
+            try:
+                changed[acls.decode_notification(znode.data, path)] = None
+            except CorruptData as problem:
+                self._note(str(problem))
+        return list(changed)
+
+    async def _purge(self, notices: Mapping[str, Znode | None]) -> None:
+        """Delete notifications that are 15 minutes older than the newest one, by ZooKeeper's clock alone."""
+        there = {path: znode.mtime_ms for path, znode in notices.items() if znode is not None}
+        oldest_ms = max(there.values(), default=0) - acls.EXPIRATION_MS
+        old = [path for path, mtime_ms in there.items() if mtime_ms < oldest_ms]
+        for start in range(0, len(old), OPS_PER_MULTI):
+            # In separate multis: all brokers purge, so any of them may be gone already.
+            await self._zk.pipeline([[Delete(path)] for path in old[start : start + OPS_PER_MULTI]])

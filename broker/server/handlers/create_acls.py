@@ -1,0 +1,99 @@
+"""CreateAcls (30): adds ACLs, at any broker; v1 adds prefixes (facts §18.4).
+
+The answers are Kafka's: an entry that cannot be is INVALID_REQUEST; ANY or MATCH fails the whole request, a principal
+without a colon all entries of its pattern, with UNKNOWN_SERVER_ERROR.
+"""
+
+from typing import Any, NamedTuple
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.acl_fields import (
+    SECURITY_DISABLED,
+    operation_of,
+    pattern_type_of,
+    permission_of,
+    refuse_unknown,
+    resource_type_of,
+)
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import CLUSTER
+from logyard.broker.server.services import Services
+from logyard.broker.znodes.acls import (
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+    is_principal,
+)
+
+
+class Binding(NamedTuple):
+    """An ACL of the request, or why it cannot be one."""
+
+    pattern: ResourcePattern
+    entry: AclEntry
+    refusal: ApiError | None
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    for asked in message.creations:
+        refuse_unknown(asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type)
+    if services.acls is None:
+        return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
+    bindings = [_binding(asked) for asked in message.creations]
+    wanted: dict[ResourcePattern, list[AclEntry]] = {}
+    for binding in bindings:
+        if binding.refusal is None:
+            wanted.setdefault(binding.pattern, []).append(binding.entry)
+    failed: dict[ResourcePattern, ApiError] = {}
+    for pattern, entries in wanted.items():
+        try:
+            if not all(is_principal(entry.principal) for entry in entries):
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a principal is a type, a colon and a name: User:name")
+            await services.acls.create(pattern, entries)
+        except ApiError as refusal:
+            failed[pattern] = refusal
+    return {"results": [_result(binding.refusal or failed.get(binding.pattern)) for binding in bindings]}
+
+
+def _binding(asked: Any) -> Binding:
+    pattern = ResourcePattern(
+        resource_type_of(asked.resource_type), asked.resource_name, pattern_type_of(asked.resource_pattern_type)
+    )
+    entry = AclEntry(asked.principal, permission_of(asked.permission_type), operation_of(asked.operation), asked.host)
+    if (
+        pattern.type is ResourceType.ANY
+        or pattern.kind in (PatternType.ANY, PatternType.MATCH)
+        or entry.operation is Operation.ANY
+        or entry.permission is Permission.ANY
+    ):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters: an ACL has a value")
+    return Binding(pattern, entry, _refusal(pattern, entry))
+
+
+def _refusal(pattern: ResourcePattern, entry: AclEntry) -> ApiError | None:
+    if pattern.type is ResourceType.CLUSTER and pattern.name != CLUSTER:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER}")
+    if not pattern.name:
+        return ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if not (pattern.type and pattern.kind and entry.operation and entry.permission):
+        return ApiError(ErrorCode.INVALID_REQUEST, "Failed to create ACL: it has a code that is not known")
+    if "/" in pattern.name:
+        return ApiError(ErrorCode.INVALID_REQUEST, "Failed to create ACL: the resource's name has a slash")
+    return None
+
+
+def _result(refusal: ApiError | None) -> Fields:
+    if refusal is None:
+        return {"error_code": 0, "error_message": None}
+    return {"error_code": int(refusal.code), "error_message": refusal.message}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"results": [{"error_code": int(code), "error_message": text} for _ in message.creations]}
+
+
+HANDLER = Handler(message=handle, error=error)
