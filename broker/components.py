@@ -45,6 +45,7 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
 from logyard.broker.tls.listeners import TlsListeners
+from logyard.broker.tls.updates import TlsUpdates
 from logyard.broker.transactions.verification import Questions, Verification
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
@@ -83,6 +84,7 @@ class Components:
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
         self.tls = TlsListeners(environment.handshakes)
+        self.tls_updates = TlsUpdates(config, self.tls, environment.run_blocking)
         login = peer_login(config, environment.run_login_work or environment.run_blocking)
         self.security = PeerSecurity(self.tls, login)
         self.links = BrokerLinks(config, self.metadata, self.security)
@@ -211,6 +213,7 @@ class Components:
             fetch_bytes_max=config.int("fetch.max.bytes"),
             rights=self.authorization.rights,
             acls=self.authorization.acls,
+            tls=self.tls_updates,
         )
 
     def _verification(self) -> Verification:
@@ -260,7 +263,6 @@ class Components:
 
     def _session_watches(self, zk: Any) -> SessionWatches:
         self._changes = SettingsChanges(
-            self.config,
             self._policies,
             configs=self.configs,
             controller=self.controller,
@@ -268,6 +270,7 @@ class Components:
             store=self.store,
             cleaning=self.cleaning,
             admission=self._environment.admission,
+            tls=self.tls_updates,
         )
         return SessionWatches(
             *self.authorization.watches,
@@ -299,7 +302,7 @@ class Components:
             identity.check(self.services.cluster_id, self.config.broker_id)
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watches.start()
-        self.tls.open(self._changes.effective())
+        self.tls_updates.open(self._changes.effective())
         await self.store.load()
         await restart.restore(self.lease_service.leases)
 

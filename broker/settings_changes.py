@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.stored_overrides import readable
@@ -15,6 +16,7 @@ from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfi
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security import quota_settings
 from logyard.broker.server.admission import Admission
+from logyard.broker.tls.updates import TlsUpdates
 from logyard.broker.znodes import configs
 
 log = structlog.get_logger("logyard.broker")
@@ -25,7 +27,6 @@ class SettingsChanges:
 
     def __init__(
         self,
-        config: BrokerConfig,
         policies: Policies,
         *,
         configs: DynamicConfigs,
@@ -34,8 +35,10 @@ class SettingsChanges:
         store: LogStore,
         cleaning: CleaningService | None,
         admission: Admission | None,
+        tls: TlsUpdates,
     ) -> None:
-        self._config, self._policies = config, policies
+        self._tls = tls
+        self._config, self._policies = tls.config, policies
         self._configs, self._controller, self._replicas, self._store = configs, controller, replicas, store
         self._cleaning, self._admission = cleaning, admission
 
@@ -61,7 +64,9 @@ class SettingsChanges:
     def effective(self) -> BrokerConfig:
         """Return the configuration with the overrides that ZooKeeper has for this broker. Raises ConfigProblems."""
         own, every = (
-            readable(self._configs.entity_overrides(entity), lambda text: log.warning("config", note=text))
+            readable(
+                self._configs.entity_overrides(entity), lambda text: log.warning("config", note=text), self._tls.decode
+            )
             for entity in (str(self._config.broker_id), DEFAULT_ENTITY)
         )
         return self._config.with_dynamic(own, every)
@@ -78,3 +83,5 @@ class SettingsChanges:
         self._store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
         if self._admission is not None:
             self._admission.take_over(effective)
+        if self._tls.has_listeners:
+            tasks.spawn("TLS stores", self._tls.take(effective))

@@ -30,6 +30,7 @@ from logyard.broker.config.listener_keys import (
     base_of,
     given_of,
     is_of_listener,
+    is_security_of_listener,
     key_of,
     of_unknown_listeners,
     prefixed,
@@ -135,7 +136,7 @@ class BrokerConfig(TypedValues):
         """
         own = {name: value for name, value in overrides.items() if _is_dynamic(name)}
         shared = {name: value for name, value in (cluster_wide or {}).items() if _is_dynamic(name)}
-        every = {name: value for name, value in shared.items() if name not in DYNAMIC_PER_BROKER}
+        every = {name: value for name, value in shared.items() if not _is_of_one_broker(name)}
         ignored = [name for name in {**overrides, **(cluster_wide or {})} if not _is_dynamic(name)]
         warnings = [f"{name}: cannot change while the broker runs, the override is ignored" for name in ignored]
         return BrokerConfig(self._layers[2][1], own, every, warnings, self._learned)
@@ -170,6 +171,10 @@ class BrokerConfig(TypedValues):
         if endpoint is None:
             raise KeyError(name)
         return ListenerSettings(endpoint, self._given, self._values)
+
+    def security_of_listeners(self) -> dict[str, ConfigValue]:
+        """Return the settings of TLS and SASL that listeners have for themselves, by their full names."""
+        return {name: value for name, value in self._given.items() if is_security_of_listener(name)}
 
     @property
     def http_listener(self) -> tuple[str, int]:
@@ -309,7 +314,7 @@ def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str
     unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if not _acts(name)]
     if unknown:
         raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(unknown))
-    problems = [f"{n}: can only be set for one broker" for n in overrides if cluster_wide and n in DYNAMIC_PER_BROKER]
+    problems = [f"{n}: can only be set for one broker" for n in overrides if cluster_wide and _is_of_one_broker(n)]
     if not problems:
         try:
             config.with_dynamic(*(({}, overrides) if cluster_wide else (overrides,)))
@@ -357,6 +362,10 @@ def _is_dynamic(name: str) -> bool:
 def _acts(name: str) -> bool:
     """Whether it is a key of Kafka's for brokers, or a listener's that acts."""
     return name in KEYS or is_of_listener(name)
+
+
+def _is_of_one_broker(name: str) -> bool:
+    return name in DYNAMIC_PER_BROKER or is_security_of_listener(name)
 
 
 def _without_effect(name: str) -> str | None:

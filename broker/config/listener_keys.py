@@ -58,6 +58,11 @@ def is_of_listener(name: str) -> bool:
     return base in _OF_LISTENERS and base in ACTED_ON
 
 
+def is_security_of_listener(name: str) -> bool:
+    """Whether this is a listener's setting of TLS or SASL that acts."""
+    return is_of_listener(name) and base_of(name) in _SECURITY
+
+
 def key_of(name: str) -> Key | None:
     """Return the key of that name, a broker's or a listener's; None if it is unknown."""
     base = base_of(name)

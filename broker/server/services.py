@@ -30,6 +30,7 @@ from logyard.broker.server.logins.failures import LoginCounters
 from logyard.broker.server.rights import EverythingAllowed, Rights
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
+from logyard.broker.tls.updates import TlsUpdates
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.verification import Verification
@@ -74,6 +75,7 @@ class Services:
     http_address: str | None = None
     metadata_answers: AnswerCache = field(default_factory=AnswerCache)
     turns: Turns = field(default_factory=Turns)
+    tls: TlsUpdates | None = None
 
     @property
     def broker_id(self) -> int:

@@ -46,7 +46,9 @@ def server_context(settings: ListenerSettings, keys: KeyStore | None, trust: Tru
     return context
 
 
-def client_context(settings: ListenerSettings, keys: KeyStore | None, trust: TrustStore | None) -> ssl.SSLContext:
+def client_context(
+    settings: ListenerSettings, keys: KeyStore | None, trust: TrustStore | None, *, checks_names: bool = True
+) -> ssl.SSLContext:
     """Return the context for connections to such a listener of other brokers. Raises TlsProblem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.optional_str("ssl.endpoint.identification.algorithm") or ""
@@ -55,7 +57,7 @@ def client_context(settings: ListenerSettings, keys: KeyStore | None, trust: Tru
             f"{settings.name_of('ssl.endpoint.identification.algorithm')}: https, or nothing, is expected, "
             f"not {algorithm!r}"
         )
-    context.check_hostname = bool(algorithm)
+    context.check_hostname = bool(algorithm) and checks_names
     _prepare(context, settings, keys, trust)
     return context
 

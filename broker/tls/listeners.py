@@ -1,14 +1,14 @@
 """The TLS of one broker: the server side of each of its listeners that has one, and its own side towards others."""
 
 import asyncio
-import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.tls import client_side
-from logyard.broker.tls.context import client_context, read_file
+from logyard.broker.tls.context import read_file
 from logyard.broker.tls.handshakes import Handshakes
+from logyard.broker.tls.renewal import Material, read_material, renewed
 from logyard.broker.tls.server_side import ServerSide
 from logyard.broker.tls.stores import ReadFile
 
@@ -25,18 +25,40 @@ class TlsListeners:
         self._handshakes = handshakes
         self._read = read
         self._servers: dict[str, ServerSide] = {}
-        self._context: ssl.SSLContext | None = None
+        self._between_brokers = ""
 
     def open(self, config: BrokerConfig) -> None:
         """Read the stores of all listeners. Raises TlsProblem, one line that says what to do."""
-        secured = [e.listener for e in config.listeners if e.protocol in PROTOCOLS]
-        if not secured:
-            return
-        assert self._handshakes is not None
-        self._servers = {name: ServerSide(config.listener(name), self._handshakes, self._read) for name in secured}
-        inner = self._servers.get(config.inter_broker_listener)
-        if inner is not None:
-            self._context = client_context(config.listener(config.inter_broker_listener), inner.keys, inner.trust)
+        self._between_brokers = config.inter_broker_listener
+        for endpoint in config.listeners:
+            if endpoint.protocol not in PROTOCOLS:
+                continue
+            assert self._handshakes is not None
+            name, settings = endpoint.listener, config.listener(endpoint.listener)
+            material = read_material(settings, self._read, between_brokers=name == self._between_brokers)
+            self._servers[name] = ServerSide(settings, self._handshakes, material)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any listener has TLS."""
+        return bool(self._servers)
+
+    def renewed(self, config: BrokerConfig) -> Mapping[str, Material]:
+        """Read all stores again, with these settings; return what has changed, by listener, for `use`.
+
+        It may be called in a thread. Raises TlsProblem if a store cannot take the place of the one that is used.
+        """
+        found = {}
+        for name, server in list(self._servers.items()):
+            new = renewed(config.listener(name), self._read, server.material)
+            if new is not None:
+                found[name] = new
+        return found
+
+    def use(self, renewed: Mapping[str, Material]) -> None:
+        """Make later connections with these; open ones stay as they are."""
+        for name, material in renewed.items():
+            self._servers[name].material = material
 
     def server(self, listener: str) -> ServerSide | None:
         """Return the server side of a listener; None: it is plain."""
@@ -45,10 +67,11 @@ class TlsListeners:
     @property
     def speaks_tls(self) -> bool:
         """Whether this broker's connections to others use TLS."""
-        return self._context is not None
+        return self._between_brokers in self._servers
 
     async def connect(self, new_protocol: Callable[[], P], host: str, port: int) -> P:
         """Connect to another broker with TLS. Raises OSError."""
-        assert self._context is not None
+        context = self._servers[self._between_brokers].material.client
+        assert context is not None
         assert self._handshakes is not None
-        return await client_side.connect(new_protocol, host, port, self._context, self._handshakes)
+        return await client_side.connect(new_protocol, host, port, context, self._handshakes)

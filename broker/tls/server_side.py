@@ -7,12 +7,12 @@ from collections.abc import Callable
 import structlog
 
 from logyard.broker.config.listener_settings import ListenerSettings
-from logyard.broker.tls.context import read_file, read_stores, server_context
 from logyard.broker.tls.distinguished_name import rfc2253
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.tls.principal_rules import PrincipalRules
 from logyard.broker.tls.problems import TlsProblem
-from logyard.broker.tls.stores import ReadFile, subject_of
+from logyard.broker.tls.renewal import Material
+from logyard.broker.tls.stores import subject_of
 from logyard.broker.tls.transport import LEFT_BEFORE, TlsTransport
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -23,14 +23,13 @@ log = structlog.get_logger("logyard.tls")
 class ServerSide:
     """Puts TLS in front of a listener's connections."""
 
-    def __init__(self, settings: ListenerSettings, handshakes: Handshakes, read: ReadFile = read_file) -> None:
-        """Raise TlsProblem if the settings or a store cannot be used."""
+    def __init__(self, settings: ListenerSettings, handshakes: Handshakes, material: Material) -> None:
+        """Raise TlsProblem if a setting cannot be used. `material` may be replaced: open connections keep theirs."""
         self._handshakes = handshakes
         self._listener = settings.name
+        self.material = material
         # On SASL_SSL the principal is that of the log-in, whatever the certificate (facts §18.3).
         self._names_clients = settings.protocol == "SSL"
-        self.keys, self.trust = read_stores(settings, read)
-        self._context = server_context(settings, self.keys, self.trust)
         try:
             self._rules = PrincipalRules(settings.str("ssl.principal.mapping.rules"))
         except ValueError as problem:
@@ -46,7 +45,7 @@ class ServerSide:
         """
 
         def new_ssl(incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
-            return self._context.wrap_bio(incoming, outgoing, server_side=True)
+            return self.material.server.wrap_bio(incoming, outgoing, server_side=True)
 
         def failed(why: str) -> None:
             if why != LEFT_BEFORE:

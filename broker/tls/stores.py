@@ -1,6 +1,6 @@
 """Key stores and trust stores: PEM (files, or the text itself: KIP-651) and PKCS12, by Kafka's rules (facts §18.2).
 
-This is the only module that uses `cryptography`. As in Java a store of type JKS may be a PKCS12 file; a file in Java's
+As in Java a store of type JKS may be a PKCS12 file; a file in Java's
 own format is refused with the command that converts it. No message and no repr has a password or a key.
 """
 
@@ -40,7 +40,6 @@ class KeyStore:
 
     key: bytes = field(repr=False)
     chain: tuple[bytes, ...]
-    entries: int  # how many the store has, which may not change when it is read again
 
     @property
     def names(self) -> tuple[bytes, frozenset[tuple[str, str]]]:
@@ -192,7 +191,7 @@ def _key_store_of(keys: _Keys, data: bytes) -> KeyStore:
         raise _Unfit("it has no private key with a certificate")
     rest = [certificate.public_bytes(serialization.Encoding.DER) for certificate in others]
     first = own.public_bytes(serialization.Encoding.DER)
-    return KeyStore(_unencrypted(key), _ordered(first, rest), 1)
+    return KeyStore(_unencrypted(key), _ordered(first, rest))
 
 
 def _trust_store_of(keys: _Keys, data: bytes) -> TrustStore:
@@ -213,7 +212,7 @@ def _pem_key_store(text: bytes, password: bytes | None) -> KeyStore:
     is_encrypted = b"ENCRYPTED" in found[0][0]
     key = serialization.load_pem_private_key(found[0][0], password if is_encrypted else None)
     chain = _pem_certificates(text[: found[0].start()] + text[found[0].end() :])
-    return KeyStore(_unencrypted(key), chain, 1)
+    return KeyStore(_unencrypted(key), chain)
 
 
 def _pem_certificates(text: bytes) -> tuple[bytes, ...]:

@@ -11,7 +11,9 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
+from logyard.broker.tls.context import read_file
 from logyard.broker.tls.handshakes import Handshakes
+from logyard.broker.tls.renewal import read_material
 from logyard.broker.tls.server_side import ServerSide
 from tests.support.certificates import Authority, Issued, pem_settings
 
@@ -70,7 +72,9 @@ async def listening(
     read = config(given)
     shakes = handshakes or Handshakes()
     endpoint = read.listeners[0]
-    tls = ServerSide(read.listener(endpoint.listener), shakes) if endpoint.protocol == "SSL" else None
+    own = read.listener(endpoint.listener)
+    material = read_material(own, read_file, between_brokers=False) if endpoint.protocol == "SSL" else None
+    tls = ServerSide(own, shakes, material) if material else None
     listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), tls=tls)
     await listener.serve(cast(Dispatcher, echo))
     try:

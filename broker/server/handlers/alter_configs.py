@@ -93,23 +93,50 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
             )
-        entity = name or configs.DEFAULT
 
-        def check(overrides: Any) -> None:
-            validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
-            ask_policy()
+        def allowed() -> None:
+            authorization.require(services, request, row.cluster)
 
-        after = change(dict(services.configs.entity_overrides(entity)))
-        validate_dynamic_overrides(services.config, after, cluster_wide=not name)
-        authorization.require(services, request, row.cluster)
-        if validate_only:
-            check(after)
-            return
-        await change_overrides(services.zk, configs.BROKERS, entity, change, check)
+        await _alter_broker(services, name, change, allowed, ask_policy, validate_only)
     else:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings"
         )
+
+
+async def _alter_broker(
+    services: Services,
+    name: str,
+    change: Change,
+    allowed: Callable[[], None],
+    ask_policy: Callable[[], None],
+    validate_only: bool,
+) -> None:
+    """Change the overrides of this broker, or those of every broker if the name is empty.
+
+    `allowed` and `ask_policy` raise ApiError to refuse; a value that is wrong is refused before.
+    """
+    entity, tls = name or configs.DEFAULT, services.tls
+    known = services.configs.entity_overrides(entity)
+
+    def check(overrides: Mapping[str, str]) -> None:
+        validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
+        ask_policy()
+
+    def encoded(before: dict[str, str]) -> dict[str, str]:
+        after = change(dict(before))
+        return after if tls is None else tls.encoded(before, after)
+
+    after = change(dict(known))
+    validate_dynamic_overrides(services.config, after, cluster_wide=not name)
+    allowed()
+    if tls is not None and name:
+        # The files of key stores are read here too: a change of this broker has them read again.
+        await tls.check(services.config.with_dynamic(tls.decoded(after, known)))
+    if validate_only:
+        check(after)
+        return
+    await change_overrides(services.zk, configs.BROKERS, entity, encoded, check)
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

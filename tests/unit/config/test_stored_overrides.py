@@ -22,8 +22,21 @@ def test_what_nobody_could_look_up_is_refused(value: str, cluster_wide: bool) ->
 def test_a_stored_value_that_cannot_be_read_leaves_the_others_in_force() -> None:
     notes: list[str] = []
     stored = {PER_IP: "db..internal:5", "max.connections": "7", "of.somebody.else": "x", "num.io.threads": "many"}
-    left = readable(stored, notes.append)
+    left = readable(stored, notes.append, str)
     assert left == {"max.connections": "7", "of.somebody.else": "x"}
     assert CONFIG.with_dynamic({}, left).int("max.connections") == 7
     assert len(notes) == 2
     assert PER_IP in notes[0]
+
+
+def test_a_password_that_cannot_be_decrypted_is_left_out() -> None:
+    notes: list[str] = []
+
+    def decode(text: str) -> str:
+        if text != "encrypted":
+            raise ValueError("the stored password cannot be decrypted")
+        return "swordfish"
+
+    good, bad = "listener.name.x.ssl.keystore.password", "listener.name.x.ssl.key.password"
+    assert readable({good: "encrypted", bad: "torn"}, notes.append, decode) == {good: "swordfish"}
+    assert notes == [f"{bad}: the stored password cannot be decrypted: the override is left out"]
