@@ -47,6 +47,7 @@ from logyard.broker.settings_changes import SettingsChanges
 from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.tls.updates import TlsUpdates
 from logyard.broker.transactions.verification import Questions, Verification
+from logyard.broker.transactions.verification_figures import VerificationFigures
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
@@ -217,10 +218,12 @@ class Components:
         )
 
     def _verification(self) -> Verification:
+        self.verification_figures = VerificationFigures(self._environment.clock.monotonic)
         questions = Questions(
             self.coordinators.transaction_partitions.coordinator_of,
             self.links.verification_requests,
             asyncio.get_running_loop().create_future,
+            self.verification_figures,
         )
         return Verification(self.replicas.producing, questions, self.store.logs.verification, asyncio.sleep)
 
@@ -259,6 +262,7 @@ class Components:
             apis=self.dispatcher.counters,
             health=self.health,
             other_gauges=self._gauges,
+            verification=self.verification_figures,
         )
 
     def _session_watches(self, zk: Any) -> SessionWatches:

@@ -10,7 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from logyard.broker import tasks
@@ -19,6 +25,7 @@ from logyard.broker.leases.book import Purpose
 from logyard.broker.leases.leases import Leases
 from logyard.broker.log.store import LogStore
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.transactions.verification_figures import VerificationFigures
 
 LOOK_S = 0.1
 
@@ -79,6 +86,7 @@ class Sources:
     pauses: LoopPauses
     identity: Mapping[str, str]
     other_gauges: Callable[[], Mapping[str, int]] = dict
+    verification: VerificationFigures | None = None
 
 
 class BrokerCollector(Collector):
@@ -105,6 +113,8 @@ class BrokerCollector(Collector):
         yield from _logs(sources.store)
         yield _leases(sources.leases)
         yield from _gauges(sources.other_gauges(), "of this broker")
+        if sources.verification is not None:
+            yield from _verification(sources.verification)
         yield _tasks()
         yield GaugeMetricFamily(
             "logyard_event_loop_longest_pause_seconds",
@@ -154,6 +164,19 @@ def _leases(leases: Leases) -> Metric:
     for purpose in Purpose:
         family.add_metric([purpose.value], sum(lease.living and lease.purpose is purpose for lease in leases.book))
     return family
+
+
+def _verification(figures: VerificationFigures) -> Iterator[Metric]:
+    """VerificationFailureRate as a counter, VerificationTimeMs as a histogram."""
+    yield CounterMetricFamily(
+        "logyard_verification_failures", "Partitions whose transaction was not verified", value=figures.failures
+    )
+    yield HistogramMetricFamily(
+        "logyard_verification_time_ms",
+        "Milliseconds until a coordinator had verified a transaction",
+        buckets=list(figures.cumulative()),
+        sum_value=figures.sum_ms,
+    )
 
 
 def _tasks() -> Metric:

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from logyard.broker.http import routes, token
 from logyard.broker.http.metrics import ApiFigures, LoopPauses, Metrics, Sources
 from logyard.broker.leases.service import LeaseService
+from logyard.broker.transactions.verification_figures import VerificationFigures
 
 Health = Callable[[], tuple[bool, dict[str, Any]]]
 
@@ -23,6 +24,7 @@ class HttpService:
         apis: Mapping[int, ApiFigures],
         health: Health,
         other_gauges: Callable[[], Mapping[str, int]] = dict,
+        verification: VerificationFigures | None = None,
     ) -> None:
         leases = lease_service.leases
         self._lease_service = lease_service
@@ -38,6 +40,7 @@ class HttpService:
                 pauses=self._pauses,
                 identity={"broker_id": str(leases.broker_id), "cluster_id": lease_service.cluster_id},
                 other_gauges=other_gauges,
+                verification=verification,
             )
         )
 

@@ -23,6 +23,7 @@ from logyard.broker.log.guards import Guard, VerificationSwitch
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.replication.produce import Producing
+from logyard.broker.transactions.verification_figures import VerificationFigures
 
 log = structlog.get_logger("logyard.transactions")
 
@@ -77,6 +78,8 @@ class Ask(Protocol):
 class _Asked:
     question: Question
     pending: Pending[Errors]
+    figures: VerificationFigures
+    begun_s: float
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer(dict.fromkeys(self.question.partitions, code))
@@ -84,6 +87,7 @@ class _Asked:
     def answer(self, errors: Errors) -> None:
         if not self.pending.done():
             self.pending.set_result(errors)
+            self.figures.answered(self.begun_s, sum(code is not ErrorCode.NONE for code in errors.values()))
 
 
 @dataclass(slots=True)
@@ -98,17 +102,25 @@ class _Queue:
 class Questions:
     """The questions to all coordinators. See the rules at the head of this file."""
 
-    def __init__(self, coordinator_of: Callable[[str], BrokerInfo | None], ask: Ask, new_pending: NewPending) -> None:
+    def __init__(
+        self,
+        coordinator_of: Callable[[str], BrokerInfo | None],
+        ask: Ask,
+        new_pending: NewPending,
+        figures: VerificationFigures,
+    ) -> None:
         self._coordinator_of, self._ask, self._new_pending = coordinator_of, ask, new_pending
+        self._figures = figures
         self._queues: dict[int, _Queue] = {}
 
     def put(self, question: Question) -> Pending[Errors]:
         """Ask; the answer has COORDINATOR_NOT_AVAILABLE while nobody coordinates the id."""
-        asked = _Asked(question, self._new_pending())
+        pending = self._new_pending()
         broker = self._coordinator_of(question.transactional_id)
         if broker is None:
-            asked.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return asked.pending
+            pending.set_result(dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return pending
+        asked = _Asked(question, pending, self._figures, self._figures.monotonic())
         queue = self._queues.setdefault(broker.id, _Queue(broker))
         queue.broker = broker
         if self._replaces(queue.waiting.get(question.transactional_id), asked):

@@ -16,6 +16,7 @@ from logyard.broker.records import batch
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.request import Session
 from logyard.broker.transactions.verification import Answers, Question, Questions, Verification
+from logyard.broker.transactions.verification_figures import VerificationFigures
 from tests.support.inside_broker import InsideBroker
 
 KEYS = {api.name: key for key, api in APIS.items()}
@@ -68,7 +69,12 @@ class TransactionalBroker:
         await self.inside.__aenter__()
         parts = self.inside.components
         itself = BrokerInfo(1, ())
-        questions = Questions(lambda _: itself, self.coordinator, asyncio.get_running_loop().create_future)
+        questions = Questions(
+            lambda _: itself,
+            self.coordinator,
+            asyncio.get_running_loop().create_future,
+            VerificationFigures(lambda: 0.0),
+        )
         switch = parts.store.logs.verification
         parts.services.verification = Verification(parts.replicas.producing, questions, switch, asyncio.sleep)
         await self.inside.create_topic(TOPIC, self._partitions)

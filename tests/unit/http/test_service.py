@@ -12,6 +12,7 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.http import token
 from logyard.broker.http.metrics import LoopPauses, snake_case
 from logyard.broker.http.service import HttpService
+from logyard.broker.transactions.verification_figures import VerificationFigures
 from tests.support.lease_world import LeaseWorld, fill
 
 
@@ -19,12 +20,13 @@ class Api:
     name, requests, errors, seconds = "Produce", 7, 1, 0.25
 
 
-def side(world: LeaseWorld, ready: bool = True) -> HttpService:
+def side(world: LeaseWorld, ready: bool = True, verification: VerificationFigures | None = None) -> HttpService:
     return HttpService(
         world.lease_service,
         controller_gauges=lambda: {"ActiveControllerCount": 1, "ReassigningPartitions": 3},
         apis={0: Api()},
         health=lambda: (ready, {"status": "said"}),
+        verification=verification,
     )
 
 
@@ -70,6 +72,23 @@ async def test_metrics_need_no_token_and_carry_kafkas_names(tmp_path: Path) -> N
         assert found["logyard_segment_leases", "audit"] == 1
         assert found["logyard_segment_leases", "compact"] == 0
         http_side.close()
+
+
+async def test_verifications_are_counted_and_timed(tmp_path: Path) -> None:
+    now = [0.0]
+    figures = VerificationFigures(lambda: now[0])
+    for taken_s, refused in ((0.004, 0), (0.0205, 2), (60.0, 1)):
+        now[0] = taken_s
+        figures.answered(0.0, refused)
+    async with LeaseWorld() as world:
+        http_side = side(world, verification=figures)
+        found = samples((await asked(http_side, tmp_path, "/metrics")).text)
+        http_side.close()
+    assert found["logyard_verification_failures_total",] == 3
+    assert found["logyard_verification_time_ms_count",] == 3
+    assert found["logyard_verification_time_ms_sum",] == pytest.approx(60_024.5)
+    within = {bound: found["logyard_verification_time_ms_bucket", bound] for bound in ("2", "5", "50", "+Inf")}
+    assert within == {"2": 0, "5": 1, "50": 2, "+Inf": 3}
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])

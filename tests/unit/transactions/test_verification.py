@@ -15,6 +15,7 @@ from logyard.broker.transactions.verification import (
     Questions,
     VerificationNotOffered,
 )
+from logyard.broker.transactions.verification_figures import VerificationFigures
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_TOLD, FENCED = ErrorCode.NETWORK_EXCEPTION, ErrorCode.INVALID_PRODUCER_EPOCH
@@ -27,7 +28,11 @@ class World:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Sequence[Question], asyncio.Future[Answers]]] = []
-        self.questions = Questions(self.coordinator_of, self.ask, asyncio.get_running_loop().create_future)
+        self.passed_s = 0.0
+        self.figures = VerificationFigures(lambda: self.passed_s)
+        self.questions = Questions(
+            self.coordinator_of, self.ask, asyncio.get_running_loop().create_future, self.figures
+        )
 
     @staticmethod
     def coordinator_of(transactional_id: str) -> BrokerInfo | None:
@@ -85,6 +90,22 @@ async def test_one_request_is_in_flight_to_a_coordinator_and_the_next_gathers(wo
     again = await world.put("a1")
     await world.answer(3, {"a1": {}})
     assert again.result() == {}
+
+
+async def test_answers_are_timed_and_refused_partitions_counted(world: World) -> None:
+    first = await world.put("a1")
+    world.passed_s = 0.004
+    second, nobodys = await world.put("a2"), await world.put("c1")
+    assert nobodys.result() == both(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert (world.figures.failures, world.figures.sum_ms) == (0, 0), "nobody was asked"
+    world.passed_s = 0.010
+    await world.answer(0, {"a1": {T1: ErrorCode.TRANSACTION_ABORTABLE}})
+    assert first.result() == {T1: ErrorCode.TRANSACTION_ABORTABLE}
+    assert (world.figures.failures, round(world.figures.sum_ms)) == (1, 10)
+    world.passed_s = 0.040
+    await world.answer(1, LinkError("planted"))
+    assert second.result() == both(NOT_TOLD)
+    assert (world.figures.failures, round(world.figures.sum_ms)) == (3, 46), "the wait for the first request counts"
 
 
 async def test_one_question_for_an_id_waits_at_a_time(world: World) -> None:
