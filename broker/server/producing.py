@@ -27,6 +27,7 @@ from logyard.broker.server.throttling import produce_throttle_ms
 ANY_CODEC_SINCE = 7
 LEADERS_SINCE = 10
 ACKS = (-1, 0, 1)
+PRODUCE_ROW = RIGHTS[0]
 
 Results = list[ProduceResult]
 ResultsOrPending = Results | Pending[Results]
@@ -35,6 +36,11 @@ ResultsOrPending = Results | Pending[Results]
 
 def fit_permitted(services: Services, request: Request, asked: ProduceRequest) -> tuple[Entries, Results]:
     """Do what `fit` does, for what the request's principal may write."""
+    if len(asked.partitions) == 1 and asked.transactional_id is None:
+        ((topic, _, records),) = asked.partitions
+        if authorization.may(services, request, PRODUCE_ROW.topic, topic) or is_transactional(records):
+            return fit(request.api_version, asked)  # which refuses transactional records without an id
+        return [], _denied(asked.partitions)
     kept, denied = permitted(services, request, asked)
     entries, refused = fit(request.api_version, kept)
     return entries, refused + denied
@@ -58,8 +64,7 @@ def permitted(services: Services, request: Request, asked: ProduceRequest) -> tu
 
 def refused_id(services: Services, request: Request, transactional_id: str) -> ApiError | None:
     """Return the refusal if the principal may not write with this id, else None."""
-    need = RIGHTS[request.api_key].transactional_id
-    if authorization.may(services, request, need, transactional_id):
+    if authorization.may(services, request, PRODUCE_ROW.transactional_id, transactional_id):
         return None
     return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
@@ -67,7 +72,7 @@ def refused_id(services: Services, request: Request, transactional_id: str) -> A
 def writable(services: Services, request: Request, parts: list[Part]) -> tuple[list[Part], Results]:
     """Return the parts whose topics the principal may write to, and the results of the others."""
     if len(parts) == 1:
-        may_write = authorization.may(services, request, RIGHTS[request.api_key].topic, parts[0][0])
+        may_write = authorization.may(services, request, PRODUCE_ROW.topic, parts[0][0])
         return (parts, []) if may_write else ([], _denied(parts))
     topics = authorization.topics(services, request, [topic for topic, *_ in parts])
     return [part for part in parts if part[0] in topics], _denied(part for part in parts if part[0] not in topics)

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import asyncio
 import cProfile
 import pstats
 import sys
@@ -13,11 +14,14 @@ from pathlib import Path
 
 import uvloop
 
+from logyard.broker.config.relations import ACL_AUTHORIZER
+from logyard.broker.znodes.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from tests.benchmarks import frames
 from tests.benchmarks.measuring import least_cpu_us, warm_page_cache
 from tests.support.inside_broker import InsideBroker
 
 ROUNDS = 12
+ACLS = 10_000
 # What goes in at one time: what a busy socket's buffer holds.
 TOGETHER_BYTES = 60_000
 
@@ -53,6 +57,31 @@ def rows(broker: InsideBroker) -> dict[str, tuple[Callable[[], None], int]]:
     }
 
 
+async def measure_rights(directory: Path, rounds: int, wanted: str) -> None:
+    """The small Produce again, with an authorizer that knows ten thousand ACLs."""
+    name = f"Produce 279 B, {ACLS:,} ACLs"
+    if wanted not in name:
+        return
+    async with InsideBroker(directory, {"authorizer.class.name": ACL_AUTHORIZER, "super.users": "User:root"}) as broker:
+        acls = broker.components.authorization.acls
+        assert acls is not None
+        for number in range(ACLS // 4):
+            for kind, topic in ((PatternType.LITERAL, f"topic-{number}"), (PatternType.PREFIXED, f"prefix-{number}-")):
+                users = (f"User:{number}", f"User:{number + 1}")
+                entries = [AclEntry(user, Permission.ALLOW, Operation.WRITE) for user in users]
+                acls.known.put(ResourcePattern(ResourceType.TOPIC, topic, kind), entries)
+        anybody = AclEntry("User:ANONYMOUS", Permission.ALLOW, Operation.ALL)
+        everything = ((ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, frames.TOPIC))
+        for resource, topic in everything:
+            acls.known.put(ResourcePattern(resource, topic), [anybody])
+        while not broker.components.controller.is_active:
+            await asyncio.sleep(0.01)
+        await broker.create_topic(frames.TOPIC, 1)
+        work, calls = rows(broker)["Produce 279 B"]
+        work()
+        print(f"{name:40s}{least_cpu_us(work, calls, rounds):10.1f} µs", flush=True)
+
+
 async def measure(directory: Path, profiled: str | None, rounds: int, wanted: str) -> None:
     settings = {"log.segment.bytes": str(256 << 20), "log.retention.bytes": str(1 << 30)}
     async with InsideBroker(directory, settings) as broker:
@@ -72,6 +101,7 @@ async def measure(directory: Path, profiled: str | None, rounds: int, wanted: st
                 continue
             work()
             print(f"{name:40s}{least_cpu_us(work, calls, rounds):10.1f} µs", flush=True)
+    await measure_rights(directory / "rights", rounds, wanted)
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from logyard.broker.records import batch as records
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Dispatch, Encoded, Request, Session
+from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
 from logyard.broker.server.turns import Turns
 from tests.support.disk_logs import NOW_MS
@@ -109,7 +110,8 @@ class Broker:
         self.world.clock.advance(NOW_MS / 1000 - self.world.clock.now_ms() / 1000)
         self.world.tell(*[self.world.order(TopicPartition(T0.topic, n), replicas=(1,)) for n in range(partitions)])
         quotas = SimpleNamespace(produce=None, request=None)
-        self.services = cast(Services, SimpleNamespace(replicas=self.world.replicas, quotas=quotas, turns=Turns()))
+        made = SimpleNamespace(replicas=self.world.replicas, quotas=quotas, turns=Turns(), rights=EverythingAllowed())
+        self.services = cast(Services, made)
         self.end = End(self)
         self.wire, self.connection = self.end.wire, self.end.connection
         self.feed, self.answered = self.end.feed, self.end.answered

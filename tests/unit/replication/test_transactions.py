@@ -11,6 +11,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.records.decode import ABORT, COMMIT
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from logyard.broker.server.handlers import describe_producers
+from logyard.broker.server.rights import EverythingAllowed
 from tests.support.logs import marker, transactional
 from tests.support.replica_world import T0, T1, Pending, World, fetch_once, follower_fetch
 
@@ -132,7 +133,7 @@ def test_producers_are_described_by_any_replica(world: World, leader: int) -> No
     begin(world, 1)
     world.tell(world.order(leader=leader, leader_epoch=leader, isr=(1, 2, 3), partition_epoch=leader))
     topics = [SimpleNamespace(name=T0.topic, partition_indexes=[T0.partition, 9])]
-    services: Any = SimpleNamespace(replicas=world.replicas)
+    services: Any = SimpleNamespace(replicas=world.replicas, rights=EverythingAllowed())
     answer: Any = describe_producers.handle(services, cast(Any, None), SimpleNamespace(topics=topics))
     here, unknown = answer["topics"][0]["partitions"]
     assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

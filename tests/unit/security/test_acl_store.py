@@ -1,0 +1,218 @@
+"""ACLs in ZooKeeper: conditional changes, notifications of both kinds, loading, bad znodes, purging (facts §18.4)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.security.acls import store as store_module
+from logyard.broker.security.acls.filters import AclFilter
+from logyard.broker.security.acls.rules import Acls, Subject
+from logyard.broker.security.acls.store import AclStore
+from logyard.broker.security.acls.watcher import AclWatcher
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.broker.znodes import acls
+from logyard.broker.znodes.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from logyard.broker.znodes.ops import Create, Delete, SetData
+
+T = ResourceType.TOPIC
+LITERAL, PREFIXED = ResourcePattern(T, "t"), ResourcePattern(T, "pre", PatternType.PREFIXED)
+READ, WRITE = (AclEntry("User:a", Permission.ALLOW, each) for each in (Operation.READ, Operation.WRITE))
+EVERYTHING = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+
+
+class Broker:
+    """What one broker has of the ACLs, in a session of its own."""
+
+    def __init__(self, tree: ZooKeeperTree) -> None:
+        self.zk = MemoryZooKeeper(tree)
+        self.notes: list[str] = []
+        self.known = Acls()
+        self.store = AclStore(self.zk, self.known, self.notes.append, lambda bound: 0)
+        self.watcher = AclWatcher(self.zk, self.store, self.notes.append)
+
+    async def obeys(self, pattern: ResourcePattern, *entries: AclEntry) -> None:
+        async with asyncio.timeout(5):
+            while self.known.entries(pattern) != frozenset(entries):
+                await asyncio.sleep(0.001)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock(5_000)
+        self.tree = ZooKeeperTree(self.clock)
+        self.brokers: list[Broker] = []
+
+    async def broker(self) -> Broker:
+        made = Broker(self.tree)
+        self.brokers.append(made)
+        await made.watcher.start()
+        return made
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(store_module, "PAUSE_S", 0.0)
+    made = World()
+    yield made
+    for broker in made.brokers:
+        await broker.watcher.stop()
+
+
+@pytest.mark.parametrize("pattern", [LITERAL, PREFIXED, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b")])
+async def test_what_one_broker_changes_the_others_obey(world: World, pattern: ResourcePattern) -> None:
+    one, two = await world.broker(), await world.broker()
+    await one.store.create(pattern, [READ])
+    assert one.known.entries(pattern) == {READ}  # before the others are
+    await two.obeys(pattern, READ)
+    await two.store.create(pattern, [WRITE])
+    await one.obeys(pattern, READ, WRITE)
+    only_read = EVERYTHING._replace(operation=Operation.READ)
+    assert await one.store.delete([only_read]) == [{(pattern, READ): None}]
+    await two.obeys(pattern, WRITE)
+    assert await two.store.delete([EVERYTHING]) == [{(pattern, WRITE): None}]
+    await one.obeys(pattern)
+    (znode,) = await one.zk.read([acls.path(pattern)])
+    assert znode is None
+    assert one.notes == two.notes == []
+
+
+async def test_the_znodes_are_kafka_s(world: World) -> None:
+    one = await world.broker()
+    await one.store.create(LITERAL, [AclEntry("User:a", Permission.DENY, Operation.DESCRIBE_CONFIGS, "1.2.3.4")])
+    await one.store.create(PREFIXED, [READ])
+    transactional = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")
+    await one.store.create(transactional, [WRITE])
+    expected = {
+        "/kafka-acl/Topic/t": b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Deny",'
+        b'"operation":"DescribeConfigs","host":"1.2.3.4"}]}',
+        "/kafka-acl-changes/acl_changes_0000000000": b"TOPIC:t",
+        "/kafka-acl-changes/acl_changes_0000000001": b"TRANSACTIONAL_ID:x",
+        "/kafka-acl-extended-changes/acl_changes_0000000000": b'{"version":1,"resourceType":"TOPIC","name":"pre",'
+        b'"patternType":"PREFIXED"}',
+    }
+    found = await one.zk.read([*expected, "/kafka-acl-extended/prefixed/Topic/pre"])
+    assert {path: z.data for path, z in zip(expected, found, strict=False) if z is not None} == expected
+    assert found[-1] is not None
+    for root in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
+        (names,) = await one.zk.children([root])
+        assert names == ["Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"]
+
+
+async def test_two_who_write_at_the_same_time_lose_nothing(world: World) -> None:
+    one, two = await world.broker(), await world.broker()
+    added = [AclEntry(f"User:{n}", Permission.ALLOW, Operation.READ) for n in range(12)]
+    await asyncio.gather(*((one, two)[n % 2].store.create(LITERAL, [entry]) for n, entry in enumerate(added)))
+    (znode,) = await one.zk.read([acls.path(LITERAL)])
+    assert znode is not None
+    assert acls.decode(znode.data) == set(added)
+    await one.obeys(LITERAL, *added)
+    await two.obeys(LITERAL, *added)
+
+
+async def test_who_always_loses_gives_up(world: World) -> None:
+    one = await world.broker()
+    await one.store.create(LITERAL, [READ])
+    multi, path = one.zk.multi, acls.path(LITERAL)
+    tries = 0
+
+    async def meanwhile(ops: Any) -> Any:
+        nonlocal tries
+        if isinstance(ops[0], SetData):
+            tries += 1
+            await multi([SetData(path, acls.encode([READ, AclEntry(f"User:{tries}", *READ[1:])]))])
+        return await multi(ops)
+
+    one.zk.multi = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(ApiError) as refusal:
+        await one.store.create(LITERAL, [WRITE])
+    assert (refusal.value.code, tries) == (ErrorCode.UNKNOWN_SERVER_ERROR, 11)
+
+
+async def test_a_filter_deletes_what_this_broker_has_not_seen_if_it_names_one_pattern(world: World) -> None:
+    one = await world.broker()
+    await one.zk.multi([Create(acls.path(LITERAL), acls.encode([READ]))])  # and nobody is told
+    await one.zk.multi([Create(acls.path(PREFIXED), acls.encode([READ]))])
+    named = EVERYTHING._replace(type=T, name="t", kind=PatternType.LITERAL)
+    assert await one.store.delete([EVERYTHING, named]) == [{(LITERAL, READ): None}, {}]
+    assert await one.store.delete([EVERYTHING]) == [{}]  # the prefix is not known here
+
+
+async def test_what_two_filters_match_counts_for_the_first(world: World) -> None:
+    one = await world.broker()
+    await one.store.create(LITERAL, [READ, WRITE])
+    reads = EVERYTHING._replace(operation=Operation.READ)
+    assert await one.store.delete([reads, EVERYTHING]) == [{(LITERAL, READ): None}, {(LITERAL, WRITE): None}]
+
+
+async def test_a_bad_znode_fails_the_first_load_and_is_named(world: World) -> None:
+    one = await world.broker()
+    for data in (b"{", b'{"version":2,"acls":[]}', b'{"version":1,"acls":[{"principal":"a"}]}'):
+        await one.zk.multi([Create("/kafka-acl/Topic/bad", data)])
+        with pytest.raises(CorruptData, match="/kafka-acl/Topic/bad"):
+            await world.broker()
+        await one.zk.multi([Delete("/kafka-acl/Topic/bad")])
+    await one.zk.multi([Create("/kafka-acl/Topic/bad", b"")])  # no ACLs
+    assert len((await world.broker()).known) == 0
+
+
+async def test_later_a_bad_znode_leaves_what_is_known(world: World) -> None:
+    one, two = await world.broker(), await world.broker()
+    await one.store.create(LITERAL, [READ])
+    await two.obeys(LITERAL, READ)
+    await one.zk.multi([SetData(acls.path(LITERAL), b"{")])
+    await one.zk.multi([Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)])
+    await one.zk.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:t", sequential=True)])
+    await one.store.create(PREFIXED, [WRITE])
+    await two.obeys(PREFIXED, WRITE)
+    assert two.known.entries(LITERAL) == {READ}
+    async with asyncio.timeout(5):
+        while len(two.notes) < 2:
+            await asyncio.sleep(0.001)
+    assert any("/kafka-acl/Topic/t" in note for note in two.notes)
+    assert any("acl_changes_" in note for note in two.notes)
+    with pytest.raises(ApiError, match="mend it"):
+        await Broker(world.tree).store.create(LITERAL, [WRITE])
+    await two.watcher.start()  # a new session, in which the znode is as bad as before
+    assert two.known.entries(LITERAL) == {READ}
+
+
+async def test_a_new_session_loads_all_again(world: World) -> None:
+    one = await world.broker()
+    await one.store.create(LITERAL, [READ])
+    await one.watcher.stop()
+    other = MemoryZooKeeper(world.tree)
+    await other.multi([Delete(acls.path(LITERAL))])
+    await other.multi([Create(acls.path(PREFIXED), acls.encode([WRITE]))])
+    await one.watcher.start()
+    assert (one.known.entries(LITERAL), one.known.entries(PREFIXED)) == (frozenset(), {WRITE})
+    assert one.known.decide(Subject("User:a", "::1"), Operation.WRITE, T, "prefixed")
+
+
+async def test_old_notifications_are_purged_by_zookeeper_s_clock(world: World) -> None:
+    one = await world.broker()
+    await one.store.create(LITERAL, [READ])
+    await one.store.create(PREFIXED, [READ])
+    world.clock.advance(acls.EXPIRATION_MS + 1)
+    await one.store.create(LITERAL, [WRITE])
+    async with asyncio.timeout(5):
+        while True:
+            left = await one.zk.children([acls.LITERAL_CHANGES, acls.EXTENDED_CHANGES])
+            if left == [["acl_changes_0000000001"], []]:
+                break
+            await asyncio.sleep(0.001)
+
+
+async def test_names_and_codes_round_trip() -> None:
+    for pattern in (LITERAL, PREFIXED, ResourcePattern(ResourceType.USER, "User:x:y"), ResourcePattern(T, "*")):
+        path, data = acls.notification(pattern)
+        assert acls.decode_notification(data, f"{path}0000000000") == pattern
+    odd = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"ALLOW","operation":"Fly","host":"*"}]}'
+    assert acls.decode(odd) == {AclEntry("User:a", Permission.ALLOW, Operation.UNKNOWN, "*")}
+    for bad in (b"TOPIC", b"TOPIC:", b"Topic:t", b"\xff"):
+        with pytest.raises(CorruptData):
+            acls.decode_notification(bad, "/kafka-acl-changes/acl_changes_0000000000")
