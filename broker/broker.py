@@ -34,6 +34,7 @@ from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
+from logyard.broker.security import zookeeper_access
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
 from logyard.broker.server.logins.logins import BeginLogin, logins_of
@@ -98,6 +99,8 @@ def real_environment(config: BrokerConfig) -> Environment:
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
             max_in_flight=config.int("zookeeper.max.in.flight.requests"),
+            access=zookeeper_access.of_broker(config),
+            set_acl=config.bool("zookeeper.set.acl"),
         ),
         open_listener=lambda endpoint, tls: Listener(
             endpoint,

@@ -18,6 +18,10 @@ class TypedValues:
     def __init__(self, values: Mapping[builtins.str, ConfigValue]) -> None:
         self._values = values
 
+    def value(self, key: builtins.str) -> ConfigValue:
+        """Return a value of whatever type, None if it is not set."""
+        return self._values[key]
+
     def int(self, key: builtins.str) -> builtins.int:
         return self._get(key, builtins.int)
 

@@ -1,4 +1,4 @@
-"""One ZooKeeper session on kazoo; no other module of the broker imports kazoo.
+"""One ZooKeeper session on kazoo; in the broker only this module and `kazoo_access` import it.
 
 A `KazooClient` has one ZooKeeper session, so a request of one session is never carried out in the next. kazoo's
 connection thread passes answers, watch events and session events to the event loop (`call_soon_threadsafe`) in the
@@ -9,19 +9,19 @@ again.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, SessionExpiredError
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.zk import requests
+from logyard.broker.zk.access import Access
+from logyard.broker.zk.kazoo_access import AccessHandler, ConnectionLog, log_in_with
 from logyard.broker.zk.watch_table import WatchKind
 from logyard.broker.znodes.ops import SessionExpired, WatchEvent
 
@@ -38,10 +38,6 @@ _EVENTS = {
     EventType.CHANGED: WatchEvent.CHANGED,
     EventType.CHILD: WatchEvent.CHILDREN,
 }
-
-# At DEBUG kazoo logs what it sends, including secrets in configs.
-_kazoo_log = logging.getLogger("logyard.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.WARNING)
 
 
 class NoZnode(LogyardError):
@@ -107,7 +103,7 @@ class LeftWatches(requests.SetWatches):
         return super().body()
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class _Handler(AccessHandler):
     """kazoo's threading handler without its two callback threads, which would change the order of events."""
 
     def start(self) -> None:
@@ -121,13 +117,20 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class Link:
-    """One KazooClient and its session. `armed` and the listener belong to the connection thread."""
+    """One KazooClient and its session. `armed` and the listener belong to the connection thread.
 
-    def __init__(self, owner: Owner, hosts: str, timeout_s: float, max_in_flight: int) -> None:
+    `refused`: the session has ended because ZooKeeper refuses the log-in.
+    """
+
+    def __init__(
+        self, owner: Owner, hosts: str, timeout_s: float, max_in_flight: int, access: Access, log: ConnectionLog
+    ) -> None:
         self.owner = owner
         self.loop = asyncio.get_running_loop()
         self.is_over = False
+        self.refused = False
         self.armed: dict[tuple[WatchKind, str], Dispatcher] = {}
+        self._log = log
         self._connected_before = False
         self._free_slots = max_in_flight
         self._waiting: deque[Call] = deque()
@@ -135,10 +138,13 @@ class Link:
         self.client = KazooClient(
             hosts,
             timeout=timeout_s,
-            handler=_Handler(),
+            handler=_Handler(access),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
-            logger=_kazoo_log,
+            logger=log,
         )
+        self._logs_in = access.login is not None
+        if access.login is not None:
+            log_in_with(self.client, access.login, self._connected)
         self.client.add_listener(self._state_changed)
 
     # --- on the event loop
@@ -206,7 +212,7 @@ class Link:
         try:
             self.loop.call_soon_threadsafe(call, *args)
         except RuntimeError:
-            _kazoo_log.debug("the event loop is closed, dropped an answer")
+            self._log.debug("the event loop is closed, dropped an answer")
 
     def arm(self, kind: WatchKind, real_path: str) -> None:
         dispatcher = self.armed.get((kind, real_path))
@@ -219,12 +225,18 @@ class Link:
         if state == KazooState.LOST:
             # Otherwise kazoo would open a new session, and carry out in it what is still queued.
             self.client._stopped.set()
+            self.refused = self.client._state == KeeperState.AUTH_FAILED
             self.post(self.owner.session_ended, self)
-        elif state == KazooState.CONNECTED:
-            if self._connected_before:
-                self._leave_watches_again()
-            self._connected_before = True
-            self.post(self.owner.connected, self, self.client._session_id)
+        elif state == KazooState.CONNECTED and not self._logs_in:
+            self._connected()
+
+    def _connected(self) -> None:
+        """The connection stands, and has logged in if it has to."""
+        self._log.succeeded()
+        if self._connected_before:
+            self._leave_watches_again()
+        self._connected_before = True
+        self.post(self.owner.connected, self, self.client._session_id)
 
     def _leave_watches_again(self) -> None:
         """Put SetWatches before all requests that wait to be sent."""

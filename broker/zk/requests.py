@@ -6,11 +6,13 @@ ZooKeeper 3.6 or newer.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.zk.watch_table import WatchKind
+from logyard.broker.znodes import permissions
 from logyard.broker.znodes.ops import Check, Create, Delete, OpResult, SetData, Watcher, ZkCode, ZkOp, Znode
 
 CHECK, CHILDREN, CREATE2, DELETE, EXISTS, GET_DATA, SET_DATA = 13, 8, 15, 2, 3, 4, 5
@@ -23,19 +25,18 @@ _HEADER = struct.Struct("!iBi")  # of an operation in a multi: type, whether it 
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _END = _HEADER.pack(-1, 1, -1)
 
-NO_NODE = -101
+NO_NODE, NO_AUTH = -101, -102
 _CODES = {
     NO_NODE: ZkCode.NO_NODE,
     -103: ZkCode.BAD_VERSION,
     -110: ZkCode.NODE_EXISTS,
     -111: ZkCode.NOT_EMPTY,
+    NO_AUTH: ZkCode.NO_AUTH,
+    -114: ZkCode.INVALID_ACL,
     # Operations before the failed one have 0, those after it -2 ("runtime inconsistency").
     0: ZkCode.ROLLED_BACK,
     -2: ZkCode.ROLLED_BACK,
 }
-
-# Allows world:anyone everything, as Kafka does while zookeeper.set.acl is off.
-_OPEN_ACL = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 
 
 class Stat(NamedTuple):
@@ -56,6 +57,13 @@ def real_path(path: str, root: str) -> str:
 def _text(value: str) -> bytes:
     raw = value.encode("utf-8")
     return _INT.pack(len(raw)) + raw
+
+
+@cache
+def _acls(acls: permissions.Acls) -> bytes:
+    """Encode an ACL; there are but a few different ones."""
+    entries = (_INT.pack(acl.permissions) + _text(acl.scheme) + _text(acl.id) for acl in acls)
+    return _INT.pack(len(acls)) + b"".join(entries)
 
 
 def _buffer(value: bytes) -> bytes:
@@ -112,13 +120,22 @@ class Request:
 
 
 class Multi(Request):
-    """A transaction; its answer is a list of OpResult. `root` is the chroot, "" for none."""
+    """A transaction; its answer is a list of OpResult. `root` is the chroot, "" for none.
+
+    `acls` returns the ACL of a path (without the chroot) that is created.
+    """
 
     type = MULTI
 
-    def __init__(self, ops: Sequence[ZkOp], root: str = "") -> None:
+    def __init__(
+        self,
+        ops: Sequence[ZkOp],
+        root: str = "",
+        acls: Callable[[str], permissions.Acls] = permissions.open_acls,
+    ) -> None:
         self.ops = ops
         self._root = root
+        self._acls_of = acls
 
     def body(self) -> bytes:
         return b"".join([*(self._op(op) for op in self.ops), _END])
@@ -132,7 +149,7 @@ class Multi(Request):
                 return _HEADER.pack(CHECK, 0, -1) + path + _INT.pack(op.version)
             case Create():
                 flags = _INT.pack(op.ephemeral | op.sequential << 1)
-                return _HEADER.pack(CREATE2, 0, -1) + path + _buffer(op.data) + _OPEN_ACL + flags
+                return _HEADER.pack(CREATE2, 0, -1) + path + _buffer(op.data) + _acls(self._acls_of(op.path)) + flags
             case Delete():
                 return _HEADER.pack(DELETE, 0, -1) + path + _INT.pack(op.version)
 
@@ -182,6 +199,10 @@ class MultiRead(Request):
             if kind == _ERROR:
                 (error,) = _INT.unpack_from(buffer, offset)
                 offset += 4
+                if error == NO_AUTH:
+                    raise LogyardError(
+                        f"ZooKeeper does not let this identity read {path}: log in as the brokers that created it do"
+                    )
                 if error != NO_NODE:
                     raise CorruptData(f"ZooKeeper refuses to read {path}: error {error}")
                 answers.append(None)

@@ -11,13 +11,19 @@ from typing import Any
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.zk import lost_reply, requests
+from logyard.broker.zk.access import ANYBODY, Access
+from logyard.broker.zk.kazoo_access import ConnectionLog
 from logyard.broker.zk.link import WATCHES_PER_REQUEST, Call, LeftWatches, Link, NoZnode
 from logyard.broker.zk.watch_table import WatchKind, WatchTable
+from logyard.broker.znodes import permissions
 from logyard.broker.znodes.ops import Create, OpResult, SessionExpired, Watcher, WatchEvent, ZkCode, ZkOp, Znode
 from logyard.broker.znodes.paths import ancestors
 
 # With the longest paths (a topic's name has 249 characters) a request is below jute.maxbuffer, 1 MiB.
 READS_PER_REQUEST = 500
+
+# After a refused log-in; Kafka waits as long.
+REFUSED_PAUSE_S = 1.0
 
 
 class ZooKeeperUnavailable(LogyardError):
@@ -30,10 +36,19 @@ class ZooKeeperSession:
     `connect` is Kafka's zookeeper.connect: `host:port,host:port/chroot`. `max_in_flight` is
     zookeeper.max.in.flight.requests. `on_session_lost()` is called on the event loop when a session has ended (expired,
     refused), `on_session_established(session_id)` when the next one is open; not for the first. Between the two all
-    calls raise SessionExpired.
+    calls raise SessionExpired. `access` says how to connect and log in; `set_acl` is Kafka's zookeeper.set.acl: what is
+    created belongs to the identity of `access`.
     """
 
-    def __init__(self, connect: str, *, session_timeout_ms: int = 18_000, max_in_flight: int = 10) -> None:
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        max_in_flight: int = 10,
+        access: Access = ANYBODY,
+        set_acl: bool = False,
+    ) -> None:
         hosts, slash, chroot = connect.partition("/")
         self.on_session_lost: Callable[[], None] = _nothing
         self.on_session_established: Callable[[int], None] = _nothing
@@ -41,7 +56,10 @@ class ZooKeeperSession:
         self._root = f"/{chroot.strip('/')}" if slash and chroot.strip("/") else ""
         self._timeout_s = session_timeout_ms / 1000
         self._max_in_flight = max_in_flight
+        self._access = access
+        self._acls = permissions.secure_acls if set_acl else permissions.open_acls
         self.link: Link | None = None
+        self._log = ConnectionLog()
         self._session_id = 0
         self._first = True
         self._closed = False
@@ -62,7 +80,7 @@ class ZooKeeperSession:
                 await self._connected.wait()
         except TimeoutError:
             raise ZooKeeperUnavailable(
-                f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s: check zookeeper.connect"
+                f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s: {self._log.reason(self._access)}"
             ) from None
         if self._root:
             await self._create_root()
@@ -85,7 +103,7 @@ class ZooKeeperSession:
     async def pipeline(self, multis: Sequence[Sequence[ZkOp]]) -> list[list[OpResult]]:
         session_id = self._session_id
         link = self._live()
-        calls = [link.submit(requests.Multi(ops, self._root)) for ops in multis]
+        calls = [link.submit(requests.Multi(ops, self._root, self._acls)) for ops in multis]
         return [await self._settled(ops, call, session_id) for ops, call in zip(multis, calls, strict=True)]
 
     async def read(self, paths: Sequence[str]) -> list[Znode | None]:
@@ -163,19 +181,25 @@ class ZooKeeperSession:
             return
         link.end()
         self._watchers.clear()
+        was_connected = self._connected.is_set()
         self._connected.clear()
         disposal = link.loop.run_in_executor(None, link.dispose)
         self._tasks.add(disposal)
         disposal.add_done_callback(self._tasks.discard)
         if not self._closed:
-            if not self._first:
+            if was_connected:
                 self.on_session_lost()
-            self._open()
+            if link.refused:
+                link.loop.call_later(REFUSED_PAUSE_S, self._open)
+            else:
+                self._open()
 
     # --- inside
 
     def _open(self) -> None:
-        self.link = Link(self, self._hosts, self._timeout_s, self._max_in_flight)
+        if self._closed:
+            return
+        self.link = Link(self, self._hosts, self._timeout_s, self._max_in_flight, self._access, self._log)
         self.link.client.start_async()
 
     def _live(self) -> Link:
@@ -205,7 +229,7 @@ class ZooKeeperSession:
 
     async def _create_root(self) -> None:
         for path in [*ancestors(self._root), self._root]:
-            call = self._live().submit(requests.Multi([Create(path)]))
+            call = self._live().submit(requests.Multi([Create(path)], acls=self._acls))
             (result,) = await call.future
             if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
                 raise LogyardError(f"ZooKeeper at {self._hosts}: cannot create the chroot {path}: {result.code.value}")

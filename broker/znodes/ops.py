@@ -70,7 +70,9 @@ class ZkCode(Enum):
     BAD_VERSION = "bad version"
     NOT_EMPTY = "not empty"
     ROLLED_BACK = "rolled back"  # another operation of the same multi failed
-    FAILED = "failed"  # any other error (no auth, marshalling…)
+    NO_AUTH = "its ACL does not allow it to the identity that has logged in"
+    INVALID_ACL = "no ACL for a session that has not logged in"
+    FAILED = "failed"  # any other error
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,13 @@ PRODUCT: dict[str, Sequence[str]] = {
     "uvicorn reads it": ("capture_signals", "should_exit"),
     "what a Protocol asks of a function": ("__call__",),
     "Python's import system calls it": ("__path__", "create_module"),
-    "kazoo calls it": ("serialize", "deserialize", "dispatch_callback"),
+    "kazoo calls or reads it": (
+        "serialize",
+        "deserialize",
+        "dispatch_callback",
+        "sasl_options",
+        "_authenticate_with_sasl",
+    ),
     "kafka-python calls it": ("maybe_raise_auth_failure",),
     "Airflow calls or reads it": (
         "conn_name_attr",

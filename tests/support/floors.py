@@ -48,6 +48,8 @@ NARROW = {
         "broker.errors",
         "broker.controller.topics.placement",
         "broker.zk.session",
+        "broker.zk.access",
+        "broker.zk.kazoo_access",
     ),
     "spark_jobs": (
         "broker.records",
@@ -63,7 +65,7 @@ NARROW = {
         "spark_jobs",
     ),
     "operators": ("admin", "broker.model", "operators"),
-    "local": ("local", "admin"),
+    "local": ("local", "admin", "broker.zk.access", "broker.zk.kazoo_access"),
 }
 
 

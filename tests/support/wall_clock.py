@@ -90,7 +90,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
-    "credentials and tokens say when they expire": ("broker.broker:Broker._logins",),
+    "credentials, tokens and certificates say when they expire": (
+        "broker.broker:Broker._logins",
+        "local.authority:Authority._builder",
+    ),
     "a number that no counting can have reached, where the count is lost": (
         "broker.components:Components._producer_ids",
     ),

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,17 +26,22 @@ admin.enableServer=false
 
 
 class ZooKeeperServer:
-    """One server; `stop` and `start` again keep its data and its port."""
+    """One server; `stop` and `start` again keep its data and its port.
 
-    def __init__(self, directory: Path, heap: str = "128m") -> None:
+    `config` are lines of its zoo.cfg, `options` of its JVM.
+    """
+
+    def __init__(self, directory: Path, heap: str = "128m", config: str = "", options: Sequence[str] = ()) -> None:
         self._directory = directory
+        self._options = options
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         (directory / "data").mkdir(parents=True, exist_ok=True)
-        (directory / "zk.cfg").write_text(_CONFIG.format(data=directory / "data", port=self.port))
+        text = _CONFIG.format(data=directory / "data", port=self.port) + config
+        (directory / "zk.cfg").write_text(text)
 
     @property
     def connect(self) -> str:
@@ -51,6 +56,7 @@ class ZooKeeperServer:
                     java(),
                     f"-Xmx{self._heap}",
                     "-XX:+UseSerialGC",
+                    *self._options,
                     "-cp",
                     f"{jars}/*",
                     main,

@@ -52,6 +52,23 @@ def parse(text: str) -> tuple[LoginModule, ...]:
     return tuple(entries)
 
 
+def parse_file(text: str) -> Mapping[str, tuple[LoginModule, ...]]:
+    """Read a JAAS file: section → entries. Raises BadJaas."""
+    words = _Words(text)
+    sections: dict[str, tuple[LoginModule, ...]] = {}
+    while not words.is_at_end:
+        name = words.name("the name of a section")
+        words.sign("{")
+        entries = []
+        while not words.skip("}"):
+            entries.append(_entry(words))
+        words.sign(";")
+        if name in sections:
+            raise BadJaas(f"section {name} is there twice")
+        sections[name] = tuple(entries)
+    return sections
+
+
 class _Words:
     """The words of a text, one after the other."""
 

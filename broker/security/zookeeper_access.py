@@ -1,0 +1,168 @@
+"""How a broker or a tool connects to ZooKeeper, from Kafka's settings `zookeeper.ssl.*` and a JAAS file (facts §18.6).
+
+Kafka's JVM is told of the JAAS file, and of the section in it, by system properties, in the variable KAFKA_OPTS:
+`-Djava.security.auth.login.config=FILE -Dzookeeper.sasl.clientconfig=Client -Dzookeeper.sasl.client=true`. They are
+read from there, so that a start script of Kafka's serves; `logyard.jaas.config.file` names the file in the settings.
+"""
+
+import os
+import shlex
+import ssl
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Final
+
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.key_types import ConfigValue
+from logyard.broker.config.keys import KEYS
+from logyard.broker.config.listener_settings import ListenerSettings
+from logyard.broker.config.properties import parse_properties
+from logyard.broker.errors import LogyardError
+from logyard.broker.model import Endpoint
+from logyard.broker.security.sasl import jaas
+from logyard.broker.tls.context import client_context, read_stores
+from logyard.broker.zk.access import Access, Login
+
+JAAS_FILE = "logyard.jaas.config.file"
+OPTIONS = "KAFKA_OPTS"
+FILE_VARIABLE = "LOGYARD_ZK_TLS_CONFIG_FILE"
+SECTION = "Client"
+_JAVA_JAAS, _SASL, _SASL_SECTION = (
+    "java.security.auth.login.config",
+    "zookeeper.sasl.client",
+    "zookeeper.sasl.clientconfig",
+)
+
+# A store's type by the end of its file's name, as ZooKeeper's client chooses it.
+TYPES: Final[Mapping[str, str]] = {".jks": "JKS", ".p12": "PKCS12", ".pem": "PEM"}
+
+# ZooKeeper's setting by the listener's setting that means the same.
+_SAME: Final[Mapping[str, str]] = {
+    "ssl.keystore.location": "zookeeper.ssl.keystore.location",
+    "ssl.keystore.password": "zookeeper.ssl.keystore.password",
+    "ssl.keystore.type": "zookeeper.ssl.keystore.type",
+    "ssl.truststore.location": "zookeeper.ssl.truststore.location",
+    "ssl.truststore.password": "zookeeper.ssl.truststore.password",
+    "ssl.truststore.type": "zookeeper.ssl.truststore.type",
+    "ssl.protocol": "zookeeper.ssl.protocol",
+    "ssl.enabled.protocols": "zookeeper.ssl.enabled.protocols",
+    "ssl.cipher.suites": "zookeeper.ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm": "zookeeper.ssl.endpoint.identification.algorithm",
+}
+
+# What a tool may be told: Kafka's tools take the keys of ZooKeeper and ignore all others in the same file.
+TOOL_KEYS = frozenset({*_SAME.values(), "zookeeper.ssl.client.enable", "zookeeper.clientCnxnSocket", JAAS_FILE})
+
+
+class ZooKeeperTls(ListenerSettings):
+    """The settings of TLS to ZooKeeper in the form of a listener's, for the modules that read stores."""
+
+    def __init__(self, given: Mapping[str, ConfigValue]) -> None:
+        values = {name: key.default for name, key in KEYS.items() if name.startswith("ssl.")}
+        values |= {name: given.get(theirs) for name, theirs in _SAME.items()}
+        for store in ("keystore", "truststore"):
+            values[f"ssl.{store}.type"] = _type(values[f"ssl.{store}.type"], values[f"ssl.{store}.location"], store)
+        if values["ssl.keystore.type"] == "PEM":
+            # ZooKeeper's client has one password, for the store and the key in it.
+            values["ssl.key.password"] = values["ssl.keystore.password"]
+            values["ssl.keystore.password"] = None
+        values["ssl.enabled.protocols"] = values["ssl.enabled.protocols"] or (str(values["ssl.protocol"]),)
+        values["ssl.cipher.suites"] = values["ssl.cipher.suites"] or ()
+        super().__init__(Endpoint("ZooKeeper", "SSL", "", 0), {}, values)
+
+    def name_of(self, key: str) -> str:
+        return _SAME.get(key, key)
+
+
+def of_broker(config: BrokerConfig, environment: Mapping[str, str] = os.environ) -> Access:
+    """Return a broker's access. Raises LogyardError, one line that names the setting, without a secret.
+
+    zookeeper.set.acl without an identity is refused, as in Kafka.
+    """
+    access = _access({name: config.value(name) for name in TOOL_KEYS}, environment)
+    if config.bool("zookeeper.set.acl") and not access.has_identity:
+        raise LogyardError(
+            "zookeeper.set.acl: the broker has no identity at ZooKeeper: set zookeeper.ssl.client.enable and "
+            f"zookeeper.ssl.keystore.location, or {JAAS_FILE} with a section {SECTION}"
+        )
+    return access
+
+
+def of_tool(file: Path | None, environment: Mapping[str, str] = os.environ) -> Access:
+    """Return the access of a tool: `file` is that of Kafka's option --zk-tls-config-file. Raises LogyardError.
+
+    Without it, the variable LOGYARD_ZK_TLS_CONFIG_FILE may name the file.
+    """
+    if file is None and environment.get(FILE_VARIABLE):
+        file = Path(environment[FILE_VARIABLE])
+    values: dict[str, ConfigValue] = {name: KEYS[name].default for name in TOOL_KEYS}
+    if file is not None:
+        try:
+            given = parse_properties(file.read_text(encoding="utf-8"))
+            values |= {name: KEYS[name].parse(text) for name, text in given.items() if name in TOOL_KEYS}
+        except OSError as problem:
+            raise LogyardError(f"--zk-tls-config-file {file}: {problem.strerror}") from None
+        except ValueError as problem:
+            raise LogyardError(f"--zk-tls-config-file {file}: {problem}") from None
+    return _access(values, environment)
+
+
+def _access(given: Mapping[str, ConfigValue], environment: Mapping[str, str]) -> Access:
+    login = _login(given.get(JAAS_FILE), java_properties(environment.get(OPTIONS, "")))
+    if not given["zookeeper.ssl.client.enable"]:
+        return Access(login=login)
+    tls = ZooKeeperTls(given)
+    _context(tls)  # what is wrong with the stores is told now
+    return Access(partial(_context, tls), login, tls.optional_str("ssl.keystore.location") is not None)
+
+
+def _context(tls: ZooKeeperTls) -> ssl.SSLContext:
+    return client_context(tls, *read_stores(tls))
+
+
+def _login(file: ConfigValue, java: Mapping[str, str]) -> Login | None:
+    path = str(file or java.get(_JAVA_JAAS) or "")
+    if not path or java.get(_SASL, "true").lower() == "false":
+        return None
+    section = java.get(_SASL_SECTION, SECTION)
+    try:
+        found = jaas.parse_file(Path(path).read_text(encoding="utf-8")).get(section)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "no UTF-8 text"
+        raise LogyardError(f"the JAAS file {path}: {reason}") from None
+    except jaas.BadJaas as problem:
+        raise LogyardError(f"the JAAS file {path}: {problem}") from None
+    if not found:
+        return None
+    where = f"section {section} of {path}"
+    module = found[0]
+    if module.simple_name != "DigestLoginModule":
+        raise LogyardError(
+            f"{where}: {module.simple_name} is not supported for ZooKeeper: use DigestLoginModule, or a certificate"
+        )
+    username, password = module.options.get("username"), module.options.get("password")
+    if not username or password is None:
+        raise LogyardError(f"{where}: username and password are expected")
+    return Login(username, password, where)
+
+
+def java_properties(options: str) -> dict[str, str]:
+    """Return the system properties (`-Dname=value`) in the options of a JVM."""
+    try:
+        words = shlex.split(options)
+    except ValueError:
+        return {}
+    pairs = (word[2:].partition("=") for word in words if word.startswith("-D"))
+    return {name: value for name, _, value in pairs}
+
+
+def _type(given: ConfigValue, location: ConfigValue, store: str) -> ConfigValue:
+    if given or location is None:
+        return given or "JKS"
+    found = TYPES.get(PurePath(str(location)).suffix.lower())
+    if found is None:
+        raise LogyardError(
+            f"zookeeper.ssl.{store}.type: set it to PEM, PKCS12 or JKS; {location} does not end in {', '.join(TYPES)}"
+        )
+    return found

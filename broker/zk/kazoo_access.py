@@ -1,0 +1,189 @@
+"""Has kazoo connect by TLS and log in by SASL as Kafka's client does.
+
+kazoo's own TLS checks no host name and trusts the system's authorities beside those that are configured; and it waits
+for data at the socket while the TLS layer has some. Here the context is ours. kazoo's own SASL needs a library that is
+no longer maintained, and takes a connection that breaks in the exchange for a wrong password.
+"""
+
+import logging
+import secrets
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, KazooException
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionDropped
+from kazoo.protocol.serialization import SASL
+from kazoo.protocol.states import KeeperState
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.zk.access import Access, Login
+from logyard.broker.zk.digest_md5 import BadChallenge, DigestMd5
+
+_AUTH_FAILED = -115
+LOGIN_POLL_S = 0.05
+
+
+# At DEBUG kazoo logs what it sends, including secrets in configs.
+_log = logging.getLogger("logyard.zookeeper.kazoo")
+_log.setLevel(logging.WARNING)
+_silent = logging.getLogger("logyard.zookeeper.silent")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+# kazoo's changes of state, and what it says when it is stopped.
+_SAYS_NOTHING = ("Transition to CONNECTING", "within the connection retry policy")
+
+
+class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's log; attempts to connect fail many times for one reason, which is written once until one succeeds.
+
+    `problem` is the last reason, "" while there is a connection.
+    """
+
+    def __init__(self, logger: logging.Logger = _log) -> None:
+        super().__init__(logger, {})
+        self._said: set[str] = set()
+        self.problem = ""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level < logging.WARNING or any(words in str(msg) for words in _SAYS_NOTHING):
+            return
+        refused = args[0] if args and isinstance(args[0], AuthFailedError) else None
+        line = str(refused) if refused is not None else str(msg) % args
+        self.problem = line
+        if line not in self._said or level > logging.WARNING:
+            self._said.add(line)
+            super().log(level, "%s", line, **kwargs)
+
+    def succeeded(self) -> None:
+        self._said.clear()
+        self.problem = ""
+
+    def reason(self, access: Access) -> str:
+        """Return why there is no connection, and what to check."""
+        if not self.problem:
+            return "check its address"
+        if self.problem.endswith("connection broken") and access.tls is None:
+            return f"{self.problem}; if this is its TLS port, set zookeeper.ssl.client.enable"
+        return self.problem
+
+
+class AccessHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threading handler whose connections are made by `access`."""
+
+    def __init__(self, access: Access) -> None:
+        super().__init__()
+        self._tls = access.tls
+
+    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **options: Any) -> Any:
+        """Connect; with TLS also shake hands, within kazoo's timeout. Raises ConnectionDropped with the reason."""
+        plain = super().create_connection(address, timeout=options.get("timeout"))
+        if self._tls is None:
+            return plain
+        try:
+            return self._tls().wrap_socket(plain, server_hostname=hostname)
+        except (OSError, ValueError, LogyardError) as problem:
+            plain.close()
+            raise ConnectionDropped(f"no TLS with ZooKeeper at {hostname}:{address[1]}: {explained(problem)}") from None
+
+    def select(self, readable: Any, writable: Any, errors: Any, timeout: float | None = None) -> Any:
+        """As kazoo's, but a socket is readable too if its TLS layer has decrypted more than was read."""
+        waiting = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        ready = super().select(readable, writable, errors, 0 if waiting else timeout)
+        if not waiting:
+            return ready
+        return [*ready[0], *(one for one in waiting if one not in ready[0])], ready[1], ready[2]
+
+
+class NoConnection(LogyardError):
+    """ZooKeeper does not answer, or refuses the log-in; the text is one line with the reason."""
+
+
+def started_client(hosts: str, access: Access, timeout_s: float) -> KazooClient:
+    """Return a client that is connected and logged in, for code that waits for answers; `hosts` may have a chroot.
+
+    It logs nothing. Raises NoConnection after `timeout_s` seconds, at once if the log-in is refused.
+    """
+    log, ready = ConnectionLog(_silent), threading.Event()
+    client = KazooClient(hosts=hosts, timeout=timeout_s, handler=AccessHandler(access), logger=log)
+    if access.login is None:
+        ready.set()
+    else:
+        log_in_with(client, access.login, ready.set)
+    deadline = time.monotonic() + timeout_s
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a missing chroot, which callers find out
+            client.start(timeout=timeout_s)
+        while not ready.wait(LOGIN_POLL_S):
+            if client.client_state == KeeperState.AUTH_FAILED or time.monotonic() > deadline:
+                raise AuthFailedError
+    except (KazooException, KazooTimeoutError, OSError):
+        client.stop()
+        client.close()
+        raise NoConnection(f"no ZooKeeper for us at {hosts}: {log.reason(access)}") from None
+    return client
+
+
+def explained(problem: Exception) -> str:
+    """Return what went wrong in a handshake, and which setting is concerned."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        hint = (
+            "the server's certificate must be for the name in zookeeper.connect, and by an authority in the trust store"
+        )
+        return f"{problem.verify_message.rstrip('.')}: {hint}"
+    if isinstance(problem, TimeoutError):
+        return "it does not answer the handshake: is this its TLS port (secureClientPort)?"
+    if isinstance(problem, ssl.SSLEOFError | ConnectionResetError):
+        return "it ends the handshake: is this its TLS port (secureClientPort), and does it trust our certificate?"
+    if isinstance(problem, ssl.SSLError):
+        return problem.reason or str(problem)
+    return str(problem)
+
+
+def log_in_with(client: KazooClient, login: Login, logged_in: Callable[[], None]) -> None:
+    """Have each connection of a client that is not started log in before its first request.
+
+    `logged_in()` is called in the connection thread after each log-in: kazoo tells its listeners CONNECTED before it.
+    """
+    connection = client._connection
+
+    def authenticate(host: str, timeout: float) -> None:
+        _exchange(connection, login, timeout)
+        logged_in()
+
+    connection.sasl_options = {}
+    connection._authenticate_with_sasl = authenticate
+
+
+def _exchange(connection: Any, login: Login, timeout: float) -> None:
+    """Log in by DIGEST-MD5. Raises AuthFailedError (refused), ConnectionDropped (it broke, or is no ZooKeeper)."""
+    digest = DigestMd5(login.username, login.password, secrets.token_hex(16))
+    token = b""
+    for xid in (1, 2):
+        connection._submit(SASL(token), timeout, xid)
+        header, buffer, offset = connection._read_header(timeout)
+        if header.err == _AUTH_FAILED:
+            raise AuthFailedError(refusal(login))
+        if header.xid != xid or header.err:
+            raise ConnectionDropped(f"ZooKeeper answers a log-in with error {header.err}")
+        challenge, _ = SASL.deserialize(buffer, offset)
+        try:
+            if xid == 1:
+                token = digest.respond(challenge or b"")
+            else:
+                digest.check(challenge or b"")
+        except BadChallenge as problem:
+            raise ConnectionDropped(f"ZooKeeper's log-in cannot be followed: {problem}") from None
+
+
+def refusal(login: Login) -> str:
+    """Return the line for a log-in that ZooKeeper refuses."""
+    where = f" in {login.source}" if login.source else ""
+    return f"ZooKeeper refuses the log-in of {login.username!r}: check its password{where}, and the server's users"
