@@ -13,7 +13,7 @@ from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
 from logyard.broker.model import BrokerInfo
 from logyard.cli import options
-from logyard.cli.options import Bootstrap, CommandConfig, Json, ZooKeeper
+from logyard.cli.options import Bootstrap, CommandConfig, Json, ZkTlsConfig, ZooKeeper
 from logyard.local.errors import LocalError
 
 MIN_ISR = "min.insync.replicas"
@@ -24,6 +24,7 @@ def brokers(
     zookeeper: ZooKeeper = None,
     as_json: Json = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show the brokers: controller, epochs, racks, listeners, leaders, bytes, and unhealthy partitions.
 
@@ -40,7 +41,7 @@ def brokers(
     if zookeeper is None:
         found = _by_brokers(bootstrap_server or "", command_config_file)
     else:
-        with options.ensemble(zookeeper) as znodes:
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
             client = ZooKeeperClusterClient(znodes)
             registrations, epoch = client.registrations(), client.controller_epoch()
             if bootstrap_server is not None:

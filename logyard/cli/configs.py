@@ -11,7 +11,7 @@ from logyard.admin.configs import entities, requests
 from logyard.admin.configs import znodes as config_znodes
 from logyard.admin.configs.entities import BROKER_LOGGERS, BROKERS, CLIENTS, IPS, SCRAM, TOPICS, USERS, Entity
 from logyard.cli import command_config, options
-from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
+from logyard.cli.options import Bootstrap, CommandConfig, ZkTlsConfig, ZooKeeper
 from logyard.local.errors import LocalError
 
 app = typer.Typer(
@@ -71,6 +71,7 @@ def describe(
     entity_default: Default = False,
     everything: Annotated[bool, typer.Option("--all", help="Also show inherited, static and default values.")] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show settings; without a name, those of every entity of the type.
 
@@ -89,7 +90,7 @@ def describe(
     if zookeeper is not None:
         if everything:
             raise LocalError("--bootstrap-server must be specified for --all")
-        with options.ensemble(zookeeper) as znodes:
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
             for one, values in config_znodes.describe(znodes, entity):
                 typer.echo(entities.znode_line(one, values))
         return
@@ -131,6 +132,7 @@ def alter(
     add_config_file: Annotated[Path | None, typer.Option("--add-config-file", help="Properties to add.")] = None,
     delete_config: Annotated[str | None, typer.Option("--delete-config", help="Keys to remove: k1,k2.")] = None,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Set or remove settings of one entity.
 
@@ -149,7 +151,7 @@ def alter(
     add, delete = _changes(add_config, add_config_file, delete_config)
     options.one_way(bootstrap_server, zookeeper, command_config_file)
     if zookeeper is not None:
-        with options.ensemble(zookeeper) as znodes:
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
             config_znodes.alter(znodes, entity, add, delete)
         typer.echo(f"Completed updating config for entity: {entities.spoken_entity(entity)}.")
         return

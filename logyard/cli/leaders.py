@@ -10,7 +10,7 @@ from logyard.admin.cluster import elections
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.model import TopicPartition
 from logyard.cli import options
-from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
+from logyard.cli.options import Bootstrap, CommandConfig, ZkTlsConfig, ZooKeeper
 from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Elect the leaders of partitions.", no_args_is_help=True, rich_markup_mode=None)
@@ -49,6 +49,7 @@ def elect(
     ] = None,
     everything: Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions that need it.")] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Elect leaders; prints for which partitions the election was done, not needed or refused.
 
@@ -61,7 +62,7 @@ def elect(
     wanted = _wanted(topic, partition, path, everything)
     options.one_way(bootstrap_server, zookeeper, command_config_file)
     if zookeeper is not None:
-        with options.ensemble(zookeeper) as znodes:
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
             asked = ZooKeeperClusterClient(znodes).elect_leaders(wanted, unclean=election_type is ElectionType.UNCLEAN)
         names = ", ".join(map(str, sorted(asked)))
         typer.echo(f"Successfully asked for leader election (PREFERRED) of partitions {names}")

@@ -10,7 +10,8 @@ import typer
 from logyard.admin.cluster.requests import ClusterRequests
 from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.ports import ClusterClient
-from logyard.admin.zookeeper.znodes import KazooZnodes, ZnodeClient, require_cluster
+from logyard.admin.zookeeper.znodes import KazooZnodes, require_cluster
+from logyard.broker.security import zookeeper_access
 from logyard.cli import command_config
 from logyard.local.errors import LocalError
 
@@ -23,6 +24,13 @@ ZooKeeper = Annotated[
     typer.Option("--zookeeper", help="host:port[/chroot]: read and write znodes directly, as before Kafka 3.0."),
 ]
 RequiredZooKeeper = Annotated[str, typer.Option("--zookeeper", help="host:port[,host:port…][/chroot].")]
+ZkTlsConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--zk-tls-config-file",
+        help="File of properties for the connection to ZooKeeper: zookeeper.ssl.*, logyard.jaas.config.file.",
+    ),
+]
 CommandConfig = Annotated[
     Path | None,
     typer.Option("--command-config", help="File of client properties for the connection to the brokers."),
@@ -59,9 +67,12 @@ def requests(bootstrap: str, config_file: Path | None) -> Iterator[ClusterReques
 
 
 @contextmanager
-def ensemble(connect: str) -> Iterator[ZnodeClient]:
-    """Open the znodes of one cluster; raises EnsembleUnreachable if there is none."""
-    znodes = open_znodes(connect)
+def ensemble(connect: str, zk_tls_config: Path | None = None) -> Iterator[KazooZnodes]:
+    """Open the znodes of one cluster; raises EnsembleUnreachable if there is none.
+
+    The JAAS file of the environment (KAFKA_OPTS) counts with and without `zk_tls_config`.
+    """
+    znodes = open_znodes(connect, access=zookeeper_access.of_tool(zk_tls_config))
     try:
         require_cluster(znodes, connect)
         yield znodes

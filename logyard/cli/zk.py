@@ -1,30 +1,80 @@
-"""`logyard zk`: find, explain and mend broken znodes."""
+"""`logyard zk`: find, explain and mend broken znodes; secure all of a cluster's, or open them again."""
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from logyard.admin.zookeeper import checks, findings
+from logyard.admin.zookeeper import checks, findings, migration
 from logyard.admin.zookeeper.findings import ZnodeFinding
 from logyard.admin.zookeeper.survey import survey
 from logyard.admin.zookeeper.znodes import ZnodeClient
+from logyard.broker.security import zookeeper_access
 from logyard.cli import options
-from logyard.cli.options import Json, RequiredZooKeeper
+from logyard.cli.options import Json, RequiredZooKeeper, ZkTlsConfig
 from logyard.local.errors import LocalError
 
-app = typer.Typer(help="Check the znodes of a cluster.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check and secure the znodes of a cluster.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def zk() -> None:
-    """Check the znodes of a cluster."""
+    """Check and secure the znodes of a cluster."""
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; count the znodes that would be changed.")]
+
+
+@app.command()
+def secure(zookeeper: RequiredZooKeeper, zk_tls_config: ZkTlsConfig = None, dry_run: DryRun = False) -> None:
+    """Give every znode of the cluster to the brokers' identity; the world only reads, and reads no secrets.
+
+    Set zookeeper.set.acl=true on all brokers first: what they create after this is secure too. It can be repeated, and
+    Kafka's zookeeper-security-migration does the same.
+
+    Example:
+
+    \b
+        logyard zk secure --zookeeper localhost:2181 --zk-tls-config-file zookeeper-client.properties --dry-run
+        KAFKA_OPTS=-Djava.security.auth.login.config=jaas.conf logyard zk secure --zookeeper localhost:2181/kafka
+    """
+    _migrate(zookeeper, zk_tls_config, True, dry_run)
+
+
+@app.command()
+def unsecure(zookeeper: RequiredZooKeeper, zk_tls_config: ZkTlsConfig = None, dry_run: DryRun = False) -> None:
+    """Open every znode of the cluster to everybody, as before `secure`; set zookeeper.set.acl=false first.
+
+    Example:
+
+    \b
+        logyard zk unsecure --zookeeper localhost:2181 --zk-tls-config-file zookeeper-client.properties
+    """
+    _migrate(zookeeper, zk_tls_config, False, dry_run)
+
+
+def _migrate(zookeeper: str, zk_tls_config: Path | None, to_secure: bool, dry_run: bool) -> None:
+    access = zookeeper_access.of_tool(zk_tls_config)
+    if not access.has_identity:
+        raise LocalError(
+            "this needs the brokers' identity: a certificate by --zk-tls-config-file, or a JAAS file with a section "
+            "Client by KAFKA_OPTS=-Djava.security.auth.login.config=FILE"
+        )
+    with options.ensemble(zookeeper, zk_tls_config) as znodes:
+        done = migration.migrate(znodes, to_secure, lambda line: typer.echo(line, err=True), dry_run=dry_run)
+    doing = "secure" if to_secure else "open"
+    if dry_run:
+        typer.echo(f"{done.changed} of {done.seen} znodes are not {doing}")
+    else:
+        typer.echo(f"{done.changed} znodes are {doing}")
 
 
 @app.command()
 def check(
     zookeeper: RequiredZooKeeper,
+    zk_tls_config: ZkTlsConfig = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Apply the fixes marked --fix; without this they are only printed.")
     ] = False,
@@ -44,7 +94,7 @@ def check(
         logyard zk check --zookeeper localhost:2181
         logyard zk check --zookeeper localhost:2181/kafka --fix
     """
-    with options.ensemble(zookeeper) as znodes:
+    with options.ensemble(zookeeper, zk_tls_config) as znodes:
         found = _look_twice(znodes, settle)
         done = {_key(one): findings.mend(znodes, one) for one in found if fix and one.can_be_mended}
     if as_json:

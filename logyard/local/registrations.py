@@ -1,7 +1,6 @@
 """Reads the brokers' registrations from ZooKeeper (/brokers/ids), as Kafka's tools do."""
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,14 +10,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from logyard.broker.zk.access import ANYBODY, Access
+from logyard.broker.zk.kazoo_access import NoConnection, started_client
 from logyard.local.errors import LocalError
 
 CONNECT_S = 15.0
 IDS = "/brokers/ids"
-
-_silent = logging.getLogger("logyard.local.kazoo")  # the caller reports errors, once
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +87,14 @@ def _integer(value: Any) -> int | None:
 
 
 @contextmanager
-def connect(zookeeper: str) -> Iterator[Registrations]:
+def connect(zookeeper: str, access: Access = ANYBODY) -> Iterator[Registrations]:
     """Open a session with `host:port[,host:port…][/chroot]` for the block. Raises LocalError if that fails."""
-    # Without the chroot, because kazoo warns if it does not exist yet; the brokers create it.
+    # Without the chroot, because it may not exist yet; the brokers create it.
     hosts, slash, chroot = zookeeper.partition("/")
-    client = KazooClient(hosts=hosts, timeout=10.0, logger=_silent)
     try:
-        client.start(timeout=CONNECT_S)
-    except (KazooTimeoutError, KazooException) as error:
-        client.stop()
-        client.close()
-        raise LocalError(f"no ZooKeeper answers at {zookeeper}: start it, or give another --zookeeper") from error
+        client = started_client(hosts, access, CONNECT_S)
+    except NoConnection as problem:
+        raise LocalError(f"{problem}; start ZooKeeper, or give another --zookeeper") from None
     try:
         yield Registrations(client, slash + chroot if chroot else "")
     finally:

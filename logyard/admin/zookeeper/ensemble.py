@@ -13,8 +13,10 @@ from logyard.admin.ports import EnsembleUnreachable, PartitionsView
 from logyard.admin.recovery import journal as step_journal
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal
 from logyard.admin.zookeeper.batch import read_znodes, registrations
+from logyard.admin.zookeeper.znodes import kazoo_acls
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+from logyard.broker.zk.access import ANYBODY, Access
 from logyard.broker.znodes import (
     cluster_id,
     controller,
@@ -25,6 +27,7 @@ from logyard.broker.znodes import (
 )
 from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS
+from logyard.broker.znodes.permissions import open_acls, secure_acls
 
 _EXERCISE_POLL_S = 0.05
 # The id that a nudge writes into /controller for a moment: no broker has it, so none believes that it is elected.
@@ -38,11 +41,12 @@ class _NotAllowed(EnsembleUnreachable):
 class KazooEnsemble:
     """`ports.Ensemble` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot].
 
-    It connects at the first call.
+    It connects at the first call. What it creates belongs to the identity of `access`, if that has one.
     """
 
-    def __init__(self, connect: str, timeout_s: float = 10.0) -> None:
-        self._connect, self._timeout_s = connect, timeout_s
+    def __init__(self, connect: str, timeout_s: float = 10.0, access: Access = ANYBODY) -> None:
+        self._connect, self._timeout_s, self._access = connect, timeout_s, access
+        self._acls_of = secure_acls if access.has_identity else open_acls
         self._opened: Any = None
 
     def close(self) -> None:
@@ -53,20 +57,17 @@ class KazooEnsemble:
 
     @property
     def _client(self) -> Any:
-        from kazoo.client import KazooClient
+        from logyard.broker.zk.kazoo_access import NoConnection, started_client
 
         if self._opened is None:
-            client = KazooClient(hosts=self._connect, timeout=self._timeout_s)
             try:
-                client.start(timeout=self._timeout_s)
-            except Exception as problem:
-                client.stop()
-                client.close()
-                raise EnsembleUnreachable(
-                    f"ZooKeeper {self._connect} does not answer within {self._timeout_s:g} s: {problem}"
-                ) from None
-            self._opened = client
+                self._opened = started_client(self._connect, self._access, self._timeout_s)
+            except NoConnection as problem:
+                raise EnsembleUnreachable(str(problem)) from None
         return self._opened
+
+    def _acl(self, path: str) -> list[Any]:
+        return kazoo_acls(self._acls_of(path))
 
     def controller(self) -> ControllerView:
         held, epoch, named = self._read([controller.PATH, controller.EPOCH_PATH, cluster_id.PATH])
@@ -107,7 +108,7 @@ class KazooEnsemble:
         while True:
             try:
                 # Ephemeral: if no controller removes it, it ends with this session.
-                self._done(client.create_async(path, preferred_election.encode([]), ephemeral=True))
+                self._done(client.create_async(path, preferred_election.encode([]), self._acl(path), ephemeral=True))
                 break
             except (_NotAllowed, NoNodeError):
                 return None
@@ -143,7 +144,7 @@ class KazooEnsemble:
             # This write gives ZooKeeper's time, and a version that changes when any other recovery reads.
             stat = self._done(client.set_async(step_journal.PATH, b""))
         except NoNodeError:
-            self._guarded(lambda: client.ensure_path(step_journal.PATH))
+            self._guarded(lambda: client.ensure_path(step_journal.PATH, self._acl(step_journal.PATH)))
             stat = self._done(client.set_async(step_journal.PATH, b""))
         names = self._children(step_journal.PATH)
         paths = [f"{step_journal.PATH}/{name}" for name in names]
@@ -173,7 +174,7 @@ class KazooEnsemble:
         data = step_journal.encode(kind, broker)
         return [
             ("set_data", step_journal.PATH, b"", journal.version),
-            ("create", step_journal.SEQUENCE_PREFIX, data, None, False, True),
+            ("create", step_journal.SEQUENCE_PREFIX, data, self._acl(step_journal.SEQUENCE_PREFIX), False, True),
         ]
 
     def nudge_election(self) -> bool:
@@ -181,7 +182,8 @@ class KazooEnsemble:
 
         data = controller.encode(_NOBODY, 0)
         try:
-            self._done(self._client.create_async(controller.PATH, data, ephemeral=True))
+            acl = self._acl(controller.PATH)
+            self._done(self._client.create_async(controller.PATH, data, acl, ephemeral=True))
         except NodeExistsError:
             return False
         return self._commit([("delete", controller.PATH)])

@@ -3,14 +3,29 @@
 Values are those of `broker/znodes/ops`; every write is one multi, so that it can check versions.
 """
 
-import warnings
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.batch import read_znodes
+from logyard.broker.zk.access import ANYBODY, Access
 from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResult, SetData, ZkCode, ZkOp, Znode
 from logyard.broker.znodes.paths import TOPICS, ancestors
+from logyard.broker.znodes.permissions import Acl, Acls, open_acls, secure_acls
+
+IN_FLIGHT = 100
+
+T = TypeVar("T")
+
+
+class NotAllowed(EnsembleUnreachable):
+    """ZooKeeper does not allow it to this identity."""
+
+    def __init__(self, path: str = "this znode") -> None:
+        super().__init__(
+            f"ZooKeeper does not allow it to this user ({path}): give the identity that owns the znodes, the brokers', "
+            "with --zk-tls-config-file"
+        )
 
 
 class ZnodeClient(Protocol):
@@ -32,22 +47,20 @@ class ZnodeClient(Protocol):
 
 
 class KazooZnodes:
-    """`ZnodeClient` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot]."""
+    """`ZnodeClient` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot].
 
-    def __init__(self, connect: str, timeout_s: float = 15.0) -> None:
-        from kazoo.client import KazooClient
-        from kazoo.exceptions import KazooException
-        from kazoo.handlers.threading import KazooTimeoutError
+    What it creates belongs to the identity of `access`, if that has one, as with Kafka's tools.
+    """
+
+    def __init__(self, connect: str, timeout_s: float = 15.0, access: Access = ANYBODY) -> None:
+        from logyard.broker.zk.kazoo_access import NoConnection, started_client
 
         self._connect = connect
-        self._client: Any = KazooClient(hosts=connect, timeout=timeout_s)
+        self._acls_of = secure_acls if access.has_identity else open_acls
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about a missing chroot, which gets an error of our own
-                self._client.start(timeout=timeout_s)
-        except (KazooException, KazooTimeoutError, OSError) as problem:
-            self.close()
-            raise EnsembleUnreachable(f"no ZooKeeper answers at {connect}: check --zookeeper ({problem})") from None
+            self._client: Any = started_client(connect, access, timeout_s)
+        except NoConnection as problem:
+            raise EnsembleUnreachable(str(problem)) from None
 
     def close(self) -> None:
         self._client.stop()
@@ -69,7 +82,8 @@ class KazooZnodes:
         for op in ops:
             match op:
                 case Create(path, data, ephemeral, sequential):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                    acl = kazoo_acls(self._acls_of(path))
+                    transaction.create(path, data, acl, ephemeral=ephemeral, sequence=sequential)
                 case SetData(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -78,15 +92,69 @@ class KazooZnodes:
                     transaction.check(path, version)
         return [_result(answer) for answer in self._asked(transaction.commit)]
 
+    # --- what `migration.AclClient` needs
+
+    def acls(self, paths: Sequence[str]) -> list[Acls | None]:
+        def read(answer: Any) -> Acls:
+            return tuple(Acl(acl.perms, acl.id.scheme, acl.id.id) for acl in answer[0])
+
+        return self._each(self._client.get_acls_async, paths, read)
+
+    def set_acls(self, paths: Sequence[str], acls_of: Callable[[str], Acls]) -> list[bool | None]:
+        return self._each(
+            lambda path: self._client.set_acls_async(path, kazoo_acls(acls_of(path))), paths, lambda answer: True
+        )
+
+    def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return self._each(self._client.get_children_async, paths, lambda answer: sorted(answer))
+
+    def _each(self, ask: Callable[[str], Any], paths: Sequence[str], read: Callable[[Any], T]) -> list[T | None]:
+        """Ask for each path, many before the first answer; None for those that do not exist."""
+        from kazoo.exceptions import InvalidACLError, NoAuthError, NoNodeError
+
+        found: list[T | None] = []
+        for first in range(0, len(paths), IN_FLIGHT):
+            pending = [(path, ask(path)) for path in paths[first : first + IN_FLIGHT]]
+            for path, answer in pending:
+                try:
+                    found.append(read(self._asked(answer.get)))
+                except NoNodeError:
+                    found.append(None)
+                except (NoAuthError, InvalidACLError):
+                    raise NotAllowed(path) from None
+        return found
+
     def _asked(self, ask: Any) -> Any:
-        from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
+        from kazoo.exceptions import (
+            AuthFailedError,
+            ConnectionClosedError,
+            ConnectionLoss,
+            NoAuthError,
+            OperationTimeoutError,
+            SessionExpiredError,
+        )
 
         try:
             return ask()
-        except (ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError) as problem:
+        except NoAuthError:
+            raise NotAllowed from None
+        except (
+            AuthFailedError,
+            ConnectionClosedError,
+            ConnectionLoss,
+            OperationTimeoutError,
+            SessionExpiredError,
+        ) as problem:
             raise EnsembleUnreachable(
                 f"ZooKeeper {self._connect} was lost ({type(problem).__name__}): check the result and try again"
             ) from None
+
+
+def kazoo_acls(acls: Acls) -> list[Any]:
+    """Return an ACL in kazoo's types."""
+    from kazoo.security import ACL, Id
+
+    return [ACL(acl.permissions, Id(acl.scheme, acl.id)) for acl in acls]
 
 
 def require_cluster(znodes: ZnodeClient, connect: str) -> None:
@@ -119,6 +187,8 @@ def _result(answer: Any) -> OpResult:
         theirs.NodeExistsError: ZkCode.NODE_EXISTS,
         theirs.BadVersionError: ZkCode.BAD_VERSION,
         theirs.NotEmptyError: ZkCode.NOT_EMPTY,
+        theirs.NoAuthError: ZkCode.NO_AUTH,
+        theirs.InvalidACLError: ZkCode.INVALID_ACL,
         theirs.RolledBackError: ZkCode.ROLLED_BACK,
         theirs.RuntimeInconsistency: ZkCode.ROLLED_BACK,
     }

@@ -27,7 +27,7 @@ def yard(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
 def znodes(monkeypatch: pytest.MonkeyPatch) -> TreeZnodes:
     """What --zookeeper reaches, whatever it says."""
     tree = TreeZnodes()
-    monkeypatch.setattr(options, "open_znodes", lambda connect: tree)
+    monkeypatch.setattr(options, "open_znodes", lambda connect, access: tree)
     return tree
 
 
