@@ -40,6 +40,10 @@ def start(
     config: Annotated[
         list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="TLS, log-ins (SCRAM) and ACLs; certificates and passwords are made in DIR."),
+    ] = False,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay in the foreground; when this command ends, everything ends.")
     ] = False,
@@ -50,9 +54,10 @@ def start(
 
     \b
         logyard cluster start --brokers 3 --dir /tmp/yard
+        logyard cluster start --brokers 3 --dir /tmp/safe --secure
         logyard cluster start --brokers 1 --dir /tmp/one --config log.retention.hours=1 --foreground
     """
-    settings = Settings(brokers, zookeeper, port_base, parse_config(config or []))
+    settings = Settings(brokers, zookeeper, port_base, parse_config(config or []), secure)
     cluster = LocalCluster(directory, say=_say)
     if not foreground:
         cluster.start(settings)
@@ -176,6 +181,13 @@ def _print_addresses(cluster: LocalCluster) -> None:
     typer.echo(f"zookeeper  {description['zookeeper']}")
     typer.echo(f"bootstrap  {description['bootstrap']}")
     typer.echo(f"described  {cluster.layout.description}")
+    client_file = description.get("command_config")
+    if client_file is not None:
+        typer.echo(f"the super user's client.properties, also for Kafka's tools: --command-config {client_file}")
+        typer.echo(
+            "more users: logyard configs alter --entity-type users --entity-name NAME --add-config SCRAM-SHA-512=…"
+        )
+        typer.echo(f"certificates and passwords are in {cluster.layout.directory}/security, for you alone")
 
 
 def _stay(cluster: LocalCluster) -> None:

@@ -151,7 +151,8 @@ def alter(
     add, delete = _changes(add_config, add_config_file, delete_config)
     options.one_way(bootstrap_server, zookeeper, command_config_file)
     if zookeeper is not None:
-        with options.ensemble(zookeeper, zk_tls_config) as znodes:
+        # Users are made before the first broker starts.
+        with options.ensemble(zookeeper, zk_tls_config, may_be_new=entity.type == USERS) as znodes:
             config_znodes.alter(znodes, entity, add, delete)
         typer.echo(f"Completed updating config for entity: {entities.spoken_entity(entity)}.")
         return

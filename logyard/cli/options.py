@@ -67,14 +67,15 @@ def requests(bootstrap: str, config_file: Path | None) -> Iterator[ClusterReques
 
 
 @contextmanager
-def ensemble(connect: str, zk_tls_config: Path | None = None) -> Iterator[KazooZnodes]:
-    """Open the znodes of one cluster; raises EnsembleUnreachable if there is none.
+def ensemble(connect: str, zk_tls_config: Path | None = None, *, may_be_new: bool = False) -> Iterator[KazooZnodes]:
+    """Open the znodes of one cluster; raises EnsembleUnreachable if there is none, unless `may_be_new`.
 
     The JAAS file of the environment (KAFKA_OPTS) counts with and without `zk_tls_config`.
     """
     znodes = open_znodes(connect, access=zookeeper_access.of_tool(zk_tls_config))
     try:
-        require_cluster(znodes, connect)
+        if not may_be_new:
+            require_cluster(znodes, connect)
         yield znodes
     finally:
         znodes.close()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from logyard.local import files, registrations, wire, zookeeper
 from logyard.local.errors import LocalError
@@ -15,6 +16,10 @@ from logyard.local.layout import BrokerEntry, Layout, Settings
 from logyard.local.ports import HOST, Ports, is_free
 from logyard.local.processes import GRACE_S, Processes, Say
 from logyard.local.registrations import Registration, Registrations
+from logyard.local.wire_login import Credentials
+
+if TYPE_CHECKING:
+    from logyard.local.security import ClusterSecurity
 
 READY_S = 120.0
 OLD_SESSION_S = 130.0  # longer than the longest session that ZooKeeper grants
@@ -69,6 +74,10 @@ class LocalCluster:
             try:
                 self.layout.keep_settings(settings)
                 address = self._start_zookeeper(settings)
+                security = self._security(settings)
+                if security is not None:
+                    access = security.zookeeper_access(own_zookeeper=settings.zookeeper is None)
+                    security.write_users(address, access)
                 with registrations.connect(address) as registered:
                     self._start_brokers(settings.ids, settings, address, registered)
                     self._describe(settings, address, registered)
@@ -104,13 +113,14 @@ class LocalCluster:
 
     def broker_state(self, broker: int) -> str:
         """Return a broker's state on its own host: answers, silent, starting (its port is closed) or gone."""
-        _check_id(broker, self.layout.settings())
+        settings = self.layout.settings()
+        _check_id(broker, settings)
         port = self._ports.known().get(broker_name(broker), 0)
         for _ in range(WORD_TRIES):
             if not self.processes.alive(broker_name(broker)):
                 return "gone"
             try:
-                wire.ask_api_versions(HOST, port)
+                wire.ask_api_versions(HOST, port, credentials=self._credentials(settings))
                 return "answers"
             except wire.Refused:
                 return "starting"
@@ -129,19 +139,38 @@ class LocalCluster:
         settings = self.layout.settings()
         with registrations.connect(self.address) as registered:
             controller = registered.controller()
-            return [self._status_of(broker, registered, controller) for broker in settings.ids]
+            credentials = self._credentials(settings)
+            return [self._status_of(broker, registered, controller, credentials) for broker in settings.ids]
 
     @property
     def address(self) -> str:
         """ZooKeeper's address with its chroot. Raises LocalError while the cluster is down."""
         return str(self.layout.read_description()["zookeeper"])
 
+    def _security(self, settings: Settings) -> "ClusterSecurity | None":
+        """Return the security of this cluster, None if it has none. Its package is needed only then."""
+        if not settings.secure:
+            return None
+        from logyard.local.security import ClusterSecurity
+
+        return ClusterSecurity(self.layout.directory)
+
+    def _credentials(self, settings: Settings) -> Credentials | None:
+        """Return how the launcher connects to the brokers; None: in plain text."""
+        security = self._security(settings)
+        if security is None:
+            return None
+        return security.launcher()
+
     def _start_zookeeper(self, settings: Settings) -> str:
         if settings.zookeeper is not None:
             return settings.zookeeper
         self._say("starting ZooKeeper")
         java = find_java(self.layout.directory)
-        port = zookeeper.start(self.layout.directory, self.processes, self._ports, java, settings.zookeeper_port)
+        security = self._security(settings)
+        jaas = security.zookeeper_jaas if security is not None else None
+        directory, wanted = self.layout.directory, settings.zookeeper_port
+        port = zookeeper.start(directory, self.processes, self._ports, java, wanted, jaas)
         return f"{HOST}:{port}"
 
     def _start_brokers(
@@ -160,7 +189,9 @@ class LocalCluster:
         self._await_serving(starts, settings, address, registered)
 
     def _launch(self, broker: int, port: int, settings: Settings, address: str) -> None:
-        path = self.layout.write_properties(broker, port, address, settings)
+        security = self._security(settings)
+        secured = security.broker_keys(own_zookeeper=settings.zookeeper is None) if security is not None else {}
+        path = self.layout.write_properties(broker, port, address, settings, secured)
         command = [*self._broker_command, "--config", str(path), "--strict"]
         # A task of Airflow may be starting it: the broker must not get Airflow's keys.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
@@ -181,11 +212,12 @@ class LocalCluster:
         deadline = time.monotonic() + READY_S
         waiting = list(starts)
         expected = {start.broker for start in starts}
+        credentials = self._credentials(settings)
         while waiting:
             for start in list(waiting):
                 if not self.processes.alive(broker_name(start.broker)):
                     self._try_other_port(start, settings, address)
-                elif self._serves(start, expected, registered):
+                elif self._serves(start, expected, registered, credentials):
                     waiting.remove(start)
             if waiting and time.monotonic() > deadline:
                 ids = ", ".join(str(start.broker) for start in waiting)
@@ -193,14 +225,18 @@ class LocalCluster:
             if waiting:
                 time.sleep(POLL_S)
 
-    def _serves(self, start: _Start, expected: set[int], registered: Registrations) -> bool:
+    def _serves(
+        self, start: _Start, expected: set[int], registered: Registrations, credentials: Credentials | None
+    ) -> bool:
         """Whether a broker has registered again, and its metadata has a controller and all starting brokers."""
         found = registered.get(start.broker)
-        if found is None or found == start.previous or found.port != start.port:
+        # Kafka writes a port for PLAINTEXT only.
+        is_old = found is None or found == start.previous
+        if is_old or (credentials is None and found is not None and found.port != start.port):
             return False
         try:
-            wire.ask_api_versions(HOST, start.port)
-            view = wire.ask_metadata(HOST, start.port)
+            wire.ask_api_versions(HOST, start.port, credentials=credentials)
+            view = wire.ask_metadata(HOST, start.port, credentials=credentials)
         except wire.WireError:
             return False
         return expected <= view.brokers.keys() and view.controller in view.brokers
@@ -237,13 +273,18 @@ class LocalCluster:
                     log_dirs=self.layout.log_dirs(broker, settings),
                 )
             )
-        self.layout.write_description(address, entries)
+        security = self._security(settings)
+        if security is not None:
+            security.write_client_file(",".join(f"{entry.host}:{entry.port}" for entry in entries))
+        self.layout.write_description(address, entries, security.client_file if security is not None else None)
 
-    def _status_of(self, broker: int, registered: Registrations, controller: int | None) -> BrokerStatus:
+    def _status_of(
+        self, broker: int, registered: Registrations, controller: int | None, credentials: Credentials | None
+    ) -> BrokerStatus:
         entry = self.processes.get(broker_name(broker))
         port = self._ports.known().get(broker_name(broker), 0)
         try:
-            answers = bool(wire.ask_api_versions(HOST, port))
+            answers = bool(wire.ask_api_versions(HOST, port, credentials=credentials))
         except wire.WireError:
             answers = False
         pid = entry.pid if entry is not None and entry.alive else None

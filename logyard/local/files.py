@@ -11,7 +11,7 @@ from typing import Any
 
 from logyard.local.errors import LocalError
 
-PRIVATE = 0o600
+PRIVATE, PUBLIC = 0o600, 0o644
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:

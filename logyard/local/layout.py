@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from logyard.local import files
@@ -12,18 +13,21 @@ from logyard.local.ports import HOST
 # Keys that the launcher sets for each broker; a --config with one of these would have no effect.
 OWN_KEYS = ("broker.id", "node.id", "listeners", "advertised.listeners", "zookeeper.connect")
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of the cluster; kept so that restarts use the same ones.
 
-    `zookeeper` is host:port[/chroot] of one that already runs; None: start one.
+    `zookeeper` is host:port[/chroot] of one that already runs; None: start one. `secure`: TLS, log-ins and ACLs.
     """
 
     brokers: int
     zookeeper: str | None = None
     port_base: int | None = None
     config: dict[str, str] = field(default_factory=dict)
+    secure: bool = False
 
     def check(self) -> None:
         """Raise LocalError on invalid options."""
@@ -96,22 +100,32 @@ class Layout:
     def keep_settings(self, settings: Settings) -> None:
         files.write_json(self._settings, asdict(settings))
 
-    def write_properties(self, broker: int, port: int, zookeeper: str, settings: Settings) -> Path:
-        """Write the broker's server.properties and create its log directories. Returns the file's path."""
+    def write_properties(
+        self, broker: int, port: int, zookeeper: str, settings: Settings, secured: Mapping[str, str] = NOTHING
+    ) -> Path:
+        """Write the broker's server.properties and create its log directories. Returns the file's path.
+
+        `secured` are the settings of a secured cluster, with secrets; empty if it is none.
+        """
         log_dirs = self.log_dirs(broker, settings)
         for folder in log_dirs:
             Path(folder).mkdir(parents=True, exist_ok=True)
-        keys = properties(broker, port, zookeeper, log_dirs, settings)
+        keys = properties(broker, port, zookeeper, log_dirs, settings, secured)
         lines = ["# Written by `logyard cluster start`; changes are lost at the next one. Use --config."]
         lines += [f"{key}={_escape(value)}" for key, value in keys.items()]
         path = self.properties_path(broker)
-        files.write_text(path, "\n".join(lines) + "\n")
+        files.write_text(path, "\n".join(lines) + "\n", files.PRIVATE if secured else files.PUBLIC)
         return path
 
-    def write_description(self, zookeeper: str, brokers: list[BrokerEntry]) -> None:
-        """Write cluster.json, in which tools and operators find the cluster's addresses."""
+    def write_description(self, zookeeper: str, brokers: list[BrokerEntry], client_file: Path | None = None) -> None:
+        """Write cluster.json, in which tools and operators find the cluster's addresses.
+
+        `client_file` has the properties with which a client of a secured cluster logs in.
+        """
         bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         description = {"zookeeper": zookeeper, "bootstrap": bootstrap, "brokers": [asdict(one) for one in brokers]}
+        if client_file is not None:
+            description["command_config"] = str(client_file)
         files.write_json(self.description, description)
 
     def read_description(self) -> dict[str, Any]:
@@ -122,13 +136,16 @@ class Layout:
         return found
 
 
-def properties(broker: int, port: int, zookeeper: str, log_dirs: list[str], settings: Settings) -> Mapping[str, str]:
+def properties(
+    broker: int, port: int, zookeeper: str, log_dirs: list[str], settings: Settings, secured: Mapping[str, str]
+) -> Mapping[str, str]:
     """Return the broker's configuration: Kafka's keys with values for one machine; --config overrides them."""
     replicas = min(3, settings.brokers)
+    protocol = secured.get("security.inter.broker.protocol", "PLAINTEXT")
     keys = {
         "broker.id": str(broker),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listeners": f"{protocol}://{HOST}:{port}",
+        "advertised.listeners": f"{protocol}://{HOST}:{port}",
         "zookeeper.connect": zookeeper,
         # A killed broker is noticed in seconds, as suits one machine; Kafka's default is 18 s for real networks.
         "zookeeper.session.timeout.ms": "6000",
@@ -137,6 +154,7 @@ def properties(broker: int, port: int, zookeeper: str, log_dirs: list[str], sett
         "group.initial.rebalance.delay.ms": "0",
         "controlled.shutdown.retry.backoff.ms": "500",
     }
+    keys.update(secured)
     keys.update(settings.config)
     keys["log.dirs"] = ",".join(log_dirs)
     return keys

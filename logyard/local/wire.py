@@ -7,6 +7,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from logyard.local.wire_login import Ask, Credentials, LoginRefused
+
 API_VERSIONS, METADATA = 18, 3
 METADATA_VERSION = 1  # the first that names the controller
 RESPONSE_BYTES_MAX = 64 << 20
@@ -29,9 +31,11 @@ class Refused(WireError):
     """Nothing listens at that port."""
 
 
-def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, tuple[int, int]]:
+def ask_api_versions(
+    host: str, port: int, timeout_s: float = 2.0, credentials: Credentials | None = None
+) -> dict[int, tuple[int, int]]:
     """Return the APIs that a broker advertises: lowest and highest version by key. Raises WireError."""
-    body = _ask(host, port, API_VERSIONS, 0, b"", timeout_s)
+    body = _ask(host, port, API_VERSIONS, 0, b"", timeout_s, credentials)
     try:
         code, count = struct.unpack_from(">hi", body)
         if code != 0:
@@ -42,10 +46,10 @@ def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, 
     return {key: (lowest, highest) for key, lowest, highest in ranges}
 
 
-def ask_metadata(host: str, port: int, timeout_s: float = 2.0) -> View:
+def ask_metadata(host: str, port: int, timeout_s: float = 2.0, credentials: Credentials | None = None) -> View:
     """Return the brokers and the controller in a broker's metadata. Raises WireError."""
     no_topics = struct.pack(">i", 0)
-    return parse_metadata(_ask(host, port, METADATA, METADATA_VERSION, no_topics, timeout_s))
+    return parse_metadata(_ask(host, port, METADATA, METADATA_VERSION, no_topics, timeout_s, credentials))
 
 
 def parse_metadata(body: bytes) -> View:
@@ -73,20 +77,35 @@ def _string(body: bytes, position: int) -> tuple[str | None, int]:
     return body[position + 2 : end].decode("utf-8"), end
 
 
-def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout_s: float) -> bytes:
-    header = struct.pack(">hhih", api, version, 1, len(CLIENT_ID)) + CLIENT_ID
-    frame = header + body
+def _ask(
+    host: str, port: int, api: int, version: int, body: bytes, timeout_s: float, credentials: Credentials | None
+) -> bytes:
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as link:
-            link.sendall(struct.pack(">i", len(frame)) + frame)
-            (size,) = struct.unpack(">i", _exactly(link, 4))
-            if not 4 <= size <= RESPONSE_BYTES_MAX:
-                raise WireError(f"{host}:{port} announces a response of {size} bytes: no Kafka broker")
-            return _exactly(link, size)[4:]
+        with socket.create_connection((host, port), timeout=timeout_s) as plain:
+            if credentials is None:
+                return _asker(plain, f"{host}:{port}")(api, version, body)
+            with credentials.secure(plain, host) as link:
+                ask = _asker(link, f"{host}:{port}")
+                credentials.log_in(ask)
+                return ask(api, version, body)
     except ConnectionRefusedError as error:
         raise Refused(f"{host}:{port} does not answer: nothing listens there") from error
+    except (LoginRefused, struct.error, ValueError, KeyError) as error:
+        raise WireError(f"{host}:{port} lets the launcher not log in: {error}") from error
     except OSError as error:
         raise WireError(f"{host}:{port} does not answer: {error}") from error
+
+
+def _asker(link: socket.socket, address: str) -> Ask:
+    def ask(api: int, version: int, body: bytes) -> bytes:
+        frame = struct.pack(">hhih", api, version, 1, len(CLIENT_ID)) + CLIENT_ID + body
+        link.sendall(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", _exactly(link, 4))
+        if not 4 <= size <= RESPONSE_BYTES_MAX:
+            raise WireError(f"{address} announces a response of {size} bytes: no Kafka broker")
+        return _exactly(link, size)[4:]
+
+    return ask
 
 
 def _exactly(link: socket.socket, size: int) -> bytes:

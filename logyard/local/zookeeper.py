@@ -30,6 +30,8 @@ admin.enableServer=false
 4lw.commands.whitelist=srvr,ruok,mntr,stat,cons
 """
 
+_SASL = "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+
 # jute.maxbuffer: the largest znode or multi; a reassignment of many partitions is one znode.
 _OPTIONS = (
     "-Xmx256m",
@@ -64,8 +66,17 @@ def is_ready(port: int) -> bool:
     return "Zookeeper version" in four_letters(port, "srvr")
 
 
-def start(directory: Path, processes: Processes, ports: Ports, java: Java, wanted_port: int | None = None) -> int:
+def start(
+    directory: Path,
+    processes: Processes,
+    ports: Ports,
+    java: Java,
+    wanted_port: int | None = None,
+    jaas: Path | None = None,
+) -> int:
     """Start the server of `directory` if it does not run, and wait until it serves. Returns its port.
+
+    `jaas` is a JAAS file with the users that may log in; None: there are none.
 
     Raises LocalError with the reason if it does not serve in time.
     """
@@ -76,7 +87,7 @@ def start(directory: Path, processes: Processes, ports: Ports, java: Java, wante
     for _ in range(PORT_TRIES):
         port = ports.choose(NAME, wanted_port)
         if is_free(port):
-            processes.start(NAME, _command(directory, port, java), environment=java.environment())
+            processes.start(NAME, _command(directory, port, java, jaas), environment=java.environment())
             if _wait_ready(port, processes):
                 return port
             processes.stop(NAME)
@@ -86,13 +97,15 @@ def start(directory: Path, processes: Processes, ports: Ports, java: Java, wante
     raise LocalError("ZooKeeper found no port that stays free: stop whatever takes ports on this machine")
 
 
-def _command(directory: Path, port: int, java: Java) -> list[str]:
+def _command(directory: Path, port: int, java: Java, jaas: Path | None) -> list[str]:
     home = directory / "zookeeper"
     (home / "data").mkdir(parents=True, exist_ok=True)
     config = home / "zoo.cfg"
-    files.write_text(config, _CONFIG.format(data=home / "data", port=port, host=HOST))
+    text = _CONFIG.format(data=home / "data", port=port, host=HOST)
+    files.write_text(config, text + (_SASL if jaas is not None else ""))
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    return [str(java.binary), *_OPTIONS, "-cp", f"{jars()}/*", main, str(config)]
+    users = [f"-Djava.security.auth.login.config={jaas}"] if jaas is not None else []
+    return [str(java.binary), *_OPTIONS, *users, "-cp", f"{jars()}/*", main, str(config)]
 
 
 def _wait_ready(port: int, processes: Processes) -> bool:

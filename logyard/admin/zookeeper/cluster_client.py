@@ -18,7 +18,7 @@ from logyard.admin.cluster.snapshot import (
 )
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.batch import registrations
-from logyard.admin.zookeeper.znodes import ZnodeClient, put, refused
+from logyard.admin.zookeeper.znodes import ZnodeClient, make, put, refused
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import NO_LEADER, Assignment, BrokerInfo, TopicAssignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import (
@@ -151,6 +151,7 @@ class ZooKeeperClusterClient:
             problem = self._write(path, znode, configs.encode(after))
             if problem is None:
                 note = Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(entity_type, name), sequential=True)
+                make(self._znodes, config_changes.PATH)  # before the first broker starts it is missing
                 _check(refused(self._znodes.commit([note])), config_changes.PATH)
                 return
         raise EnsembleUnreachable(f"{path} keeps being changed by somebody else: try again")

@@ -169,6 +169,14 @@ def refused(results: Sequence[OpResult]) -> ZkCode | None:
     return next((code for code in codes if code is not ZkCode.ROLLED_BACK), codes[0] if codes else None)
 
 
+def make(znodes: ZnodeClient, path: str) -> None:
+    """Create a znode and its parents, as far as they are missing."""
+    wanted = [*ancestors(path), path]
+    missing = [one for one, found in zip(wanted, znodes.read(wanted), strict=True) if found is None]
+    for one in missing:
+        znodes.commit([Create(one)])
+
+
 def put(znodes: ZnodeClient, path: str, data: bytes) -> ZkCode | None:
     """Write a znode unconditionally; it and its parents are created if missing."""
     problem = refused(znodes.commit([SetData(path, data, ANY_VERSION)]))
