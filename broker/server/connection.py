@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close = on_close
         self.session = Session(connection_id, listener, "")
         self.address = ""
-        self._buffer = bytearray(BUFFER_BYTES_MIN)
+        self._buffer = bytearray()  # none until the peer sends something: it may be in a handshake, or silent
         self._start = 0
         self._end = 0
         self._filled = False  # the last receive filled the buffer: there is probably more
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Move the unread bytes to the front of the buffer, or of a larger one."""
         unread = self._end - self._start
-        size = len(self._buffer)
+        size = len(self._buffer) or BUFFER_BYTES_MIN
         if unread > size // 2 or (self._filled and size < BUFFER_BYTES_BUSY and self._memory is None):
             size *= 2
         self._filled = False

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 THREADS = 2
 # Half-open handshakes of all listeners; each takes about 50 KiB.
-WAITING_MAX = 4096
+WAITING_MAX = 2048
 TIME_S = 30.0
 # Received bytes of all connections pass through one buffer: a connection leaves nothing in it.
 SCRATCH_BYTES = 128 * 1024

@@ -56,10 +56,15 @@ async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body
 
 
 class Pauses:
-    """How late the loop's timers are."""
+    """How late the loop's timers are, and how much CPU its thread has used between two of them.
+
+    The latter says what the loop's own work was on a machine that is busy with something else.
+    """
 
     def __init__(self) -> None:
         self.found: list[float] = []
+        self.cpu: list[float] = []
+        self._cpu_s = time.thread_time()
         self._loop = asyncio.get_running_loop()
         self._due = 0.0
         self._timer = self._loop.call_later(TICK_S, self._tick)
@@ -68,6 +73,8 @@ class Pauses:
         now = self._loop.time()
         if self._due:
             self.found.append(now - self._due)
+            self.cpu.append(time.thread_time() - self._cpu_s)
+        self._cpu_s = time.thread_time()
         self._due = now + TICK_S
         self._timer = self._loop.call_at(self._due, self._tick)
 
@@ -105,7 +112,7 @@ async def serve(pipe: Any, port: int, shakes: Handshakes | None) -> None:
         asked_for = await loop.run_in_executor(None, pipe.recv)
         pauses.stop()
         memory = psutil.Process().memory_info().rss / 1e6
-        pipe.send((pauses.found, memory, time.process_time() - began, shakes.waiting_count if shakes else -1))
+        pipe.send((pauses.found, pauses.cpu, memory, time.process_time() - began, shakes.waiting_count if shakes else -1))
         if asked_for == "end":
             return
 
@@ -140,7 +147,7 @@ async def measure(options: argparse.Namespace) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context())
     for _ in range(100):
         await asked(reader, writer, b"ab")
-    _, before_mb, _, _ = told("now")
+    _, _, before_mb, _, _ = told("now")
     held = []
     if options.half_open:
         hello = _hello()
@@ -149,9 +156,10 @@ async def measure(options: argparse.Namespace) -> None:
             sock.sendall(hello)
             held.append(sock)
         await asyncio.sleep(3)
-        pauses, memory, _, waiting = await loop.run_in_executor(None, told, "now")
+        pauses, turns, memory, _, waiting = await loop.run_in_executor(None, told, "now")
         print(f"{options.half_open} half-open: {waiting} wait, {memory - before_mb:.0f} MB more")
         print(shown("the loop's pauses meanwhile", pauses))
+        print(shown("CPU of its turns", turns))
     processes: list[multiprocessing.Process] = []
     counts: multiprocessing.Queue[int] = multiprocessing.Queue()
     seconds = options.soak / options.rate if options.soak else options.seconds
@@ -166,10 +174,11 @@ async def measure(options: argparse.Namespace) -> None:
     while time.monotonic() < until:
         times.append(await asked(reader, writer, b"ab"))
         await asyncio.sleep(TICK_S)
-    pauses, memory, cpu_s, _ = await loop.run_in_executor(None, told, "now")
+    pauses, turns, memory, cpu_s, _ = await loop.run_in_executor(None, told, "now")
     done = sum(counts.get() for _ in processes)
     print(f"{done} handshakes in {seconds:.0f} s, {cpu_s / max(1, done) * 1000:.2f} ms of CPU each (all threads)")
     print(shown("the loop's pauses", pauses))
+    print(shown("CPU of its turns", turns))
     print(shown("requests of another connection", times))
     print(f"memory {before_mb:.0f} MB before, {memory:.0f} MB after; load {os.getloadavg()[0]:.1f}")
     for each in processes:

@@ -195,6 +195,26 @@ def test_slow_readers_get_all_and_are_bounded(run: Callable[[Main], None]) -> No
     run(main)
 
 
+def test_a_muted_connection_gets_what_was_decrypted_before(run: Callable[[Main], None]) -> None:
+    """Frames that came in one record with the one that muted the connection are answered when the mute is over."""
+
+    class Muting(Echo):
+        def __call__(self, session: Any, frame: memoryview) -> Any:
+            session.mute(5)
+            return super().__call__(session, frame)
+
+    async def main() -> None:
+        async with listening(Muting(), settings()) as listener:
+            reader, writer = await connect(listener)
+            bodies = [random.Random(n).randbytes(2 + n * 3000) for n in range(30)]
+            writer.write(b"".join(map(framed, bodies)))
+            for body in bodies:
+                assert await answer(reader) == body
+            writer.close()
+
+    run(main)
+
+
 def test_what_was_written_arrives_before_the_end(run: Callable[[Main], None]) -> None:
     """`close` sends all answers and a close_notify: the reader sees an orderly end."""
 
