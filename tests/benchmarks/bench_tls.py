@@ -112,7 +112,9 @@ async def serve(pipe: Any, port: int, shakes: Handshakes | None) -> None:
         asked_for = await loop.run_in_executor(None, pipe.recv)
         pauses.stop()
         memory = psutil.Process().memory_info().rss / 1e6
-        pipe.send((pauses.found, pauses.cpu, memory, time.process_time() - began, shakes.waiting_count if shakes else -1))
+        pipe.send(
+            (pauses.found, pauses.cpu, memory, time.process_time() - began, shakes.waiting_count if shakes else -1)
+        )
         if asked_for == "end":
             return
 
