@@ -1,6 +1,7 @@
 """Stores of every kind give key, chain and trust; what is wrong is one line that names the key and tells no secret."""
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,64 @@ def test_a_certificate_of_the_trust_store_is_trusted_by_itself() -> None:
     settings = listener(INLINE | trust)
     stores = read_stores(settings)
     handshake(server_context(settings, *stores), client_context(settings, *stores))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "common", "host", "accepted"),
+    [
+        (["broker.example"], "x", "broker.example", True),
+        (["*.yard.example"], "x", "broker.yard.example", True),
+        (["127.0.0.1"], "x", "127.0.0.1", True),
+        (["::1"], "x", "::1", True),
+        ([], "broker.example", "broker.example", True),
+        (["broker.example"], "x", "other.example", False),
+        (["broker.example"], "other.example", "other.example", False),
+        (["broker.example"], "x", "127.0.0.1", False),
+        ([], "broker.example", "other.example", False),
+    ],
+)
+def test_names_of_servers(hosts: list[str], common: str, host: str, accepted: bool) -> None:
+    """Alternative names count; the common name does only where there are none."""
+    own = ROOT.issue(common, hosts)
+    given = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": own.key_pem,
+        "ssl.keystore.certificate.chain": own.chain_pem,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": ROOT.pem,
+    }
+    settings = listener(given)
+    stores = read_stores(settings)
+    server, client = server_context(settings, *stores), client_context(settings, *stores)
+    if accepted:
+        handshake(server, client, host)
+    else:
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+            handshake(server, client, host)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda text: text,
+        lambda text: text + "\n\n\n",
+        lambda text: "\n\n" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "Bag Attributes\n    friendlyName: own\n" + text,
+        lambda text: text.rstrip("\n"),
+    ],
+)
+def test_pem_text_of_every_form(form: Callable[[str], str]) -> None:
+    """And several trusted certificates, whose order does not count."""
+    given = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": form(OWN.key_pem),
+        "ssl.keystore.certificate.chain": form(OWN.chain_pem),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": form(Authority("another").pem + ROOT.pem),
+    }
+    settings = listener(given)
+    keys, trust = read_stores(settings)
+    assert trust is not None
+    assert len(trust.certificates) == 2
+    handshake(server_context(settings, keys, trust), client_context(settings, keys, trust))
