@@ -38,6 +38,7 @@ from logyard.broker.config.listener_keys import (
 from logyard.broker.config.listener_settings import ListenerSettings
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.config.relations import relation_problems
+from logyard.broker.config.security_keys import RENEWABLE
 from logyard.broker.config.topic import LONG_MAX, TopicConfig
 from logyard.broker.config.topic_keys import TOPIC_KEYS, topic_problems
 from logyard.broker.config.typed_values import TypedValues
@@ -311,6 +312,9 @@ def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str
     static = sorted(name for name in overrides if name in KEYS and name not in DYNAMIC)
     if static:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(static)})")
+    bare = sorted(name for name in overrides if name in RENEWABLE)
+    if bare:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(bare)}: can change as listener.name.<listener>.… only")
     unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if not _acts(name)]
     if unknown:
         raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(unknown))

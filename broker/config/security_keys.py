@@ -13,6 +13,20 @@ LONG, DOUBLE, LIST, CLASS, PASSWORD = (
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+# What may change while a listener runs, each for one listener: Kafka's SslConfigs.RECONFIGURABLE_CONFIGS.
+RENEWABLE = (
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+)
+
 SECURITY_KEYS = (
     Key("security.inter.broker.protocol", STRING, "PLAINTEXT", one_of(*PROTOCOLS)),
     Key("security.providers", STRING),

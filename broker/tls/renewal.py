@@ -8,19 +8,6 @@ from logyard.broker.tls.context import client_context, read_stores, server_conte
 from logyard.broker.tls.problems import TlsProblem
 from logyard.broker.tls.stores import KeyStore, ReadFile, TrustStore
 
-# What may change while a listener runs; Kafka's SslConfigs.RECONFIGURABLE_CONFIGS.
-RENEWABLE = (
-    "ssl.keystore.type",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.type",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.certificates",
-)
 _STEPS_MAX = 20
 
 

@@ -11,12 +11,12 @@ import structlog
 
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.listener_keys import base_of, key_of
+from logyard.broker.config.security_keys import RENEWABLE
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.tls.password_encoder import PasswordEncoder
 from logyard.broker.tls.problems import TlsProblem
-from logyard.broker.tls.renewal import RENEWABLE
 
 log = structlog.get_logger("logyard.tls")
 

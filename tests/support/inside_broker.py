@@ -109,6 +109,12 @@ class InsideBroker:
         assert self._broker is not None
         return next(int(each.port) for each in self._broker.listeners if each.name == listener)
 
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections of all listeners."""
+        assert self._broker is not None
+        return [connection for listener in self._broker.listeners for connection in listener.connections]
+
     def connect(self) -> "InsideConnection":
         """A connection as a listener would make it, with nothing behind its transport."""
         dispatcher = self.components.dispatcher

@@ -201,6 +201,8 @@ class TestDynamic:
             ({"log.retention.ms": "x"}, False, ErrorCode.INVALID_REQUEST),
             ({"nonsense": "2"}, False, ErrorCode.INVALID_CONFIG),
             ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True, ErrorCode.INVALID_REQUEST),
+            ({"ssl.keystore.location": "/x"}, False, ErrorCode.INVALID_REQUEST),
+            ({"listener.name.plaintext.ssl.keystore.location": "/x"}, True, ErrorCode.INVALID_REQUEST),
         ):
             with pytest.raises(ApiError) as caught:
                 validate_dynamic_overrides(config, overrides, cluster_wide=cluster_wide)

@@ -176,8 +176,7 @@ async def test_who_only_says_that_it_is_a_follower_is_no_broker(broker: Secured)
     await produce(broker, "mine")
     found = fetched(await a.ask("Fetch", 12, **fetch(replica_id=1)))
     assert found == {"mine": (29, False), "other": (29, False)}
-    connections = [c for listener in broker._broker.listeners for c in listener.connections]  # type: ignore[union-attr]
-    assert not any(c.session.is_broker for c in connections)
+    assert not any(c.session.is_broker for c in broker.connections)
 
 
 async def test_lists_leave_out_what_may_not_be_described(broker: Secured) -> None:
