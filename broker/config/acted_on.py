@@ -159,6 +159,7 @@ ACTED_ON: Mapping[str, str] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer: rights by ACLs; empty: everything is allowed.",
     "super.users": "The principals that may do everything, separated by semicolons: User:a;User:b.",
     "allow.everyone.if.no.acl.found": "Whether everybody may do everything with a resource that has no ACL.",
+    "authorizer.zookeeper.url": "Where the ACLs are: the same as zookeeper.connect, or not set.",
     "logyard.audit.allowed": "Whether the audit log has a line for what is allowed too, not only for what is denied.",
     # Client quotas
     "quota.window.num": "Over how many windows the rates of clients are measured.",

@@ -87,6 +87,7 @@ LATEST_IBP = InterBrokerProtocol.IBP_3_9_IV0
 # The levels at which something changes in what is sent or written (facts §4, §22).
 IBP_0_10_0_IV1 = InterBrokerProtocol.IBP_0_10_0_IV1  # listener names in registrations, version 4
 IBP_1_0_IV0 = InterBrokerProtocol.IBP_1_0_IV0  # a failed log directory does not stop the broker
+IBP_2_0_IV1 = InterBrokerProtocol.IBP_2_0_IV1  # ACLs with prefixes
 IBP_2_4_IV0 = InterBrokerProtocol.IBP_2_4_IV0  # LeaderAndIsr 4, UpdateMetadata 6, StopReplica 2; adding and removing
 IBP_2_4_IV1 = InterBrokerProtocol.IBP_2_4_IV1
 IBP_2_6_IV0 = InterBrokerProtocol.IBP_2_6_IV0  # StopReplica 3

@@ -72,7 +72,7 @@ class Dispatcher:
         request = Request(api_key, version, correlation_id, client_id, body, session)
         counter.requests += 1
         begun = time.perf_counter()
-        if self._quotas.request is not None and not api.between_brokers:
+        if self._quotas.request is not None and not (api.between_brokers and self._services.rights.is_open):
             request.begun_s = begun
         try:
             raw = api.handler.raw
@@ -108,7 +108,7 @@ class Dispatcher:
         assert handle is not None
         try:
             if not self._services.rights.is_open:
-                authorization.admit(self._services, request, message)
+                self._admit(api, request, message)
             outcome = handle(self._services, request, message)
         except Exception as error:
             return self._refusal(api, request, message, error)
@@ -117,6 +117,12 @@ class Dispatcher:
                 outcome = Timed(request, outcome)
             return tasks.answering(self._finish(api, request, message, outcome))
         return self._encode(request, self._charged(request, outcome))
+
+    def _admit(self, api: Api, request: Request, message: Any) -> None:
+        """Check the rights. Who may act as a broker is not throttled; who only tries to is."""
+        authorization.admit(self._services, request, message)
+        if api.between_brokers:
+            request.begun_s = 0.0
 
     async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
         """Decode the request and encode its answer in a thread: each takes 0.3 s for a megabyte of small parts."""
@@ -128,7 +134,7 @@ class Dispatcher:
         assert handle is not None
         try:
             if not self._services.rights.is_open:
-                authorization.admit(self._services, request, message)
+                self._admit(api, request, message)
             outcome: Any = handle(self._services, request, message)
             if isinstance(outcome, Awaitable):
                 outcome = await (Timed(request, outcome) if request.begun_s else outcome)

@@ -24,12 +24,12 @@ class AclFilter(NamedTuple):
     operation: Operation
     permission: Permission
 
-    def pattern(self) -> ResourcePattern | None:
-        """Return the only pattern that can match, None if there may be several."""
-        has_one_kind = self.kind in (PatternType.LITERAL, PatternType.PREFIXED)
-        if self.name is None or self.type <= ResourceType.ANY or not has_one_kind:
-            return None
-        return ResourcePattern(self.type, self.name, self.kind)
+    def named(self) -> list[ResourcePattern]:
+        """Return the patterns that can match, if the filter names them: it has a type and a name."""
+        if self.name is None or self.type <= ResourceType.ANY:
+            return []
+        kinds = (PatternType.LITERAL, PatternType.PREFIXED)
+        return [ResourcePattern(self.type, self.name, kind) for kind in kinds if self.kind in (kind, PatternType.ANY)]
 
     def takes_pattern(self, pattern: ResourcePattern) -> bool:
         """Whether the pattern matches."""

@@ -100,11 +100,11 @@ class AclStore:
     async def delete(self, filters: Sequence[AclFilter]) -> list[dict[Binding, ApiError | None]]:
         """Delete what the filters match, and return it by filter, with the error where it could not be deleted.
 
-        What several filters match counts for the first of them. A filter that names one pattern deletes what ZooKeeper
+        What several filters match counts for the first of them. A filter that names its patterns deletes what ZooKeeper
         has, others what this broker knows.
         """
         async with self._turn:
-            named = [pattern for each in filters if (pattern := each.pattern()) is not None]
+            named = [pattern for each in filters for pattern in each.named()]
             deleted: list[dict[Binding, ApiError | None]] = [{} for _ in filters]
             for pattern in dict.fromkeys([*self.known.patterns(), *named]):
                 matching = [n for n, each in enumerate(filters) if each.takes_pattern(pattern)]
@@ -129,7 +129,7 @@ class AclStore:
                     taken[entry] = first
             return present - taken.keys()
 
-        is_named = any(filters[n].pattern() is not None for n in matching)
+        is_named = any(filters[n].named() for n in matching)
         known = self.known.entries(pattern)
         if not is_named and remove(known) == known:
             return

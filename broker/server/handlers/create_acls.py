@@ -6,6 +6,7 @@ without a colon all entries of its pattern, with UNKNOWN_SERVER_ERROR.
 
 from typing import Any, NamedTuple
 
+from logyard.broker.config.inter_broker_protocol import IBP_2_0_IV1
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.acl_fields import (
     SECURITY_DISABLED,
@@ -43,7 +44,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         refuse_unknown(asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type)
     if services.acls is None:
         return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
-    bindings = [_binding(asked) for asked in message.creations]
+    has_prefixes = services.config.ibp >= IBP_2_0_IV1
+    bindings = [_binding(asked, has_prefixes) for asked in message.creations]
     wanted: dict[ResourcePattern, list[AclEntry]] = {}
     for binding in bindings:
         if binding.refusal is None:
@@ -59,7 +61,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     return {"results": [_result(binding.refusal or failed.get(binding.pattern)) for binding in bindings]}
 
 
-def _binding(asked: Any) -> Binding:
+def _binding(asked: Any, has_prefixes: bool) -> Binding:
     pattern = ResourcePattern(
         resource_type_of(asked.resource_type), asked.resource_name, pattern_type_of(asked.resource_pattern_type)
     )
@@ -71,7 +73,11 @@ def _binding(asked: Any) -> Binding:
         or entry.permission is Permission.ANY
     ):
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters: an ACL has a value")
-    return Binding(pattern, entry, _refusal(pattern, entry))
+    refusal = _refusal(pattern, entry)
+    if pattern.kind is PatternType.PREFIXED and not has_prefixes and refusal is None:
+        text = "Failed to create ACL: prefixes need inter.broker.protocol.version 2.0 or newer"
+        refusal = ApiError(ErrorCode.INVALID_REQUEST, text)
+    return Binding(pattern, entry, refusal)
 
 
 def _refusal(pattern: ResourcePattern, entry: AclEntry) -> ApiError | None:

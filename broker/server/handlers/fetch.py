@@ -50,7 +50,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         rights=reader.rights,
     )
     # Quotas do not apply to followers (but see replication/throttle.py).
-    quotas = None if params.from_follower else services.quotas
+    quotas = None if request.session.is_broker else services.quotas
     if context.error is not ErrorCode.NONE:
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetching.fetch(params, context.source)

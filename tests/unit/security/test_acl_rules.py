@@ -144,8 +144,8 @@ def test_filters_of_patterns(
         is_same = pattern.name == name
         expected = expected and (is_meant(pattern, resource, name) if kind is PatternType.MATCH else is_same)
     assert wanted.takes_pattern(pattern) is expected
-    single = wanted.pattern()
-    assert single is None or (single == pattern) is expected
+    named = wanted.named()
+    assert not named or (pattern in named) is expected
 
 
 def test_filters_of_entries() -> None:

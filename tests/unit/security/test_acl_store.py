@@ -133,13 +133,19 @@ async def test_who_always_loses_gives_up(world: World) -> None:
     assert (refusal.value.code, tries) == (ErrorCode.UNKNOWN_SERVER_ERROR, 11)
 
 
-async def test_a_filter_deletes_what_this_broker_has_not_seen_if_it_names_one_pattern(world: World) -> None:
+@pytest.mark.parametrize("pattern", [LITERAL, PREFIXED, ResourcePattern(T, "*")])
+@pytest.mark.parametrize("any_kind", [False, True])
+async def test_a_filter_with_a_name_deletes_what_this_broker_has_not_seen(
+    world: World, pattern: ResourcePattern, any_kind: bool
+) -> None:
     one = await world.broker()
-    await one.zk.multi([Create(acls.path(LITERAL), acls.encode([READ]))])  # and nobody is told
-    await one.zk.multi([Create(acls.path(PREFIXED), acls.encode([READ]))])
-    named = EVERYTHING._replace(type=T, name="t", kind=PatternType.LITERAL)
-    assert await one.store.delete([EVERYTHING, named]) == [{(LITERAL, READ): None}, {}]
-    assert await one.store.delete([EVERYTHING]) == [{}]  # the prefix is not known here
+    await one.zk.multi([Create(acls.path(pattern), acls.encode([READ]))])  # and nobody is told
+    kind = PatternType.ANY if any_kind else pattern.kind
+    named = EVERYTHING._replace(type=T, name=pattern.name, kind=kind)
+    assert await one.store.delete([EVERYTHING]) == [{}]
+    assert await one.store.delete([named._replace(kind=PatternType.MATCH)]) == [{}]
+    assert await one.store.delete([EVERYTHING, named]) == [{(pattern, READ): None}, {}]
+    assert await one.zk.read([acls.path(pattern)]) == [None]
 
 
 async def test_what_two_filters_match_counts_for_the_first(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What answers hide from whom, caches and fetch sessions included; odd ACLs; the audit log (facts §18.4, §18.5)."""
+"""What answers hide from whom, caches and fetch sessions included; the audit log (facts §18.4, §18.5)."""
 
 import asyncio
 import logging
@@ -240,99 +240,6 @@ async def test_deleting_by_id_tells_the_name_only_to_who_may_describe_it(broker:
     assert (found.error_code, found.topic_id.int) == (29, 0)
 
 
-# -- the ACL APIs
-
-
-def created(**changes: Any) -> dict[str, Any]:
-    whole = {
-        "resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
-        "operation": 3, "permission_type": 3,
-    }  # fmt: skip
-    return whole | changes
-
-
-def wanted(**changes: Any) -> dict[str, Any]:
-    whole = {
-        "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
-        "host_filter": None, "operation": 1, "permission_type": 1,
-    }  # fmt: skip
-    return whole | changes
-
-
-async def described(client: Client, version: int | None = None, **changes: Any) -> list[tuple[str, int, str, int]]:
-    answer = await client.ask("DescribeAcls", version, **wanted(**changes))
-    assert answer.error_code == 0
-    return sorted(
-        (r.resource_name, r.pattern_type, entry.principal, entry.operation)
-        for r in answer.resources
-        for entry in r.acls
-    )
-
-
-async def test_acls_are_created_described_and_deleted(broker: Secured) -> None:
-    root = await broker.client("User:root")
-    acls = [created(), created(resource_name="*", operation=4), created(resource_pattern_type=4, principal="User:y")]
-    answer = await root.ask("CreateAcls", creations=acls)
-    assert [result.error_code for result in answer.results] == [0, 0, 0]
-    literal, everything, prefixed = ("t", 3, "User:x", 3), ("*", 3, "User:x", 4), ("t", 4, "User:y", 3)
-    assert await described(root) == sorted([literal, everything, prefixed])
-    assert await described(root, resource_name_filter="t") == [literal, prefixed]
-    assert await described(root, resource_name_filter="t", pattern_type_filter=3) == [literal]
-    assert await described(root, resource_name_filter="tx", pattern_type_filter=2) == sorted([everything, prefixed])
-    assert await described(root, 0, resource_name_filter="t") == [literal]  # v0: literal patterns only
-    assert await described(root, operation=99) == []
-    filters = [wanted(operation=4), wanted(), wanted(resource_type_filter=99)]
-    answer = await root.ask("DeleteAcls", filters=filters)
-    deleted = [[(m.resource_name, m.pattern_type) for m in each.matching_acls] for each in answer.filter_results]
-    assert (deleted[0], sorted(deleted[1]), deleted[2]) == ([("*", 3)], [("t", 3), ("t", 4)], [])
-    assert await described(root) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "codes"),
-    [
-        ({"resource_type": 4}, [42, 0]),
-        ({"resource_name": ""}, [42, 0]),
-        ({"resource_name": "a/b"}, [42, 0]),
-        ({"resource_type": 99}, [42, 0]),
-        ({"resource_pattern_type": 99}, [42, 0]),
-        ({"operation": 99}, [42, 0]),
-        ({"permission_type": 99}, [42, 0]),
-        ({"principal": "x"}, [-1, 0]),
-        ({"principal": "x", "resource_name": "good"}, [-1, -1]),
-        ({"resource_pattern_type": 1}, [-1, -1]),
-        ({"resource_pattern_type": 2}, [-1, -1]),
-        ({"operation": 1}, [-1, -1]),
-        ({"permission_type": 1}, [-1, -1]),
-        ({"resource_type": 4, "resource_name": "kafka-cluster"}, [0, 0]),
-        ({"resource_type": 2, "operation": 12}, [0, 0]),  # an operation that topics do not have
-    ],
-)
-async def test_odd_acls(broker: Secured, changes: dict[str, Any], codes: list[int]) -> None:
-    root = await broker.client("User:root")
-    answer = await root.ask("CreateAcls", creations=[created(**changes), created(resource_name="good")])
-    assert [result.error_code for result in answer.results] == codes
-
-
-async def test_a_code_of_zero_closes_the_connection(broker: Secured) -> None:
-    for name in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
-        with pytest.raises(ConnectionError):
-            await (await broker.client("User:root")).ask("CreateAcls", creations=[created(**{name: 0})])
-    for name in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
-        with pytest.raises(ConnectionError):
-            await (await broker.client("User:root")).ask("DescribeAcls", **wanted(**{name: 0}))
-        with pytest.raises(ConnectionError):
-            await (await broker.client("User:root")).ask("DeleteAcls", filters=[wanted(**{name: 0})])
-
-
-async def test_without_an_authorizer_there_are_no_acls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Secured(tmp_path, monkeypatch, authorizer_class_name="") as broker:
-        client = await broker.client(A)
-        assert (await client.ask("DescribeAcls", **wanted())).error_code == 54
-        assert [r.error_code for r in (await client.ask("CreateAcls", creations=[created()])).results] == [54]
-        assert [r.error_code for r in (await client.ask("DeleteAcls", filters=[wanted()])).filter_results] == [54]
-
-
 # -- the audit log
 
 
@@ -355,6 +262,19 @@ async def test_the_audit_log_says_who_was_denied_what(broker: Secured) -> None:
         *[f"{broker_line} with resourceRefCount = 1"] * 2,
     ]
     assert len([line for line in lines if "super.users" in line["event"]]) == 1  # once for a principal
+
+
+async def test_brokers_without_rights_are_told_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with Kafka's brokers the controller's requests are refused; one line for a principal says why."""
+    async with Secured(tmp_path, monkeypatch, super_users="User:nobody") as broker:
+        await asyncio.sleep(0.3)
+        client = await broker.client(A)
+        assert (await client.ask("DescribeCluster", endpoint_type=1)).brokers == []
+    lines = [line for line in capsys.readouterr().out.splitlines() if "super.users of all brokers" in line]
+    assert len(lines) == 1
+    assert "User:ANONYMOUS" in lines[0]
 
 
 async def test_what_is_allowed_is_logged_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,8 +300,25 @@ async def test_what_is_allowed_is_logged_on_demand(tmp_path: Path, monkeypatch: 
     [
         ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "AclAuthorizer"),
         ("super.users=admin", "super.users"),
+        (
+            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nauthorizer.zookeeper.url=other:2181",
+            "authorizer.zookeeper.url",
+        ),
     ],
 )
 def test_settings_that_are_refused(line: str, told: str) -> None:
     with pytest.raises(Exception, match=told):
         BrokerConfig.parse(f"broker.id=1\nlog.dirs=/d\nzookeeper.connect=zk:2181\n{line}")
+
+
+async def test_who_only_tries_to_act_as_a_broker_is_throttled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Secured(tmp_path, monkeypatch) as broker:
+        a, root = await broker.client(A), await broker.client("User:root")
+        broker.components.configs.set_quota("a", None, {"request_percentage": "0.0001"})
+        broker.components.configs.set_quota("root", None, {"request_percentage": "0.0001"})
+        asked = {"broker_id": 9, "broker_epoch": 0}
+        refused = [await a.ask("ControlledShutdown", 3, **asked) for _ in range(2)]
+        assert {answer.error_code for answer in refused} == {31}
+        assert (await root.ask("ControlledShutdown", 3, **asked)).error_code != 31
+        connections = [c for li in broker._broker.listeners for c in li.connections]  # type: ignore[union-attr]
+        assert {c.session.principal for c in connections if c.is_kept_waiting} == {A}

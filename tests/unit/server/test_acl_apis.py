@@ -1,0 +1,112 @@
+"""CreateAcls, DescribeAcls and DeleteAcls over sockets: filters, and every odd case of facts §18.4."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.principals import Client, Secured
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Secured]:
+    async with Secured(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def created(**changes: Any) -> dict[str, Any]:
+    whole = {
+        "resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": "User:x", "host": "*",
+        "operation": 3, "permission_type": 3,
+    }  # fmt: skip
+    return whole | changes
+
+
+def wanted(**changes: Any) -> dict[str, Any]:
+    whole = {
+        "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
+    return whole | changes
+
+
+async def described(client: Client, version: int | None = None, **changes: Any) -> list[tuple[str, int, str, int]]:
+    answer = await client.ask("DescribeAcls", version, **wanted(**changes))
+    assert answer.error_code == 0
+    return sorted(
+        (r.resource_name, r.pattern_type, entry.principal, entry.operation)
+        for r in answer.resources
+        for entry in r.acls
+    )
+
+
+async def test_acls_are_created_described_and_deleted(broker: Secured) -> None:
+    root = await broker.client("User:root")
+    acls = [created(), created(resource_name="*", operation=4), created(resource_pattern_type=4, principal="User:y")]
+    answer = await root.ask("CreateAcls", creations=acls)
+    assert [result.error_code for result in answer.results] == [0, 0, 0]
+    literal, everything, prefixed = ("t", 3, "User:x", 3), ("*", 3, "User:x", 4), ("t", 4, "User:y", 3)
+    assert await described(root) == sorted([literal, everything, prefixed])
+    assert await described(root, resource_name_filter="t") == [literal, prefixed]
+    assert await described(root, resource_name_filter="t", pattern_type_filter=3) == [literal]
+    assert await described(root, resource_name_filter="tx", pattern_type_filter=2) == sorted([everything, prefixed])
+    assert await described(root, 0, resource_name_filter="t") == [literal]  # v0: literal patterns only
+    assert await described(root, operation=99) == []
+    filters = [wanted(operation=4), wanted(), wanted(resource_type_filter=99)]
+    answer = await root.ask("DeleteAcls", filters=filters)
+    deleted = [[(m.resource_name, m.pattern_type) for m in each.matching_acls] for each in answer.filter_results]
+    assert (deleted[0], sorted(deleted[1]), deleted[2]) == ([("*", 3)], [("t", 3), ("t", 4)], [])
+    assert await described(root) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({"resource_type": 4}, [42, 0]),
+        ({"resource_name": ""}, [42, 0]),
+        ({"resource_name": "a/b"}, [42, 0]),
+        ({"resource_type": 99}, [42, 0]),
+        ({"resource_pattern_type": 99}, [42, 0]),
+        ({"operation": 99}, [42, 0]),
+        ({"permission_type": 99}, [42, 0]),
+        ({"principal": "x"}, [-1, 0]),
+        ({"principal": "x", "resource_name": "good"}, [-1, -1]),
+        ({"resource_pattern_type": 1}, [-1, -1]),
+        ({"resource_pattern_type": 2}, [-1, -1]),
+        ({"operation": 1}, [-1, -1]),
+        ({"permission_type": 1}, [-1, -1]),
+        ({"resource_type": 4, "resource_name": "kafka-cluster"}, [0, 0]),
+        ({"resource_type": 2, "operation": 12}, [0, 0]),  # an operation that topics do not have
+    ],
+)
+async def test_odd_acls(broker: Secured, changes: dict[str, Any], codes: list[int]) -> None:
+    root = await broker.client("User:root")
+    answer = await root.ask("CreateAcls", creations=[created(**changes), created(resource_name="good")])
+    assert [result.error_code for result in answer.results] == codes
+
+
+async def test_a_code_of_zero_closes_the_connection(broker: Secured) -> None:
+    for name in ("resource_type", "resource_pattern_type", "operation", "permission_type"):
+        with pytest.raises(ConnectionError):
+            await (await broker.client("User:root")).ask("CreateAcls", creations=[created(**{name: 0})])
+    for name in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+        with pytest.raises(ConnectionError):
+            await (await broker.client("User:root")).ask("DescribeAcls", **wanted(**{name: 0}))
+        with pytest.raises(ConnectionError):
+            await (await broker.client("User:root")).ask("DeleteAcls", filters=[wanted(**{name: 0})])
+
+
+async def test_without_an_authorizer_there_are_no_acls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Secured(tmp_path, monkeypatch, authorizer_class_name="") as broker:
+        client = await broker.client("User:a")
+        assert (await client.ask("DescribeAcls", **wanted())).error_code == 54
+        assert [r.error_code for r in (await client.ask("CreateAcls", creations=[created()])).results] == [54]
+        assert [r.error_code for r in (await client.ask("DeleteAcls", filters=[wanted()])).filter_results] == [54]
+
+
+async def test_prefixes_need_a_newer_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Secured(tmp_path, monkeypatch, inter_broker_protocol_version="1.1") as broker:
+        root = await broker.client("User:root")
+        answer = await root.ask("CreateAcls", creations=[created(resource_pattern_type=4), created()])
+        assert [result.error_code for result in answer.results] == [42, 0]
