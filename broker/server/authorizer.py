@@ -41,7 +41,7 @@ class AclAuthorizer:
     def __init__(self, acls: Acls, super_users: Iterable[str] = (), *, logs_allowed: bool = False) -> None:
         self._acls = acls
         self._super_users = frozenset(super_users)
-        self._logs_allowed = logs_allowed
+        self.logs_allowed = logs_allowed
         self._told: dict[str, None] = {}
 
     @property
@@ -57,7 +57,7 @@ class AclAuthorizer:
         allowed = session.decisions.get((operation, resource, name))
         if allowed is None:
             allowed = self._decide(session, operation, resource, name)
-        if count and (not allowed or self._logs_allowed):
+        if count and (not allowed or self.logs_allowed):
             self._audit(session, operation, f"{resource}:LITERAL:{shown(name)}", api_key, count, allowed=allowed)
             if operation is Operation.CLUSTER_ACTION and not allowed:
                 self._tell_of_broker(session, api_key)
@@ -73,7 +73,7 @@ class AclAuthorizer:
                 Subject(session.principal, session.client_host), operation, resource
             )
             session.decisions[key] = allowed
-        if not allowed or self._logs_allowed:
+        if not allowed or self.logs_allowed:
             self._audit(session, operation, f"{resource}:UNKNOWN:{ANY_NAME}", api_key, 0, allowed=allowed)
         return allowed
 

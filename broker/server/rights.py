@@ -24,6 +24,11 @@ class Rights(Protocol):
     @property
     def version(self) -> int: ...
 
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether what is allowed is logged too: then each request has to ask."""
+        ...
+
     def allow(
         self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
     ) -> bool:
@@ -44,6 +49,7 @@ class EverythingAllowed:
 
     is_open = True
     version = 0
+    logs_allowed = False
 
     def allow(
         self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1

@@ -47,7 +47,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         to_create = [name for name in unknown if name in creatable]
         return tasks.answering(_create_and_answer(services, request, message, wanted, to_create, hidden | refused))
     answer = _answer(services, request, message, wanted, hidden)
-    if not unknown and not hidden:
+    if not unknown and not hidden and not rights.logs_allowed:
         services.metadata_answers.put(request, seen_at, viewer, answer)
     return _charged(services, request, answer)
 

@@ -279,17 +279,16 @@ async def test_brokers_without_rights_are_told_what_to_set(
 
 async def test_what_is_allowed_is_logged_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Secured(tmp_path, monkeypatch, logyard_audit_allowed="true") as broker:
+        await broker.create_topic("t", 1)
         root = await broker.client("User:root")
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
         with structlog.testing.capture_logs() as lines:
             for _ in range(2):
                 await root.ask("DescribeLogDirs", topics=[])
-    told = [
-        line["event"]
-        for line in lines
-        if "User:root is Allowed" in line["event"] and "DescribeLogDirs" in line["event"]
-    ]
-    assert len(told) == 2
+                await root.ask("Metadata", topics=[{"name": "t"}], allow_auto_topic_creation=False)
+    told = [line["event"] for line in lines if "User:root is Allowed" in line["event"]]
+    for api in ("DescribeLogDirs", "Metadata"):
+        assert len([line for line in told if f"= {api} with" in line]) == 2, api
 
 
 # -- settings
