@@ -11,17 +11,10 @@ from typing import Any
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
+from logyard.login import kafka_python
+from logyard.login import security as settings
 
 REQUEST_TIMEOUT_S = 10.0
-SECURITY_KEYS = (
-    "security_protocol",
-    "sasl_mechanism",
-    "ssl_cafile",
-    "ssl_certfile",
-    "ssl_keyfile",
-    "ssl_password",
-    "ssl_check_hostname",
-)
 
 
 class ClusterUnreachable(LogyardError):
@@ -58,12 +51,16 @@ class MetadataClient:
     """One connection of kafka-python's admin client; raises ClusterUnreachable."""
 
     def __init__(self, bootstrap: str, security: Mapping[str, Any]) -> None:
-        """:param security: SECURITY_KEYS and username, password; others are ignored."""
+        """:param security: settings by any of the names that `login/security.py` knows; others are ignored.
+
+        Raises BadSettings, and NoToken if the token endpoint gives none.
+        """
+        login = kafka_python.options(settings.of(security))
         servers = [s.strip() for s in bootstrap.split(",") if s.strip()]
         said = []
         for server in servers:
             try:
-                self._admin = _open(server, security)
+                self._admin = _open(server, login)
                 return
             except Exception as error:  # whatever the library raises, the next address may do better
                 said.append(f"{server}: {str(error) or type(error).__name__}")
@@ -94,20 +91,17 @@ class MetadataClient:
         return None if value is None else str(value)
 
 
-def _open(server: str, security: Mapping[str, Any]) -> Any:
+def _open(server: str, login: Mapping[str, Any]) -> Any:
     from kafka import KafkaAdminClient
 
     host, _, port = server.rpartition(":")
     # The library would use all its time on an address that refuses connections.
     socket.create_connection((host.strip("[]"), int(port)), timeout=REQUEST_TIMEOUT_S).close()
-    options = {key: security[key] for key in SECURITY_KEYS if key in security}
-    if "sasl_mechanism" in options:
-        options |= {"sasl_plain_username": security.get("username"), "sasl_plain_password": security.get("password")}
     return KafkaAdminClient(
         bootstrap_servers=[server],
         client_id="logyard-spark",
         request_timeout_ms=round(REQUEST_TIMEOUT_S * 1000),
-        **options,
+        **login,
     )
 
 

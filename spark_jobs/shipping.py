@@ -20,7 +20,7 @@ from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.atomic_file import write_atomically
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("broker", "spark_jobs")
+FOLDERS = ("broker", "login", "spark_jobs")
 LIBRARIES = (
     "numpy",
     "pyarrow",

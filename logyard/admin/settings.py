@@ -2,45 +2,35 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from logyard.broker.errors import LogyardError
+from logyard.login import security
+from logyard.login.security import BadSettings as BadSettings  # raised here too
+from logyard.login.security import Security
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
-
-class BadSettings(LogyardError):
-    """A connection's setting is missing or invalid; the text names the key and what is allowed."""
+BOOTSTRAP = "bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class ClusterSettings(Security):
     """Everything that is needed to connect to one cluster. Times are seconds, rates bytes per second.
 
     `disk_capacities`: bytes of the brokers' disks, one number for all of them or pairs of broker and bytes.
+    `http_tokens`: broker → token of its HTTP side, for jobs that lease segments.
     `broker_ids`: brokers that should run, with host and port ("" and 0 if the setting has only the id).
     """
 
     bootstrap: tuple[str, ...]
     zookeeper: str | None = None
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    ssl_password: str | None = field(default=None, repr=False)
-    ssl_check_hostname: bool = True
     request_timeout_s: float = 10.0
     total_timeout_s: float = 60.0
     throttle: int | None = None
     disk_capacities: int | tuple[tuple[int, int], ...] | None = None
     cluster_file: str | None = None
     broker_ids: tuple[tuple[int, str, int], ...] = ()
+    http_tokens: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     broker_start_command: tuple[str, ...] = ()
     broker_stop_command: tuple[str, ...] = ()
     broker_status_command: tuple[str, ...] = ()
@@ -54,49 +44,44 @@ class ClusterSettings:
         username: str | None = None,
         password: str | None = None,
     ) -> "ClusterSettings":
-        """Read settings; empty values count as absent. Raises BadSettings."""
+        """Read settings; empty values count as absent. Raises BadSettings.
+
+        Security may be named as `login/security.py` says, `bootstrap` also by `bootstrap.servers` of the extra.
+        """
         given = {key: value for key, value in (extra or {}).items() if value not in (None, "", [], ())}
-        servers = tuple(part.strip() for part in bootstrap.split(",") if part.strip())
+        named = bootstrap or str(given.get(BOOTSTRAP, ""))
+        servers = tuple(part.strip() for part in named.split(",") if part.strip())
         if not servers:
             raise BadSettings("no bootstrap servers: give host:port[,host:port…] as the connection's host")
-        protocol = str(given.get("security_protocol", "PLAINTEXT")).upper()
-        if protocol not in PROTOCOLS:
-            raise BadSettings(f"security_protocol {protocol!r}: one of {', '.join(PROTOCOLS)} is expected")
-        mechanism = given.get("sasl_mechanism")
-        if protocol.startswith("SASL") and mechanism not in MECHANISMS:
-            raise BadSettings(f"sasl_mechanism {mechanism!r}: one of {', '.join(MECHANISMS)} is expected")
 
         def text(key: str) -> str | None:
             return str(given[key]) if key in given else None
 
         return cls(
             bootstrap=servers,
-            security_protocol=protocol,
-            sasl_mechanism=mechanism,
-            username=username or None,
-            password=password or None,
-            ssl_check_hostname=_truth("ssl_check_hostname", given.get("ssl_check_hostname", True)),
+            **security.read(given, username=username, password=password),
             throttle=round(_number("throttle", given["throttle"])) if "throttle" in given else None,
             disk_capacities=_capacities(given.get("disk_capacities")),
             broker_ids=tuple(_broker(item) for item in _listed("broker_ids", given)),
+            http_tokens=_tokens(given.get("http_tokens")),
             broker_start_command=tuple(str(item) for item in _listed("broker_start_command", given)),
             broker_stop_command=tuple(str(item) for item in _listed("broker_stop_command", given)),
             broker_status_command=tuple(str(item) for item in _listed("broker_status_command", given)),
             zookeeper=text("zookeeper"),
-            ssl_cafile=text("ssl_cafile"),
-            ssl_certfile=text("ssl_certfile"),
-            ssl_keyfile=text("ssl_keyfile"),
-            ssl_password=text("ssl_password"),
             cluster_file=text("cluster_file"),
             request_timeout_s=_number("request_timeout_s", given.get("request_timeout_s", 10)),
             total_timeout_s=_number("total_timeout_s", given.get("total_timeout_s", 60)),
         )
 
     def security(self) -> dict[str, Any]:
-        """The security settings under kafka-python's names, without those that are not set. Contains secrets."""
-        names = ("security_protocol", "sasl_mechanism", "username", "password", "ssl_cafile", "ssl_certfile")
-        found = {name: getattr(self, name) for name in (*names, "ssl_keyfile", "ssl_password", "ssl_check_hostname")}
+        """The security settings under our own names, without those that are not set. Contains secrets."""
+        found = {one.name: getattr(self, one.name) for one in fields(Security)}
         return {name: value for name, value in found.items() if value is not None}
+
+    def secrets(self) -> list[str]:
+        """The secrets that are set."""
+        # Without super(): slots make the decorator build another class than the one that super() would mean.
+        return [*Security.secrets(self), *(token for _, token in self.http_tokens)]
 
     def expected_brokers(self) -> dict[int, tuple[str, int]]:
         """The brokers that should run, id → (host, port): from the cluster file, else the list of ids ("" and 0).
@@ -138,6 +123,15 @@ def _broker(item: Any) -> tuple[int, str, int]:
     return int(broker), host.strip("[]"), int(port or 0)
 
 
+def _tokens(value: Any) -> tuple[tuple[str, str], ...]:
+    """Parse an object of tokens, or JSON text of one; the error never shows it."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value or {}
+        return tuple(sorted((str(int(broker)), str(token)) for broker, token in found.items()))
+    except (TypeError, ValueError, AttributeError):
+        raise BadSettings('http_tokens: a JSON object is expected, such as {"1": "TOKEN"}') from None
+
+
 def _capacities(value: Any) -> int | tuple[tuple[int, int], ...] | None:
     """Parse a number, an object of them, or JSON text of either (forms carry text)."""
     if value in (None, {}):
@@ -161,11 +155,3 @@ def _number(key: str, value: Any) -> float:
     if number < 0:
         raise BadSettings(f"{key} {value!r}: a number of at least 0 is expected")
     return number
-
-
-def _truth(key: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    raise BadSettings(f"{key} {value!r}: true or false is expected")

@@ -1,24 +1,18 @@
 """`--command-config FILE`: Kafka's client properties, read into the settings of the admin client."""
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from logyard.admin.settings import ClusterSettings
 from logyard.local.errors import LocalError
 
-# Kafka's key → our setting; librdkafka's names are accepted too.
-_SAME = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
 _MILLISECONDS = {"request.timeout.ms": "request_timeout_s", "default.api.timeout.ms": "total_timeout_s"}
+_HOST_NAMES = "ssl.endpoint.identification.algorithm"
+# Of these, a file that others can read is warned about.
+_SECRET = re.compile(r"password|secret|sasl\.jaas\.config|\.key(\.pem)?$")
+_OTHERS_READ = 0o004
 _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 
 
@@ -29,49 +23,51 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+        mode = path.stat().st_mode
     except OSError as error:
         raise LocalError(f"{option} {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise LocalError(f"{option} {path}: UTF-8 text is expected") from None
     found: dict[str, str] = {}
-    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+    for number, line in enumerate(re.sub(r"\\\n\s*", "", text).splitlines(), 1):
         if not line.strip() or line.lstrip()[0] in "#!":
             continue
         pair = _PAIR.match(line)
         if pair is None:
-            raise LocalError(f"{option} {path}: {line.strip()!r} is not key=value")
-        found[pair.group(1)] = pair.group(2)
+            # Not the line itself, which may hold a password.
+            raise LocalError(f"{option} {path}: line {number} is not key=value")
+        found[pair.group(1)] = _unescaped(pair.group(2))
+    if mode & _OTHERS_READ and any(_SECRET.search(key) for key in found):
+        print(f"logyard: warning: {path} holds a password and others can read it: chmod 600 {path}", file=sys.stderr)
     return found
 
 
+def _unescaped(value: str) -> str:
+    """A value of java.util.Properties: \\n is a line break, \\\\ a backslash (inline PEM has the former)."""
+    known = {"n": "\n", "t": "\t", "r": "\r"}
+
+    def meant(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else known.get(found[2], found[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", meant, value)
+
+
 def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
-    """Return settings for the admin client. Raises LocalError for unsupported properties, BadSettings for wrong
-    values."""
-    for store in ("truststore", "keystore"):
-        kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
-        if kind.upper() != "PEM":
-            raise LocalError(f"--command-config: ssl.{store}.type {kind} is not supported: convert the store to PEM")
-    extra: dict[str, object] = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
-    if "ssl.keystore.location" in properties:
-        extra["ssl_certfile"] = extra["ssl_keyfile"] = properties["ssl.keystore.location"]
-    if "ssl.endpoint.identification.algorithm" in properties:
-        extra["ssl_check_hostname"] = bool(properties["ssl.endpoint.identification.algorithm"])
+    """Return settings for the admin client: Kafka's or librdkafka's names of security, and the timeouts.
+
+    Raises LocalError for a wrong timeout, BadSettings for other properties that cannot be used.
+    """
+    extra: dict[str, object] = dict(properties)
     for key, name in _MILLISECONDS.items():
         if key in properties:
             extra[name] = _milliseconds(key, properties[key]) / 1000
-    jaas = properties.get("sasl.jaas.config", "")
-    return ClusterSettings.read(
-        bootstrap,
-        extra,
-        username=_quoted(jaas, "username") or properties.get("sasl.username"),
-        password=_quoted(jaas, "password") or properties.get("sasl.password"),
-    )
+    # Empty, it switches the check off, and empty settings count as absent.
+    if properties.get(_HOST_NAMES) == "":
+        extra[_HOST_NAMES] = "none"
+    return ClusterSettings.read(bootstrap, extra)
 
 
 def _milliseconds(key: str, value: str) -> int:
     if not value.isdecimal():
         raise LocalError(f"--command-config: {key}={value}: a number of milliseconds is expected")
     return int(value)
-
-
-def _quoted(jaas: str, name: str) -> str | None:
-    found = re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', jaas)
-    return re.sub(r"\\(.)", r"\1", found.group(1)) if found else None

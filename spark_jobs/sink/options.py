@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from logyard.login import librdkafka, security
 from logyard.spark_jobs.data_source.options import BadOption
 
 OPTIONS = (
@@ -46,16 +47,6 @@ RESERVED = {
     "isolation.level": "it is always read_committed",
     "on_delivery": "it is taken",
     "delivery.report.only.error": "it is taken",
-}
-SECURITY = {
-    "security_protocol": "security.protocol",
-    "sasl_mechanism": "sasl.mechanism",
-    "username": "sasl.username",
-    "password": "sasl.password",
-    "ssl_cafile": "ssl.ca.location",
-    "ssl_certfile": "ssl.certificate.location",
-    "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
 }
 _WRITE_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -132,11 +123,10 @@ def _client(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _security(path: str) -> dict[str, str]:
-    said = _read(path, "security")
-    settings = {SECURITY[key]: value for key, value in said.items() if key in SECURITY}
-    if said.get("ssl_check_hostname") in ("False", "false"):
-        settings["ssl.endpoint.identification.algorithm"] = "none"
-    return settings
+    try:
+        return librdkafka.options(security.of(_read(path, "security")))
+    except security.BadSettings as problem:
+        raise BadOption(f"security {path}: {problem}") from None
 
 
 def _read(path: str, name: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ EXTRAS = {
     "logyard/admin": (),
     "logyard/cli": (),
     "logyard/local": ("local",),
+    "logyard/login": ("pkcs12",),
     "tests": ("broker", "spark", "airflow", "compose", "local", "dev"),
 }
 

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.timeout(300)
 LOGINS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+@pytest.fixture(scope="module", params=["K"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka.jars_or_skip()
-    with secured.running(tmp_path_factory.mktemp("secured"), "K") as running:
+    with secured.running(tmp_path_factory.mktemp("secured"), request.param) as running:
         running.create("flights")
         running.allow("alice", "Topic", "flights", "Write")
         yield running

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 TOP_FOLDERS = ("broker", "operators", "plugins", "dags", "spark_jobs")
-OWN_FOLDERS = ("logyard/cli", "logyard/local", "logyard/admin")
+OWN_FOLDERS = ("logyard/cli", "logyard/local", "logyard/admin", "logyard/login")
 
 # From the roof to the ground; modules on one line are neighbours and do not see each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
@@ -18,6 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("local",),
     ("spark_jobs",),
     ("admin",),
+    ("login",),
     ("broker.__main__",),
     ("broker.broker",),
     ("broker.components",),
@@ -42,7 +43,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 # What the upper floors may take from the broker (ARCHITECTURE.md, "The floors").
 NARROW = {
+    "login": ("broker.errors", "login"),
     "admin": (
+        "login",
         "broker.znodes",
         "broker.model",
         "broker.errors",
@@ -52,6 +55,7 @@ NARROW = {
         "broker.zk.kazoo_access",
     ),
     "spark_jobs": (
+        "login",
         "broker.records",
         "broker.znodes",
         "broker.model",
@@ -64,8 +68,8 @@ NARROW = {
         "broker.log.checkpoints",
         "spark_jobs",
     ),
-    "operators": ("admin", "broker.model", "operators"),
-    "local": ("local", "admin", "broker.zk.access", "broker.zk.kazoo_access"),
+    "operators": ("admin", "login", "broker.model", "operators"),
+    "local": ("local", "admin", "login", "broker.zk.access", "broker.zk.kazoo_access"),
 }
 
 

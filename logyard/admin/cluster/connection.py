@@ -17,6 +17,9 @@ from weakref import WeakSet
 
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
+from logyard.login import kafka_python
+from logyard.login.oauth import NoToken
+from logyard.login.security import BadSettings
 
 _RETRY_PAUSE_S = 0.25
 
@@ -78,13 +81,17 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
                 if refusal is not None:
                     raise refusal
                 return open_by(settings, server, share)
+            except BadSettings:
+                raise  # every server would be asked in the same way
+            except NoToken as problem:
+                raise AccessRefused(str(problem)) from None
             except Exception as problem:  # of any kind: the next server may answer
                 said[server] = str(problem) or type(problem).__name__
                 refused = refused or is_refused_login(problem)
         if refused:
             # Another attempt would fail too, and may lock the user out.
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
-            raise AccessRefused(f"the login of {settings.username!r} is refused ({reasons})")
+            raise AccessRefused(f"the login of {settings.user} is refused ({reasons})")
         if time.monotonic() >= deadline:
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
             raise ClusterUnreachable(f"no broker answered ({reasons}): check address, protocol and credentials")
@@ -110,30 +117,20 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
     """Open the admin client by that server alone. Raises kafka-python's errors, with their causes."""
     from kafka import KafkaAdminClient
 
+    login = kafka_python.options(settings)
     quiet = logging.getLogger("kafka")
     if quiet.level == logging.NOTSET:
         quiet.setLevel(logging.WARNING)  # it logs every connection, in every task's log
-    security = {
-        "sasl_mechanism": settings.sasl_mechanism,
-        "sasl_plain_username": settings.username if settings.sasl_mechanism else None,
-        "sasl_plain_password": settings.password if settings.sasl_mechanism else None,
-        "ssl_cafile": settings.ssl_cafile,
-        "ssl_certfile": settings.ssl_certfile,
-        "ssl_keyfile": settings.ssl_keyfile,
-        "ssl_password": settings.ssl_password,
-        "ssl_check_hostname": settings.ssl_check_hostname,
-    }
     client = _Client()
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=[server],
             client_id="logyard-admin",
-            security_protocol=settings.security_protocol,
             request_timeout_ms=round(settings.request_timeout_s * 1000),
             bootstrap_timeout_ms=round(timeout_s * 1000),
             reconnect_backoff_max_ms=1000,
             kafka_client=client.make,
-            **security,
+            **login,
         )
     except BaseException as problem:
         # The constructor has started a thread by now and would leave it running.

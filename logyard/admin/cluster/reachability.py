@@ -8,8 +8,10 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from logyard.admin.cluster.sign_of_life import ask, secured
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
+from logyard.login.security import BadSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,27 @@ def try_server(settings: ClusterSettings, server: str, timeout_s: float) -> Obst
 
 
 def _handshake(settings: ClusterSettings, server: str, host: str, plain: socket.socket) -> Obstacle:
-    if settings.security_protocol not in ("SSL", "SASL_SSL"):
+    if not settings.uses_tls:
         return Obstacle(server, None)
     try:
-        context = ssl.create_default_context(cafile=settings.ssl_cafile)
-        context.check_hostname = settings.ssl_check_hostname
-        if settings.ssl_certfile:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
-        with context.wrap_socket(plain, server_hostname=host):
-            return Obstacle(server, None)
+        link = secured(settings, plain, host)
+    except BadSettings as problem:
+        return Obstacle(server, "tls", f"{_ADVICE['tls']}: {problem}")
     except ssl.SSLCertVerificationError as problem:
         return Obstacle(server, "tls", f"its certificate is not trusted ({problem.verify_message}): see the CA file")
     except (ssl.SSLError, OSError) as problem:
         return Obstacle(server, "tls", f"{_ADVICE['tls']} ({problem}): is it a TLS listener, are the files right?")
+    try:
+        # With TLS 1.3 a broker asks for the client's certificate after the handshake: only its answer shows that.
+        with link:
+            ask(link)
+    except ssl.SSLError as problem:
+        if "CERTIFICATE" in str(problem.reason):
+            shown = "ours is refused" if settings.ssl_certfile or settings.ssl_certificate else "the client has none"
+            return Obstacle(server, "tls", f"it asks for the client's certificate, and {shown} ({problem.reason})")
+    except OSError:
+        pass  # TLS works; what is not answered is for the client to say
+    return Obstacle(server, None)
 
 
 def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, timeout_s: float = 3.0) -> str:
@@ -76,8 +86,10 @@ def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, time
         return "; ".join(str(obstacle) for obstacle in found)
     open_servers = ", ".join(obstacle.server for obstacle in found if obstacle.step is None)
     said = str(problem)
-    if settings.security_protocol.startswith("SASL") and _names_credentials(said):
-        return f"{open_servers}: user {settings.username!r} or its password is refused by {settings.sasl_mechanism}"
+    if "token endpoint" in said or "sasl_mechanism" in said:
+        return said  # nobody was asked yet
+    if settings.uses_sasl and _names_credentials(said):
+        return f"{open_servers}: user {settings.user} or its password is refused by {settings.sasl_mechanism}"
     reached = "connected" if settings.security_protocol.endswith("PLAINTEXT") else "TLS works"
     expected = settings.security_protocol
     if settings.sasl_mechanism and expected.startswith("SASL"):

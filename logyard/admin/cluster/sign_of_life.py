@@ -9,6 +9,8 @@ import struct
 
 from logyard.admin.recovery.witnesses import Wire
 from logyard.admin.settings import ClusterSettings
+from logyard.login import tls
+from logyard.login.security import BadSettings
 
 _CLIENT = b"logyard-admin"
 # ApiVersions, version 0: every broker since 0.10 answers it, on a SASL listener before the login too.
@@ -29,25 +31,26 @@ def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float
         return Wire.UNREACHABLE, f"{where}: {problem}"
     with plain:
         try:
-            return _ask(settings, plain, host), where
+            return ask(secured(settings, plain, host)), where
         except TimeoutError:
             return Wire.SILENT, f"{where}: no answer within {timeout_s:g} s"
         except ssl.SSLEOFError as problem:
             return Wire.CLOSED, f"{where}: {problem}"
         except ssl.SSLError as problem:
             return Wire.REFUSES, f"{where}: TLS fails ({problem})"
-        except OSError as problem:  # unreadable certificate files on this side, or a connection that was cut
+        except BadSettings as problem:  # unreadable certificate files on this side say nothing of the broker
+            return Wire.UNKNOWN, f"{where}: {problem}"
+        except OSError as problem:  # a connection that was cut
             cut = isinstance(problem, ConnectionError)
             return (Wire.CLOSED if cut else Wire.UNKNOWN), f"{where}: {problem}"
 
 
-def _ask(settings: ClusterSettings, plain: socket.socket, host: str) -> Wire:
-    link = plain
-    if settings.security_protocol in ("SSL", "SASL_SSL"):
-        context = ssl.create_default_context(cafile=settings.ssl_cafile)
-        context.check_hostname = settings.ssl_check_hostname
-        if settings.ssl_certfile:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
-        link = context.wrap_socket(plain, server_hostname=host)
+def secured(settings: ClusterSettings, plain: socket.socket, host: str) -> socket.socket:
+    """The same connection, with TLS if the protocol has it. Raises OSError (ssl.SSLError), BadSettings."""
+    return tls.context(settings).wrap_socket(plain, server_hostname=host) if settings.uses_tls else plain
+
+
+def ask(link: socket.socket) -> Wire:
+    """Ask ApiVersions: ANSWERS if any bytes come back, CLOSED at the end of the stream. Raises OSError."""
     link.sendall(struct.pack(">i", len(_FRAME)) + _FRAME)
     return Wire.ANSWERS if link.recv(1) else Wire.CLOSED

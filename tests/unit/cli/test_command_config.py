@@ -4,6 +4,7 @@ import pytest
 
 from logyard.cli import command_config
 from logyard.local.errors import LocalError
+from logyard.login.security import BadSettings
 
 
 def test_properties_are_read(tmp_path: Path) -> None:
@@ -11,7 +12,7 @@ def test_properties_are_read(tmp_path: Path) -> None:
     path.write_text("# comment\n! too\n\na.b=c = d\n  x : y\nlong=1,\\\n   2\nempty=\n")
     assert command_config.read(path) == {"a.b": "c = d", "x": "y", "long": "1,2", "empty": ""}
     path.write_text("nonsense\n")
-    with pytest.raises(LocalError, match="'nonsense' is not key=value"):
+    with pytest.raises(LocalError, match="line 1 is not key=value"):
         command_config.read(path)
     with pytest.raises(LocalError, match="No such file"):
         command_config.read(tmp_path / "none")
@@ -45,11 +46,48 @@ def test_librdkafkas_names_are_understood() -> None:
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"ssl.truststore.location": "/ca.jks"}, "ssl.truststore.type JKS"),
-        ({"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/k"}, "ssl.keystore.type PKCS12"),
+        ({"ssl.truststore.type": "JKS", "ssl.truststore.location": "/ca.jks"}, "ssl.truststore.type JKS"),
+        ({"ssl.keystore.type": "JKS", "ssl.keystore.location": "/k"}, "keytool -importkeystore"),
+        ({"sasl.jaas.config": "Module required password=hunter2"}, "final semicolon is expected after password"),
         ({"request.timeout.ms": "soon"}, "number of milliseconds"),
     ],
 )
 def test_what_cannot_be_used_is_said(properties: dict[str, str], said: str) -> None:
-    with pytest.raises(LocalError, match=said):
+    with pytest.raises((LocalError, BadSettings), match=said):
         command_config.settings("b:1", properties)
+
+
+def test_values_are_unescaped_as_java_does(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text('pem=-----BEGIN X-----\\\n  \\nabc\\n-----END X-----\njaas=\\u0061 p\\\\"q\n')
+    assert command_config.read(path) == {"pem": "-----BEGIN X-----\nabc\n-----END X-----", "jaas": 'a p\\"q'}
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "warned"),
+    [
+        (0o644, "sasl.password=p\n", True),
+        (0o604, "ssl.keystore.key=k\n", True),
+        (0o640, "sasl.password=p\n", False),
+        (0o600, "sasl.password=p\n", False),
+        (0o644, "security.protocol=SSL\n", False),
+    ],
+)
+def test_a_password_that_everybody_can_read_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: int, text: str, warned: bool
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+    path.chmod(mode)
+    command_config.read(path)
+    said = capsys.readouterr()
+    assert ("chmod 600" in said.err) is warned
+    assert said.out == ""
+
+
+def test_a_line_that_is_no_property_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("security.protocol=SSL\nMIIEvQIBADANBg\n")
+    with pytest.raises(LocalError, match="line 2") as found:
+        command_config.read(path)
+    assert "MIIE" not in str(found.value)

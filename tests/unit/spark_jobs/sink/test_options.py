@@ -21,7 +21,13 @@ def test_what_is_not_given() -> None:
 def test_everything_given(tmp_path: Path) -> None:
     cluster, security = tmp_path / "cluster.json", tmp_path / "security.json"
     cluster.write_text(json.dumps({"bootstrap": "c:3", "brokers": []}))
-    said = {"security_protocol": "SASL_SSL", "username": "u", "password": "hunter2", "ssl_check_hostname": False}
+    said = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "username": "u",
+        "password": "hunter2",
+        "ssl_check_hostname": False,
+    }
     security.write_text(json.dumps(said))
     given = {
         "progressTopic": "t",
@@ -41,6 +47,7 @@ def test_everything_given(tmp_path: Path) -> None:
         "bootstrap.servers": "c:3",
         "compression.type": "zstd",
         "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
         "sasl.username": "u",
         "sasl.password": "hunter2",
         "ssl.endpoint.identification.algorithm": "none",
