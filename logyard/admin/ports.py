@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from logyard.admin.acls.acls import Acl, AclFilter
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.configs.entities import Entity
 from logyard.admin.groups.groups import Group
+from logyard.admin.quotas.quotas import Quota
 from logyard.admin.recovery.witnesses import ControllerView, HostState, Journal, Probe
 from logyard.admin.transactions.hanging import TransactionClient
+from logyard.admin.users.users import NewPassword
 from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -103,6 +107,34 @@ class ClusterClient(Protocol):
     def close(self) -> None: ...
 
 
+class AccessClient(Protocol):
+    """Requests about who may do what, and how much of it."""
+
+    def acls(self, chosen: AclFilter) -> list[Acl]:
+        """Raises ApiError: SECURITY_DISABLED without an authorizer, CLUSTER_AUTHORIZATION_FAILED."""
+        ...
+
+    def create_acls(self, wanted: Sequence[Acl]) -> None: ...
+
+    def delete_acls(self, chosen: Sequence[AclFilter]) -> list[Acl]: ...
+
+    def scram_users(self, users: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+        """User → mechanism → iterations; users without credentials are left out."""
+        ...
+
+    def alter_users(
+        self, upsert: Sequence[NewPassword], delete: Mapping[str, Sequence[str]]
+    ) -> dict[str, ApiError | None]:
+        """Set credentials, and remove others (user → mechanisms); returns each user's error, or None."""
+        ...
+
+    def quotas(self, entity: Entity) -> list[Quota]:
+        """Of entities with exactly these types and, if given, names."""
+        ...
+
+    def alter_quotas(self, entity: Entity, values: Mapping[str, float], remove: Sequence[str] = ()) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Quorum:
     """The leader of the metadata of a KRaft cluster (-1: none now), and its epoch."""
@@ -111,8 +143,8 @@ class Quorum:
     epoch: int
 
 
-class DescribingClient(ClusterClient, TransactionClient, Protocol):
-    """A client that also describes groups, transactions and the quorum."""
+class DescribingClient(ClusterClient, TransactionClient, AccessClient, Protocol):
+    """A client that also describes groups, transactions, rights and the quorum."""
 
     def describe_group(self, group_id: str) -> Group:
         """One group with its members; one that does not exist is Dead."""

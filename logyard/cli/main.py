@@ -8,6 +8,7 @@ import typer
 
 from logyard.broker.errors import LogyardError
 from logyard.cli import (
+    acls,
     airflow,
     brokers,
     cluster,
@@ -16,10 +17,12 @@ from logyard.cli import (
     groups,
     leaders,
     platform,
+    quotas,
     reassign,
     spark,
     story,
     transactions,
+    users,
     zk,
 )
 from logyard.cli.dump_log import command as dump_log
@@ -43,6 +46,9 @@ app.add_typer(features.app, name="features")
 app.add_typer(zk.app, name="zk")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(acls.app, name="acls")
+app.add_typer(users.app, name="users")
+app.add_typer(quotas.app, name="quotas")
 app.add_typer(spark.app, name="spark")
 app.add_typer(airflow.app, name="airflow")
 app.command()(brokers.brokers)

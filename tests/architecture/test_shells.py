@@ -125,6 +125,7 @@ SHELLS = {
     "admin.reassignment.proposal": "draws by a seed that the plan names",
     "admin.settings": "reads the file that names a cluster",
     "admin.transactions.requests": "pauses before it asks a coordinator again",
+    "admin.users.requests": "draws the salt of a password",
     "admin.zookeeper.batch": "sorts kazoo's errors",
     "admin.zookeeper.cluster_client": "dates what it writes",
     "admin.zookeeper.ensemble": "is kazoo, within a time",

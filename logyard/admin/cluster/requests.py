@@ -3,14 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from logyard.admin.acls import requests as acl_requests
+from logyard.admin.acls.acls import Acl, AclFilter
 from logyard.admin.cluster import translation
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.features import Feature, Features, Kind
+from logyard.admin.configs import requests as config_requests
+from logyard.admin.configs.entities import DEFAULT, Entity
 from logyard.admin.groups import requests
 from logyard.admin.groups.groups import Group
 from logyard.admin.ports import Quorum
+from logyard.admin.quotas.quotas import Quota
 from logyard.admin.transactions import requests as transaction_requests
 from logyard.admin.transactions.transactions import AbortMarker, Producer, Transaction, TransactionListing
+from logyard.admin.users import requests as user_requests
+from logyard.admin.users.users import NewPassword
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 
@@ -102,6 +109,29 @@ class ClusterRequests(KafkaClusterClient):
     def write_abort_marker(self, marker: AbortMarker) -> None:
         transaction_requests.write_abort_marker(self, marker)
 
+    def acls(self, chosen: AclFilter) -> list[Acl]:
+        return acl_requests.describe(self, chosen)
+
+    def create_acls(self, wanted: Sequence[Acl]) -> None:
+        acl_requests.create(self, wanted)
+
+    def delete_acls(self, chosen: Sequence[AclFilter]) -> list[Acl]:
+        return acl_requests.delete(self, chosen)
+
+    def alter_users(
+        self, upsert: Sequence[NewPassword], delete: Mapping[str, Sequence[str]]
+    ) -> dict[str, ApiError | None]:
+        return user_requests.alter(self, upsert, delete)
+
+    def quotas(self, entity: Entity) -> list[Quota]:
+        return [
+            Quota(Entity(entity.types, tuple(names[kind] or DEFAULT for kind in entity.types)), values)
+            for names, values in config_requests.quotas(self, entity)
+        ]
+
+    def alter_quotas(self, entity: Entity, values: Mapping[str, float], remove: Sequence[str] = ()) -> None:
+        config_requests.alter_quotas(self, entity, {key: str(value) for key, value in values.items()}, remove)
+
     def quorum(self) -> Quorum | None:
         # Metadata of a KRaft cluster names any broker as controller. Only KRaft brokers offer this request.
         if not self._connection.offers(_DESCRIBE_QUORUM):
@@ -156,14 +186,8 @@ class ClusterRequests(KafkaClusterClient):
         translation.refuse(answer.error_code, answer.error_message)
         return {one.feature: translation.problem(one.error_code, one.error_message) for one in answer.results}
 
-    def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
-        """User → mechanism → iterations; users without credentials are left out."""
-        found = self._repeat(lambda: self._admin.describe_user_scram_credentials(list(users) if users else None))
-        return {
-            user: {i["mechanism"].name.replace("_", "-"): i["iterations"] for i in entry["credential_infos"]}
-            for user, entry in found.items()
-            if entry["credential_infos"]
-        }
+    def scram_users(self, users: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+        return user_requests.describe(self, users or ())
 
     def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None:
         """Set credentials (mechanism → iterations, password) and remove others; returns the error, or None."""

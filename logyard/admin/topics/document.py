@@ -8,6 +8,8 @@
       orders.created: {}
       orders.current: {partitions: 12, configs: {cleanup.policy: compact}}
 
+Who may do what with them is in the sections `acls`, `users` and `quotas` (access.py).
+
 Guard rails (facts §36, numbers 1, 2, 12 to 15, 19): settings that are not named are left as they are; partitions
 are never removed; topics that are owned and not listed are deleted only on request, never all of them, and only up to
 a limit; what an approved plan does not name is not done.
@@ -21,12 +23,13 @@ from typing import Any
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, NewTopic
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
+from logyard.admin.topics.access import SECTIONS, Access
 from logyard.admin.topics.changes import TopicChanges, apply_changes, plan_changes
 from logyard.admin.topics.difference import difference_lines
 from logyard.broker.errors import LogyardError
 
 TOPICS_MAX = 10_000
-_KEYS = ("version", "cluster_id", "owns", "defaults", "topics")
+_KEYS = ("version", "cluster_id", "owns", "defaults", "topics", *SECTIONS)
 _TOPIC_KEYS = ("partitions", "replication_factor", "configs")
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Smaller values of these delete records that are there now.
@@ -44,6 +47,7 @@ class Catalog:
     topics: Mapping[str, NewTopic]
     owns: str | None = None
     cluster_id: str | None = None
+    access: Access = field(default_factory=Access)
 
     @classmethod
     def read(cls, document: Any) -> "Catalog":
@@ -64,7 +68,8 @@ class Catalog:
         foreign = [name for name in topics if pattern is not None and not pattern.fullmatch(name)]
         if foreign:
             raise BadSettings(f"topic {foreign[0]}: it does not match owns {owns!r}")
-        return cls(topics, None if owns is None else str(owns), content.get("cluster_id"))
+        named = None if owns is None else str(owns)
+        return cls(topics, named, content.get("cluster_id"), Access.read(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,11 @@ class CatalogPlan:
     unlisted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     lines: tuple[str, ...] = field(default=())
+    access: Access = field(default_factory=Access)
 
     @property
     def is_empty(self) -> bool:
-        return not self.deletes and all(changes.is_empty for changes in self.changes)
+        return not self.deletes and self.access.is_empty and all(changes.is_empty for changes in self.changes)
 
     def actions(self) -> set[str]:
         """Each of its changes as a text that can be compared with another plan's."""
@@ -92,7 +98,7 @@ class CatalogPlan:
             if c.add_partitions_to is not None:
                 found.add(f"{c.topic} partitions {c.add_partitions_to}")
             found |= {f"{c.topic} set {key}={value}" for key, value in c.set_configs.items()}
-        return found
+        return found | self.access.actions()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -101,7 +107,7 @@ class CatalogPlan:
             "deletes": list(self.deletes),
             "unlisted": list(self.unlisted),
             "warnings": list(self.warnings),
-            "lines": list(self.lines),
+            "lines": [*self.lines, *self.access.lines()],
             "actions": sorted(self.actions()),
             "empty": self.is_empty,
         }
@@ -117,10 +123,14 @@ def plan_catalog(
     snapshot: ClusterSnapshot,
     configs: Mapping[str, Mapping[str, ConfigValue]],
     *,
+    lacking: Access | None = None,
     delete_unlisted: bool = False,
     deletes_max: int = 5,
 ) -> CatalogPlan:
-    """Compare the catalog with the cluster. Raises CatalogRefused if a guard rail forbids a change."""
+    """Compare the catalog with the cluster; `lacking` is what it lacks of the catalog's rights.
+
+    Raises CatalogRefused if a guard rail forbids a change.
+    """
     if catalog.cluster_id is not None and catalog.cluster_id != snapshot.cluster_id:
         raise CatalogRefused(f"the file is for cluster {catalog.cluster_id}, this is {snapshot.cluster_id}")
     changes, lines, warnings = [], list[str](), list[str]()
@@ -135,11 +145,19 @@ def plan_catalog(
         warnings += [f"{name}: {refused}" for refused in change.refused]
         warnings += _risks(name, change, there)
     unlisted = _unlisted(catalog, snapshot)
-    if not delete_unlisted:
-        return CatalogPlan(snapshot.cluster_id, tuple(changes), (), unlisted, tuple(warnings), tuple(lines))
-    _guard_deletes(catalog, unlisted, deletes_max)
-    lines += [f"{name}: - the topic and all its records" for name in unlisted]
-    return CatalogPlan(snapshot.cluster_id, tuple(changes), unlisted, (), tuple(warnings), tuple(lines))
+    deletes = unlisted if delete_unlisted else ()
+    if delete_unlisted:
+        _guard_deletes(catalog, unlisted, deletes_max)
+        lines += [f"{name}: - the topic and all its records" for name in unlisted]
+    return CatalogPlan(
+        cluster_id=snapshot.cluster_id,
+        changes=tuple(changes),
+        deletes=deletes,
+        unlisted=() if delete_unlisted else unlisted,
+        warnings=tuple(warnings),
+        lines=tuple(lines),
+        access=lacking or Access(),
+    )
 
 
 def apply(
