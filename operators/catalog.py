@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context, conf
 
-from logyard.admin.ports import ClusterClient
+from logyard.admin.ports import DescribingClient
 from logyard.admin.settings import BadSettings
+from logyard.admin.topics import access
 from logyard.admin.topics.document import Catalog, CatalogPlan, apply, plan_catalog, read_configs
 from logyard.operators import outcomes
+from logyard.operators.access import password_of
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
@@ -56,13 +58,14 @@ class CatalogOperator(ClusterOperator):
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
             raise BadSettings(f"file {self.file}: {' '.join(str(problem).split())}") from None
 
-    def make_plan(self, context: Context, client: ClusterClient) -> CatalogPlan:
+    def make_plan(self, context: Context, client: DescribingClient) -> CatalogPlan:
         catalog = self.catalog(context)
         snapshot = client.snapshot()
         return plan_catalog(
             catalog,
             snapshot,
             read_configs(client, [name for name in catalog.topics if name in snapshot.topics]),
+            lacking=access.missing(catalog.access, client),
             delete_unlisted=as_truth("delete_unlisted", self.delete_unlisted),
             deletes_max=as_integer("deletes_max", self.deletes_max, 5),
         )
@@ -79,7 +82,7 @@ class PlanTopicsOperator(CatalogOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with self.hook.client() as client:
             plan = self.make_plan(context, client)
-        for line in plan.lines:
+        for line in (*plan.lines, *plan.access.lines()):
             self.log.info(line)
         for warning in plan.warnings:
             self.log.warning(warning)
@@ -112,10 +115,18 @@ class ApplyTopicsOperator(CatalogOperator):
         with self.hook.client() as client:
             plan = self.make_plan(context, client)
             changed, deleted = apply(client, plan, actions, dry_run=self.checks_only)
+            if not self.checks_only:
+                access.apply(client, plan.access, password_of)
         refused = [f"{c.topic}: {text}" for c in plan.changes for text in c.refused]
         for line in refused:
             self.log.warning("not done: %s", line)
-        return {"changed": changed, "deleted": deleted, "refused": refused, "dry_run": self.checks_only}
+        return {
+            "changed": changed,
+            "deleted": deleted,
+            "rights": plan.access.lines(),
+            "refused": refused,
+            "dry_run": self.checks_only,
+        }
 
 
 def resolved(file: str, directory: Path) -> Path:

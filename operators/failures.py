@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from logyard.admin.acls.acls import BadAcl
 from logyard.admin.cluster.elections import BadElection
 from logyard.admin.configs.entities import BadConfig
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
@@ -15,14 +16,17 @@ from logyard.admin.settings import BadSettings
 from logyard.admin.topics.changes import TopicConflict
 from logyard.admin.topics.document import CatalogRefused
 from logyard.admin.transactions.transactions import BadTransactions
+from logyard.admin.users.users import BadUser
 
 _LASTING = (
     BadSettings,
+    BadAcl,
     BadConfig,
     BadElection,
     BadGroups,
     BadReassignment,
     BadTransactions,
+    BadUser,
     TopicConflict,
     CatalogRefused,
 )

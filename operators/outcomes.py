@@ -77,8 +77,11 @@ def topics_applied(result: Result) -> Outcome:
     """Of ApplyTopicsOperator."""
     verb = "to change" if result["dry_run"] else "changed"
     rows = [("changed", name) for name in result["changed"]] + [("deleted", name) for name in result["deleted"]]
+    rows += [("right or quota", text) for text in result["rights"]]
     rows += [("not done", text) for text in result["refused"]]
     said = f"{plural(len(result['changed']), 'topic')} {verb}, {len(result['deleted'])} deleted"
+    if result["rights"]:
+        said += f", {plural(len(result['rights']), 'right or quota', 'rights and quotas')}"
     left = f", {len(result['refused'])} differences stay" if result["refused"] else ""
     return Outcome(said + left, ("what", "topic"), rows)
 
@@ -280,3 +283,57 @@ def _column(values: Sequence[Any]) -> list[tuple[Any]]:
 
 def _brokers(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
+
+
+# -- rights
+
+
+def acls_created(result: Result) -> Outcome:
+    """Of CreateAclsOperator."""
+    made = "would be added" if result["dry_run"] else "added"
+    return Outcome(
+        f"{plural(len(result['created']), 'ACL')} {made}, {result['existing']} there already", *_acls(result["created"])
+    )
+
+
+def acls_deleted(result: Result) -> Outcome:
+    """Of DeleteAclsOperator."""
+    made = "would be removed" if result["dry_run"] else "removed"
+    return Outcome(f"{plural(len(result['deleted']), 'ACL')} {made}", *_acls(result["deleted"]))
+
+
+def _acls(found: Sequence[Mapping[str, str]]) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    fixed = ("pattern", "principal", "operation", "host", "permission")
+    rows = []
+    for one in found:
+        key = next(key for key in one if key not in fixed)
+        name = f"{one[key]}*" if one["pattern"] == "PREFIXED" else one[key]
+        rows.append((one["permission"], one["principal"], one["operation"], f"{key} {name}", one["host"]))
+    return ("permission", "principal", "operation", "on", "host"), rows
+
+
+def user_set(result: Result) -> Outcome:
+    """Of SetUserOperator."""
+    user, done = result["user"], ", ".join(result["set"])
+    if not done:
+        return Outcome(f"User {user} could log in already, nothing changed")
+    made = "would get" if result["dry_run"] else "got"
+    return Outcome(f"User {user} {made} {'a new' if result['existed'] else 'a'} password for {done}")
+
+
+def user_deleted(result: Result) -> Outcome:
+    """Of DeleteUserOperator."""
+    user, gone = result["user"], ", ".join(result["deleted"])
+    if not gone:
+        return Outcome(f"User {user} has no SCRAM credentials, nothing changed")
+    return Outcome(f"User {user} {'would lose' if result['dry_run'] else 'lost'} {gone}")
+
+
+def quotas_set(result: Result) -> Outcome:
+    """Of SetQuotasOperator."""
+    rows = [("set", one["of"], one["key"], one["value"]) for one in result["set"]]
+    rows += [("removed", one["of"], one["key"], one["value"]) for one in result["removed"]]
+    if not rows:
+        return Outcome("Quotas were as wanted already, nothing changed")
+    made = "would change" if result["dry_run"] else "changed"
+    return Outcome(f"{plural(len(rows), 'limit')} {made}", ("change", "of", "limit", "value"), rows)

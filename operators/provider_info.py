@@ -10,6 +10,11 @@ def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"], **schema}}
 
 
+def _secret(label: str, description: str) -> dict[str, Any]:
+    """A field that the form shows as dots."""
+    return _text(label, description, format="password")
+
+
 _CONN_FIELDS: dict[str, Any] = {
     "zookeeper": _text(
         "ZooKeeper",
@@ -23,18 +28,44 @@ _CONN_FIELDS: dict[str, Any] = {
     ),
     "sasl_mechanism": _text(
         "SASL mechanism",
-        "For SASL; the login and password are the connection's.",
-        enum=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+        "For SASL. PLAIN and SCRAM use the connection's login and password, OAUTHBEARER the fields below, GSSAPI the "
+        "worker's Kerberos ticket.",
+        enum=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"],
     ),
-    "ssl_cafile": _text("CA file", "PEM file of the authorities that signed the brokers' certificates."),
-    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, if brokers require one."),
-    "ssl_keyfile": _text("Key file", "PEM file of the client's key."),
-    "ssl_password": _text("Key password", "Password of the key file.", format="password"),
+    "delegation_token": {
+        "label": "Delegation token",
+        "description": "Whether login and password are a delegation token's id and HMAC (by SCRAM).",
+        "schema": {"type": ["boolean", "null"], "default": False},
+    },
+    "ssl_cafile": _text(
+        "CA file", "PEM or PKCS12 file of the authorities that signed the brokers' certificates; empty: the system's."
+    ),
+    "ssl_ca": _text("CA certificates", "The same as PEM text, if workers have no such file.", format="multiline"),
+    "ssl_ca_password": _secret("CA file password", "Of a PKCS12 file."),
+    "ssl_certfile": _text(
+        "Certificate file", "PEM file of the client's certificate, or PKCS12 file with its key, if brokers ask for one."
+    ),
+    "ssl_keyfile": _text("Key file", "PEM file of the client's key; empty: it is in the certificate file."),
+    "ssl_certificate": _text("Certificate", "The client's certificate as PEM text.", format="multiline"),
+    "ssl_key": _secret("Key", "The client's key as PEM text."),
+    "ssl_password": _secret("Key password", "Password of the key, or of the PKCS12 file."),
     "ssl_check_hostname": {
         "label": "Check host names",
         "description": "Whether a broker's certificate must name its host.",
         "schema": {"type": ["boolean", "null"], "default": True},
     },
+    "oauth_token_url": _text("OAuth token endpoint", "URL that gives tokens by client credentials."),
+    "oauth_client_id": _text("OAuth client id", "Who asks for tokens."),
+    "oauth_client_secret": _secret("OAuth client secret", "Proves that to the token endpoint."),
+    "oauth_scope": _text("OAuth scope", "What the token is asked for, if the endpoint needs it."),
+    "oauth_cafile": _text("OAuth CA file", "PEM file of the token endpoint's authorities; empty: the system's."),
+    "oauth_token": _secret("OAuth token", "A token itself, instead of an endpoint."),
+    "kerberos_service": _text("Kerberos service", "The brokers' service name for GSSAPI.", default="kafka"),
+    "http_tokens": _secret(
+        "HTTP tokens",
+        'Of the brokers\' HTTP side, for Spark jobs that lease segments: {"1": "token", …}, unless the cluster file '
+        "leads to them.",
+    ),
     "request_timeout_s": {
         "label": "Request timeout",
         "description": "Seconds that one request may take.",
@@ -165,7 +196,7 @@ def get_provider_info() -> dict[str, Any]:
     """The provider's description, in the schema of Airflow's provider.yaml."""
     operators = (
         *("topics", "reassignment", "verification", "cancellation", "decommission", "groups", "approval", "catalog"),
-        *("reports", "leadership", "controller", "spark"),
+        *("reports", "leadership", "controller", "spark", "transactions", "access"),
     )
     return {
         "package-name": "logyard",

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -104,15 +104,14 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
             return summary(output, getattr(self._hook, "_last_submit_log_lines", ()))
 
     def _security(self, directory: Path) -> list[str]:
-        """The connection's credentials in a file that only this user can read: command lines are visible to others."""
+        """The connection's secrets in files that only this user can read: command lines are visible to others."""
         settings = ClusterHook(self.logyard_conn_id).settings
-        content = settings.security()
-        if settings.security_protocol == "PLAINTEXT":
-            return []
-        path = directory / "security.json"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(content, file)
-        return ["--security", str(path)]
+        words: list[str] = []
+        if settings.security_protocol != "PLAINTEXT":
+            words += ["--security", _private(directory / "security.json", settings.security())]
+        if settings.http_tokens:
+            words += ["--tokens", _private(directory / "tokens.json", dict(settings.http_tokens))]
+        return words
 
     def _report(self, context: Context, output: Path, problem: Exception) -> None:
         """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
@@ -245,6 +244,12 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
                 command += [f"--{name.replace('_', '-')}", str(path)]
         columns = [str(column) for column in as_list("partition_by", self.partition_by or [])]
         return [*command, "--partition-by", ",".join(columns)] if columns else command
+
+
+def _private(path: Path, content: Mapping[str, Any]) -> str:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(content, file)
+    return str(path)
 
 
 def asset_uri(destination: str) -> str:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from airflow.sdk import BaseHook, conf
+from airflow.sdk.log import mask_secret
 
 from logyard.admin.connector import Connector, RealConnector
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
 
@@ -102,7 +104,7 @@ class ClusterHook(BaseHook):
         )
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check, in this order: settings, host name, port, TLS, login, controller, ZooKeeper."""
+        """Check, in this order: settings, host name, port, TLS, login, rights, controller, ZooKeeper."""
         try:
             # A person waits for the result: a task may wait longer.
             self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
@@ -111,6 +113,10 @@ class ClusterHook(BaseHook):
         try:
             with self.client() as client:
                 snapshot = client.snapshot([], reassignments=True)
+                if snapshot.reassignments is None:
+                    lacking = self._lacking_right(client)
+                    if lacking:
+                        return False, lacking
         except ClusterUnreachable as problem:
             return False, f"Brokers: {self.connector.why_unreachable(self.settings, problem)}"
         except Exception as problem:
@@ -123,6 +129,20 @@ class ClusterHook(BaseHook):
         if self.settings.zookeeper is None:
             return True, f"{said}; no ZooKeeper is given: tasks that need it will fail"
         return self._test_zookeeper(said, set(snapshot.brokers), snapshot.cluster_id)
+
+    def _lacking_right(self, client: DescribingClient) -> str:
+        """The right that this login lacks, if that is why the controller refuses; else ""."""
+        try:
+            client.list_reassignments()
+        except ApiError as refusal:
+            if refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return (
+                    f"Rights: the login as {self.settings.user} works, but lacks Describe on the cluster, which tasks "
+                    "need; those that change something need Alter on it too"
+                )
+        except ClusterUnreachable:
+            pass  # said below
+        return ""
 
     def _test_zookeeper(self, said: str, brokers: set[int], cluster_id: str) -> tuple[bool, str]:
         where = self.settings.zookeeper
@@ -149,7 +169,13 @@ def read_connection(connection: Any) -> ClusterSettings:
     host = connection.host or ""
     if connection.port and "," not in host and ":" not in host:
         host = f"{host}:{connection.port}"
-    return ClusterSettings.read(host, connection.extra_dejson, username=connection.login, password=connection.password)
+    settings = ClusterSettings.read(
+        host, connection.extra_dejson, username=connection.login, password=connection.password
+    )
+    # Airflow masks extras by their names; a key as PEM text or a line of JAAS has none that it knows.
+    for secret in settings.secrets():
+        mask_secret(secret)
+    return settings
 
 
 def _command(name: str, text: str) -> list[str]:

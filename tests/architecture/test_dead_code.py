@@ -51,7 +51,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "sasl_options",
         "_authenticate_with_sasl",
     ),
-    "kafka-python calls it": ("maybe_raise_auth_failure",),
+    "kafka-python calls or reads it": ("maybe_raise_auth_failure", "auth_message", "_scram_client"),
     "Airflow calls or reads it": (
         "conn_name_attr",
         "execute_complete",
@@ -89,7 +89,12 @@ PRODUCT: dict[str, Sequence[str]] = {
     "typer has it said by a flag": ("entity_default",),
     "users import it into DAGs and policies": (
         "*Sensor",
+        "CreateAclsOperator",
+        "DeleteAclsOperator",
         "DeleteRecordsOperator",
+        "DeleteUserOperator",
+        "SetQuotasOperator",
+        "SetUserOperator",
         "PolicyViolation",
         "TopicsChangedEvent",
     ),

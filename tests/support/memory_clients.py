@@ -32,6 +32,7 @@ from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
+from tests.support.memory_access import MemoryAccess
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_transactions import MemoryTransactions
 
@@ -156,7 +157,7 @@ class MemoryEnsemble:
         return True
 
 
-class MemoryClient(MemoryTransactions):
+class MemoryClient(MemoryTransactions, MemoryAccess):
     """`ports.ClusterClient` onto a MemoryCluster."""
 
     reaches_dead_brokers = False

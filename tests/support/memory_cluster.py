@@ -13,9 +13,11 @@ are the truth: a test sets them (`hung`, `deaf`, `electing`) and reads them (`st
 
 from dataclasses import dataclass, field, replace
 
+from logyard.admin.acls.acls import Acl
 from logyard.admin.ports import Quorum
 from logyard.admin.recovery.witnesses import Step
 from logyard.admin.transactions.transactions import Producer, Transaction
+from logyard.admin.users.users import NewPassword
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 from tests.support.tree_znodes import TreeZnodes
@@ -62,6 +64,10 @@ class MemoryCluster:
     producers: dict[TopicPartition, list[Producer]] = field(default_factory=dict)
     transactions: dict[str, Transaction] = field(default_factory=dict)
     quorum: Quorum | None = None  # of a KRaft cluster
+    authorizer: bool = True
+    acls: set[Acl] = field(default_factory=set)
+    users: dict[tuple[str, str], NewPassword] = field(default_factory=dict)  # by user and mechanism
+    quotas: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, float]] = field(default_factory=dict)
     looks: int = 0
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """Topics as code: the file, the plan, its guard rails, what was approved, and nobody asked for nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,64 @@ def test_a_person_sees_what_would_happen(cluster: MemoryCluster, monkeypatch: py
     assert "`t-0`: [1] → [2]" in shown[0]
     approval(plan()).execute(context())
     assert "orders.created: + partitions: 2" in shown[1]
+
+
+RIGHTS = """
+acls:
+  - {topic: orders., pattern: prefixed, principal: "User:orders", operation: [Read, Write]}
+  - {group: orders, principal: "User:orders", operation: Read}
+users:
+  orders: {password_conn_id: orders_password, mechanisms: [SCRAM-SHA-512]}
+quotas:
+  - {user: orders, producer_byte_rate: 1048576}
+"""
+
+
+def test_rights_are_planned_and_added_once(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hunter2-of-orders"
+    monkeypatch.setenv("AIRFLOW_CONN_ORDERS_PASSWORD", json.dumps({"conn_type": "generic", "password": secret}))
+    (tmp_path / "topics.yaml").write_text(FILE + RIGHTS)
+    document = plan()
+    assert "+ user orders: SCRAM-SHA-512, password of connection orders_password" in document["lines"]
+    assert "~ quota of user orders: producer_byte_rate=1,048,576" in document["lines"]
+    assert len([line for line in document["lines"] if line.startswith("+ ACL")]) == 3
+    assert (cluster.acls, cluster.users, cluster.quotas) == (set(), {}, {})
+    dry = apply(document, dry_run=True)
+    assert (len(dry["rights"]), cluster.acls, cluster.users, cluster.quotas) == (5, set(), {}, {})
+    done = apply(document)
+    assert (len(done["rights"]), len(cluster.acls)) == (5, 3)
+    assert [one.password for one in cluster.users.values()] == [secret]
+    assert cluster.quotas[("users",), ("orders",)] == {"producer_byte_rate": 1048576.0}
+    assert plan()["empty"] is True
+    assert apply(document)["rights"] == []
+    assert secret not in json.dumps([document, dry, done])
+
+
+def test_rights_that_were_not_approved_are_not_added(cluster: MemoryCluster, tmp_path: Path) -> None:
+    document = plan()
+    (tmp_path / "topics.yaml").write_text(FILE + RIGHTS)
+    with pytest.raises(AirflowFailException, match="not approved"):
+        apply(document)
+    assert (cluster.acls, cluster.users) == (set(), {})
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("users: {a: {password: hunter2}}", "'password' is not one of"),
+        ("users: {a: {}}", "password_conn_id"),
+        ("users: {a: {password_conn_id: c, mechanisms: PLAIN}}", "mechanism 'PLAIN'"),
+        ("users: {a: {password_conn_id: c, iterations: 1}}", "between 4096"),
+        ("acls: [{topic: t, principal: a, operation: Read}]", "principalType"),
+        ("acls: {topic: t}", "acls: a list"),
+        ("quotas: [{producer_byte_rate: 1}]", "name a user"),
+        ("quotas: [{user: a, speed: 1}]", "'speed'"),
+    ],
+)
+def test_wrong_rights_are_named(cluster: MemoryCluster, tmp_path: Path, section: str, said: str) -> None:
+    (tmp_path / "topics.yaml").write_text(f"{FILE}\n{section}\n")
+    with pytest.raises(AirflowFailException, match=said) as found:
+        plan()
+    assert "hunter2" not in str(found.value)

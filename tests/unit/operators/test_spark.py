@@ -139,7 +139,12 @@ def test_an_export_is_an_event_of_its_destinations_asset(monkeypatch: pytest.Mon
 
 
 def test_the_connections_security_goes_by_a_private_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "ssl_cafile": "/ca.pem"}
+    extra = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "ssl_cafile": "/ca.pem",
+        "http_tokens": '{"1": "hidden-token"}',
+    }
     secured = {"conn_type": "logyard", "host": "a:1", "login": "u", "password": "secret", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(secured))
     seen: dict[str, Any] = {}
@@ -148,12 +153,16 @@ def test_the_connections_security_goes_by_a_private_file(monkeypatch: pytest.Mon
         arguments = operator.application_args
         path = Path(arguments[arguments.index("--security") + 1])
         seen.update(json.loads(path.read_text()), mode=path.stat().st_mode & 0o777, said=" ".join(arguments))
+        tokens = Path(arguments[arguments.index("--tokens") + 1])
+        seen.update(tokens=json.loads(tokens.read_text()), mode_of_tokens=tokens.stat().st_mode & 0o777)
         Path(arguments[arguments.index("--output") + 1]).write_text("{}")
 
     monkeypatch.setattr(SparkSubmitOperator, "execute", look)
     AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
     assert (seen["username"], seen["password"], seen["ssl_cafile"], seen["mode"]) == ("u", "secret", "/ca.pem", 0o600)
+    assert (seen["tokens"], seen["mode_of_tokens"]) == ({"1": "hidden-token"}, 0o600)
     assert "secret" not in seen["said"]
+    assert "hidden-token" not in seen["said"]
 
 
 def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
