@@ -17,6 +17,7 @@ from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, read_group,
 from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups, read_old_groups
 from logyard.plugins.logyard_ui.cluster.plan_preview import PlanRequest, preview
 from logyard.plugins.logyard_ui.cluster.progress import Progress, Running, read_progress
+from logyard.plugins.logyard_ui.cluster.rights import TopicRights, read_rights
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes, sizes_json
 from logyard.plugins.logyard_ui.cluster.state import ClusterState, ControllerEpoch, read_state
 from logyard.plugins.logyard_ui.cluster.transactions import TopicTransactions, read_transactions
@@ -120,6 +121,12 @@ class CachedCluster:
             return read_transactions(client, led, self._clocks.wall_ms())
 
         return await self.cache.get(Query("transactions", "transactions", 10.0, read, topic), wait_s)
+
+    async def rights(self, topic: str, wait_s: float) -> Cached[TopicRights]:
+        def read(client: DescribingClient) -> TopicRights:
+            return read_rights(client, topic)
+
+        return await self.cache.get(Query("rights", "rights", 15.0, read, topic), wait_s)
 
     async def old_groups(self, snapshot: ClusterSnapshot, wait_s: float) -> Cached[OldGroups]:
         """Groups in ZooKeeper; none where the connection names no ZooKeeper."""

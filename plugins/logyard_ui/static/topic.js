@@ -1,5 +1,5 @@
 // One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; the groups that read it; the
-// transactions that are open on it.
+// transactions that are open on it; who may do what on it.
 
 import { useCluster, useRoute } from "./cluster_context.js";
 import { bytes, number, plural, time } from "./format.js";
@@ -113,6 +113,7 @@ function Content({ topic }) {
     h(Partitions, { topic }),
     h(Groups, { topic }),
     topic.transactions?.length > 0 && h(Transactions, { rows: topic.transactions }),
+    h(Rights, { topic }),
     h(
       Section,
       { title: "Settings" },
@@ -302,6 +303,53 @@ function Transactions({ rows }) {
       { color: "fg.muted", fontSize: "xs", marginTop: "1" },
       "Consumers that read committed records only do not get past the transaction that holds a partition back.",
     ),
+  );
+}
+
+const ACL_COLUMNS = [
+  {
+    id: "permission",
+    label: "May",
+    width: "6rem",
+    cell: (row) => (row.permission === "DENY" ? h("span", { "data-bad": "" }, "may not") : "may"),
+  },
+  { id: "principal", label: "Who", cell: (row) => row.principal },
+  { id: "operation", label: "Do", width: "12rem", cell: (row) => row.operation },
+  { id: "on", label: "On", width: "16rem", cell: on },
+  { id: "host", label: "From", width: "10rem", cell: (row) => (row.host === "*" ? "anywhere" : row.host) },
+];
+
+function on(row) {
+  if (row.pattern === "PREFIXED") return `topics that begin with ${row.name}`;
+  return row.name === "*" ? "all topics" : "this topic";
+}
+
+function Rights({ topic }) {
+  const { rights } = topic;
+  if (!rights) {
+    return h(Section, { title: "Rights" }, h(Text, { color: "fg.muted" }, topic.problems?.rights ?? "Not read yet."));
+  }
+  if (!rights.authorizer) {
+    const open = "Everybody may do everything: the cluster has no authorizer.";
+    return h(Section, { title: "Rights" }, h(Text, { color: "fg.muted" }, open));
+  }
+  const limits = rights.quotas.map(({ user, limits }) => {
+    const told = Object.entries(limits).map(([key, value]) => `${key} ${number(value)}`);
+    return `${user || "other users"}: ${told.join(", ")}`;
+  });
+  return h(
+    Section,
+    { title: "Rights" },
+    rights.acls.length === 0
+      ? h(Empty, { title: "No ACL counts for this topic: only super users may use it, unless the brokers allow all." })
+      : h(Table, {
+          name: "Rights",
+          columns: ACL_COLUMNS,
+          rows: rights.acls,
+          rowKey: (row) => Object.values(row).join(" "),
+        }),
+    limits.length > 0 &&
+      h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, `Quotas of users: ${limits.join("; ")}.`),
   );
 }
 

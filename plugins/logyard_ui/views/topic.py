@@ -1,4 +1,4 @@
-"""One topic: its partitions with offsets and bytes, its settings, the groups that read it, its open transactions."""
+"""One topic: its partitions with offsets and bytes, settings, groups, open transactions, who may do what on it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.clusters import PARTITIONS_MAX, Offsets
 from logyard.plugins.logyard_ui.cluster.lag import Lag, total
 from logyard.plugins.logyard_ui.cluster.progress import Running
+from logyard.plugins.logyard_ui.cluster.rights import TopicRights, rights_json
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes
 from logyard.plugins.logyard_ui.cluster.state import ClusterState
 from logyard.plugins.logyard_ui.cluster.transactions import TopicTransaction, TopicTransactions
@@ -36,17 +37,18 @@ class TopicParts:
     groups: list[GroupView] | None = None
     lag: Lag | None = None
     transactions: TopicTransactions | None = None
+    rights: TopicRights | None = None
 
 
 @router.get("/topic")
 async def topic(request: Request, cluster: RequestedCluster, name: TopicName) -> Response:
-    """One topic: partitions, offsets, bytes, settings, the groups that read it, its open transactions."""
+    """One topic: partitions, offsets, bytes, settings, groups, open transactions, who may do what on it."""
     cached = await cluster.state(REQUIRED_S, [name])
     state = required(cached)
     if name not in state.snapshot.topics:
         raise HTTPException(404, f"there is no topic {name}")
     optional, snapshot = OptionalParts(), state.snapshot
-    moving, offsets, configs, sizes, groups, transactions = await asyncio.gather(
+    read = asyncio.gather(
         cluster.running(DETAIL_S),
         cluster.offsets(name, snapshot, OPTIONAL_S),
         cluster.topic_configs(name, OPTIONAL_S),
@@ -54,6 +56,8 @@ async def topic(request: Request, cluster: RequestedCluster, name: TopicName) ->
         cluster.groups(OPTIONAL_S),
         cluster.transactions(name, snapshot, OPTIONAL_S),
     )
+    all_read, rights = await asyncio.gather(read, cluster.rights(name, OPTIONAL_S))
+    moving, offsets, configs, sizes, groups, transactions = all_read
     lag = None if groups.value is None else await cluster.lag(groups.value, snapshot, OPTIONAL_S)
     parts = TopicParts(
         running=moving.value,
@@ -63,6 +67,7 @@ async def topic(request: Request, cluster: RequestedCluster, name: TopicName) ->
         groups=optional.take("groups", groups),
         lag=None if lag is None else optional.take("groups", lag),
         transactions=optional.take("transactions", transactions),
+        rights=optional.take("rights", rights),
     )
     if parts.transactions is not None and parts.transactions.problem is not None:
         optional.problems["transactions"] = parts.transactions.problem
@@ -84,6 +89,7 @@ def topic_json(name: str, state: ClusterState, parts: TopicParts) -> dict[str, A
         "configs": None if parts.configs is None else configs_json(parts.configs),
         "groups": _groups(name, parts),
         "transactions": None if parts.transactions is None else [_transaction(t) for t in parts.transactions.found],
+        "rights": None if parts.rights is None else rights_json(parts.rights),
         "bytes": None if parts.sizes is None else sum(sizes),
         "records": None if parts.offsets is None else total(entry["records"] for entry in entries),
     }

@@ -12,7 +12,9 @@ pytest.importorskip("airflow.sdk")
 
 from fastapi.routing import APIRoute
 
+from logyard.admin.acls import acls
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.configs.entities import Entity
 from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
@@ -44,6 +46,8 @@ def viewer() -> Iterator[PageClient]:
     cluster.producers[orders] = [Producer(4000, 0, -1, 7, 1, 0)]
     cluster.transactions["pay"] = Transaction("pay", 1, 4000, 0, "Ongoing", 60_000, 1, (orders,))
     cluster.znodes.make("/consumers/reports/offsets/orders/0", b"1")
+    client.create_acls(acls.parse({"topic": "orders", "principal": "User:billing", "operation": "Read"}))
+    client.alter_quotas(Entity(("users",), ("billing",)), {"consumer_byte_rate": 1048576.0})
     with connections():
         yield PageClient(make_app(cluster))
 

@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
+from logyard.admin.acls import acls
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
+from logyard.admin.configs.entities import Entity
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, Quorum
 from logyard.admin.transactions.transactions import Producer, Transaction
@@ -302,3 +304,38 @@ def test_open_transactions_of_a_topic(viewer: PageClient, cluster: MemoryCluster
     names = ("start", "producer_id", "transactional_id", "state", "holds_back", "hangs")
     shown = [tuple(one[name] for name in names) for one in found]
     assert shown == [(3, 5, None, None, True, True), (8, 7, "seven", "Ongoing", False, False)]
+
+
+def test_who_may_do_what_on_a_topic(viewer: PageClient, cluster: MemoryCluster) -> None:
+    client = MemoryClient(cluster)
+    client.create_acls(
+        [
+            *acls.parse({"topic": "t", "principal": "User:alice", "operation": "Read"}),
+            *acls.parse({"topic": "*", "principal": "User:<b>", "operation": "Write", "permission": "deny"}),
+            *acls.parse({"topic": "u", "principal": "User:bob", "operation": "Read"}),
+            *acls.parse({"group": "t", "principal": "User:bob", "operation": "Read"}),
+        ]
+    )
+    client.alter_quotas(Entity(("users",), ("alice",)), {"producer_byte_rate": 1000.0})
+    client.alter_quotas(Entity(("users",), ("bob",)), {"producer_byte_rate": 2000.0})
+    client.alter_quotas(Entity(("users",), ("",)), {"producer_byte_rate": 3000.0})
+    found = viewer.json("/api/topic?name=t")["rights"]
+    assert [(one["permission"], one["principal"], one["operation"], one["name"]) for one in found["acls"]] == [
+        ("DENY", "User:<b>", "WRITE", "*"),
+        ("ALLOW", "User:alice", "READ", "t"),
+    ]
+    assert (found["authorizer"], found["acls_total"]) == (True, 2)
+    assert [(one["user"], one["limits"]) for one in found["quotas"]] == [
+        ("", {"producer_byte_rate": 3000.0}),
+        ("alice", {"producer_byte_rate": 1000.0}),
+    ]
+
+
+def test_a_cluster_without_authorizer_says_so(viewer: PageClient, cluster: MemoryCluster) -> None:
+    cluster.authorizer = False
+    assert viewer.json("/api/topic?name=t")["rights"] == {
+        "authorizer": False,
+        "acls_total": 0,
+        "acls": [],
+        "quotas": [],
+    }
