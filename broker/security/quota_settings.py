@@ -38,13 +38,16 @@ def entity_of(kind: str, name: str) -> QuotaEntity:
 
 
 def path_of(user: str | None, client_id: str | None) -> tuple[str, str]:
-    """Return (kind, name) of an entity, as in the path. At least one argument is not None; names are not encoded."""
+    """Return (kind, name) of an entity, as in the path. At least one argument is not None.
+
+    Names are encoded (`configs.sanitize`) or `<default>`: a user who is called `<default>` is another entity.
+    """
     if user is None:
         assert client_id is not None, "an entity is a user, a client or both"
-        return configs.CLIENTS, _sanitized(client_id)
+        return configs.CLIENTS, client_id
     if client_id is None:
-        return configs.USERS, _sanitized(user)
-    return configs.USERS, _sanitized(user) + _BETWEEN + _sanitized(client_id)
+        return configs.USERS, user
+    return configs.USERS, user + _BETWEEN + client_id
 
 
 def number(text: str) -> float | None:
@@ -71,8 +74,6 @@ def _numbers(settings: Mapping[str, str], keys: frozenset[str], where: str) -> d
 
 
 def _plain(name: str) -> str:
-    return name if name == DEFAULT_ENTITY else configs.desanitize(name)
-
-
-def _sanitized(name: str) -> str:
-    return name if name == DEFAULT_ENTITY else configs.sanitize(name)
+    """Return a name as clients have it; one that is called as the default entity is stays encoded."""
+    plain = configs.desanitize(name)
+    return name if plain == DEFAULT_ENTITY else plain

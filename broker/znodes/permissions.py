@@ -23,6 +23,7 @@ SECURED: Final[tuple[str, ...]] = (
     "/delegation_token",
     "/kafka-acl-extended",
     "/feature",
+    "/migration",
     "/kafka-acl",
     "/kafka-acl-changes",
     "/kafka-acl-extended-changes",

@@ -49,15 +49,14 @@ def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} is named more than once")
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the name of {kind} is empty")
-        parts[kind] = DEFAULT_ENTITY if name is None else name
+        parts[kind] = DEFAULT_ENTITY if name is None else configs.sanitize(name)
     if not parts or (IP in parts and len(parts) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a user, a client-id, both, or an ip is expected")
     if IP not in parts:
         return *quota_settings.path_of(parts.get(USER), parts.get(CLIENT_ID)), quota_settings.CLIENT_KEYS
     if parts[IP] != DEFAULT_ENTITY:
-        _check_ip(parts[IP])
-        return configs.IPS, configs.sanitize(parts[IP]), quota_settings.IP_KEYS
-    return configs.IPS, DEFAULT_ENTITY, quota_settings.IP_KEYS
+        _check_ip(configs.desanitize(parts[IP]))
+    return configs.IPS, parts[IP], quota_settings.IP_KEYS
 
 
 def _check_ip(text: str) -> None:

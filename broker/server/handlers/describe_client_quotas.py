@@ -65,7 +65,7 @@ def _matcher(components: Any, strict: bool) -> Matches:
 
 def _is_meant(component: Any, name: str) -> bool:
     if component.match_type == EXACT:
-        return bool(name == component.match)
+        return bool(name == component.match) and name != DEFAULT_ENTITY
     return component.match_type == ANY or name == DEFAULT_ENTITY
 
 

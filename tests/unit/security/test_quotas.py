@@ -7,6 +7,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.security import quota_settings
 from logyard.broker.security.quotas import METERS_SWEPT_AT, QuotaKey, Quotas, Windows, holding_quota
+from logyard.broker.znodes import configs
 
 PRODUCE = "producer_byte_rate"
 
@@ -127,7 +128,8 @@ def test_client_ids_nobody_uses_any_more_are_forgotten(world: World) -> None:
 )
 def test_entities_of_the_znodes(kind: str, name: str, entity: tuple[str | None, str | None]) -> None:
     assert quota_settings.entity_of(kind, name) == entity
-    assert quota_settings.path_of(*entity) == (kind, name)
+    user, client = (None if one is None else one if one == "<default>" else configs.sanitize(one) for one in entity)
+    assert quota_settings.path_of(user, client) == (kind, name)
 
 
 def test_settings_of_znodes_become_quotas_and_bad_ones_are_refused(world: World) -> None:

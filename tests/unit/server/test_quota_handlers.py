@@ -11,6 +11,7 @@ from logyard.broker.controller.events import CreatedTopic, CreatePartitions, Cre
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
+from logyard.broker.security import quota_settings
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.handlers import (
     alter_client_quotas,
@@ -70,6 +71,26 @@ async def describe(broker: Services, *components: tuple[str, int, str | None], s
         }
         for entry in answer["entries"]
     }
+
+
+async def test_names_that_need_encoding_are_those_of_kafka() -> None:
+    broker = await services()
+    for name, znode in (("a b*~", "a%20b%2A%7E"), ("CN=x,OU=\u00e9", "CN%3Dx%2COU%3D%C3%A9"), ("+", "%2B")):
+        assert await alter(broker, entity(user=name), producer_byte_rate=1.0) == (0, None)
+        assert (await broker.zk.read([f"/config/users/{znode}"]))[0] is not None
+        assert await describe(broker, ("user", EXACT, name)) == {(("user", name),): {"producer_byte_rate": 1.0}}
+
+
+async def test_a_user_who_is_called_as_the_default_is_not_the_default() -> None:
+    broker = await services()
+    assert await alter(broker, entity(user="<default>"), producer_byte_rate=1.0) == (0, None)
+    assert (await broker.zk.read(["/config/users/<default>"]))[0] is None
+    assert await describe(broker, ("user", DEFAULT, None)) == {}
+    await alter(broker, entity(user=None), producer_byte_rate=2.0)
+    assert await describe(broker, ("user", EXACT, "<default>")) == {}
+    known = DynamicConfigs(1, lambda overrides: TopicConfig())
+    quota_settings.changed(known, config_znodes.USERS, "%3Cdefault%3E", {"producer_byte_rate": "1"})
+    assert (DEFAULT_ENTITY, None) not in known.quotas()
 
 
 async def test_what_is_altered_is_described() -> None:
