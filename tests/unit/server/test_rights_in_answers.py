@@ -319,5 +319,4 @@ async def test_who_only_tries_to_act_as_a_broker_is_throttled(tmp_path: Path, mo
         refused = [await a.ask("ControlledShutdown", 3, **asked) for _ in range(2)]
         assert {answer.error_code for answer in refused} == {31}
         assert (await root.ask("ControlledShutdown", 3, **asked)).error_code != 31
-        connections = [c for li in broker._broker.listeners for c in li.connections]  # type: ignore[union-attr]
-        assert {c.session.principal for c in connections if c.is_kept_waiting} == {A}
+        assert {c.session.principal for c in broker.connections if c.is_kept_waiting} == {A}
