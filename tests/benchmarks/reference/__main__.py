@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.reference import catalogue, measure, rows
+from tests.benchmarks.reference import catalogue, measure, rows, tls
 from tests.support import kafka
 
 OUT = Path(__file__).resolve().parents[3] / "build" / "bench-reference.json"
@@ -47,8 +47,9 @@ def main() -> int:
         ]
     outcomes: list[measure.Outcome] = []
     with tempfile.TemporaryDirectory(prefix="logyard-bench-") as home:
-        ours = kafka.running(Path(home, "ours"), "OOO", CONFIG)
-        theirs = kafka.running(Path(home, "kafka"), "KKK", CONFIG, jvm=KAFKA_JVM)
+        mine, other = Path(home, "ours"), Path(home, "kafka")
+        ours = kafka.running(mine, "OOO", CONFIG | tls.prepare(mine, 3))
+        theirs = kafka.running(other, "KKK", CONFIG | tls.prepare(other, 3), jvm=KAFKA_JVM)
         with ours as a, theirs as b:
             for cluster in (a, b):
                 rows.create(cluster, "kept", 30, 3)

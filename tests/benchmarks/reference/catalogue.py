@@ -16,6 +16,25 @@ def _librdkafka(size: int, replicas: int, codec: str, *, large: bool = False) ->
     return Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}{', large batches' if large else ''}", each)
 
 
+def _tls() -> list[Row]:
+    made = [
+        Row(
+            f"TLS, librdkafka {size} B, RF {replicas}, none",
+            partial(
+                work.produce_and_consume,
+                size=size,
+                replicas=replicas,
+                acks="1" if replicas == 1 else "all",
+                codec="none",
+                tls=True,
+            ),
+        )
+        for size in (100, 1024, 16384)
+        for replicas in (1, 3)
+    ]
+    return [*made, Row("TLS, 500 records/s of 1 KiB, RF 3, acks=all", partial(work.latency, acks="all", tls=True))]
+
+
 def _transactions() -> list[Row]:
     made = [
         Row(
@@ -50,6 +69,7 @@ def rows() -> list[Row]:
         Row(f"500 records/s of 1 KiB, RF 3, acks={acks}", partial(work.latency, acks=acks)) for acks in ("1", "all")
     ]
     made += [
+        *_tls(),
         Row("commits one by one", work.commits),
         *_transactions(),
         Row("rebalance of 100 members", partial(work.rebalances, members=100)),

@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.benchmarks.reference.group import Group
 from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
+from tests.benchmarks.reference.tls import client
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -40,7 +41,15 @@ def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]
 
 
 def produce_and_consume(
-    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, large: bool = False, megabytes: int = 300
+    cluster: RealCluster,
+    *,
+    size: int,
+    replicas: int,
+    acks: str,
+    codec: str,
+    large: bool = False,
+    megabytes: int = 300,
+    tls: bool = False,
 ) -> Measured:
     """librdkafka with its default batches or `large` ones of a megabyte, six partitions: in, then out again.
 
@@ -50,7 +59,7 @@ def produce_and_consume(
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]  # lz4 halves it
     with topic(cluster, 6, replicas) as name:
         cpu, begun = cpu_s(cluster), time.perf_counter()
-        settings: dict[str, object] = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "compression.type": codec}
+        settings: dict[str, object] = {**client(cluster, tls=tls), "acks": acks, "compression.type": codec}
         settings |= {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
         producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
         for n in range(count):
@@ -64,7 +73,7 @@ def produce_and_consume(
         produced = time.perf_counter() - begun
         cpu_of_producing = cpu_s(cluster) - cpu
         cpu, begun = cpu_s(cluster), time.perf_counter()
-        read_all(cluster, name, count)
+        read_all(cluster, name, count, tls=tls)
         consumed = time.perf_counter() - begun
         cpu_of_consuming = cpu_s(cluster) - cpu
     amount = count * size / 1e6
@@ -76,8 +85,8 @@ def produce_and_consume(
     }
 
 
-def read_all(cluster: RealCluster, name: str, count: int) -> None:
-    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "bench", "enable.auto.commit": False}
+def read_all(cluster: RealCluster, name: str, count: int, *, tls: bool = False) -> None:
+    settings = {**client(cluster, tls=tls), "group.id": "bench", "enable.auto.commit": False}
     # Whole seconds of waiting by itself, as often as its queue is full, would be most of what is measured.
     consumer = Consumer({**settings, "fetch.queue.backoff.ms": 10})
     consumer.assign([TopicPartition(name, partition, 0) for partition in range(6)])
@@ -105,14 +114,14 @@ def java_produce(cluster: RealCluster, *, size: int, acks: str) -> Measured:
         }
 
 
-def latency(cluster: RealCluster, *, acks: str) -> Measured:
+def latency(cluster: RealCluster, *, acks: str, tls: bool = False) -> Measured:
     """One 1 KiB record at a time, 500 a second in all: from produce() to its delivery report.
 
     The producer has its connections and its metadata before: how they are made is another matter.
     """
     with topic(cluster, 6, 3) as name:
         taken: list[float] = []
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 0})
+        producer = Producer({**client(cluster, tls=tls), "acks": acks, "linger.ms": 0})
         for partition in range(6):
             producer.produce(name, b"x", partition=partition)
         producer.flush(30)

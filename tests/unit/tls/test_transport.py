@@ -1,6 +1,7 @@
 """TLS on a real listener: every frame arrives whole, and who does not speak it properly holds up nobody."""
 
 import asyncio
+import gc
 import random
 import socket
 import ssl
@@ -12,6 +13,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from logyard.broker.tls.handshakes import Handshakes
+from logyard.broker.tls.transport import TlsTransport
 from tests.support.tls_listener import (
     AUTHORITY,
     CLIENT,
@@ -242,6 +244,23 @@ def test_close_notify_of_the_peer_ends_the_connection(run: Callable[[Main], None
             writer.close()
             while listener.connections:
                 await asyncio.sleep(0.001)
+
+    run(main)
+
+
+def test_nothing_of_a_connection_is_left(run: Callable[[Main], None]) -> None:
+    async def main() -> None:
+        async with listening(Echo(), settings()) as listener:
+            for _ in range(10):
+                reader, writer = await connect(listener)
+                writer.write(framed(b"ab"))
+                assert await answer(reader) == b"ab"
+                writer.close()
+            while listener.connections:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
+            gc.collect()
+            assert not [each for each in gc.get_objects() if isinstance(each, TlsTransport)]
 
     run(main)
 
