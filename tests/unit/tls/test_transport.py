@@ -9,15 +9,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-import uvloop
 from structlog.testing import capture_logs
 
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.tls.transport import TlsTransport
 from tests.support.tls_listener import (
-    AUTHORITY,
-    CLIENT,
-    OTHERS,
     Echo,
     answer,
     client_context,
@@ -28,21 +24,6 @@ from tests.support.tls_listener import (
 )
 
 Main = Callable[[], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
-    """Run a coroutine function on either loop."""
-
-    def start(main: Main) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(20):
-                await main()
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop if request.param == "uvloop" else None) as runner:
-            runner.run(limited())
-
-    return start
 
 
 def test_frames_of_every_size_come_back(run: Callable[[Main], None]) -> None:
@@ -309,12 +290,6 @@ async def answered(reader: asyncio.StreamReader) -> bool:
     return bool(await reader.read(1))
 
 
-def shake(port: int, context: ssl.SSLContext) -> None:
-    """Connect as a plain program does; asyncio's client would send no alert."""
-    with socket.create_connection(("127.0.0.1", port)) as sock:
-        context.wrap_socket(sock, server_hostname="127.0.0.1").close()
-
-
 def client_hello() -> bytes:
     outgoing = ssl.MemoryBIO()
     state = client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
@@ -329,73 +304,3 @@ def test_renegotiation_is_refused(run: Callable[[Main], None]) -> None:
 
     read = config(settings()).listener("SSL")
     assert server_context(read, *read_stores(read)).options & ssl.OP_NO_RENEGOTIATION
-
-
-class TestClientCertificates:
-    def test_the_principal_is_the_subject(self, run: Callable[[Main], None]) -> None:
-        async def main() -> None:
-            echo = Echo()
-            async with listening(echo, settings(ssl_client_auth="required")) as listener:
-                for _ in range(2):
-                    reader, writer = await connect(listener, client_context(CLIENT))
-                    writer.write(framed(b"ab"))
-                    assert await answer(reader) == b"ab"
-                    writer.close()
-            assert echo.principals == ["User:CN=client"] * 2
-
-        run(main)
-
-    def test_rules_make_the_name(self, run: Callable[[Main], None]) -> None:
-        async def main() -> None:
-            echo = Echo()
-            rules = "RULE:^CN=(.*)$/$1/U"
-            given = settings(ssl_client_auth="requested") | {"ssl.principal.mapping.rules": rules}
-            async with listening(echo, given) as listener:
-                for own in (CLIENT, None):
-                    reader, writer = await connect(listener, client_context(own))
-                    writer.write(framed(b"ab"))
-                    assert await answer(reader) == b"ab"
-                    writer.close()
-            assert echo.principals == ["User:CLIENT", "User:ANONYMOUS"]
-
-        run(main)
-
-    @pytest.mark.parametrize(
-        ("own", "rules", "why"),
-        [
-            (None, "DEFAULT", "has no certificate"),
-            (OTHERS.issue("stranger"), "DEFAULT", "the peer's certificate is refused"),
-            (CLIENT, "RULE:CN=nobody/x/", "no rule of ssl.principal.mapping.rules applies to 'CN=client'"),
-        ],
-    )
-    def test_others_are_refused(self, run: Callable[[Main], None], own: Any, rules: str, why: str) -> None:
-        async def main() -> None:
-            echo = Echo()
-            given = settings(ssl_client_auth="required") | {"ssl.principal.mapping.rules": rules}
-            with capture_logs() as lines:
-                async with listening(echo, given) as listener:
-                    with pytest.raises((OSError, EOFError)):  # noqa: PT012
-                        reader, writer = await connect(listener, client_context(own))
-                        writer.write(framed(b"ab"))
-                        await answer(reader)
-                        raise OSError
-                    while listener.connections:
-                        await asyncio.sleep(0.001)
-            assert echo.principals == []
-            assert [why in line["why"] for line in lines if line["event"] == "TLS handshake failed"] == [True]
-
-        run(main)
-
-    def test_who_does_not_trust_the_broker_is_named(self, run: Callable[[Main], None]) -> None:
-        async def main() -> None:
-            with capture_logs() as lines:
-                async with listening(Echo(), settings(trusted=AUTHORITY)) as listener:
-                    with pytest.raises(ssl.SSLCertVerificationError):
-                        await asyncio.to_thread(shake, listener.port, client_context(trusted=OTHERS))
-                    while listener.connections:
-                        await asyncio.sleep(0.001)
-            assert [line["why"] for line in lines if line["event"] == "TLS handshake failed"] == [
-                "the peer does not trust this side's certificate"
-            ]
-
-        run(main)
