@@ -23,7 +23,7 @@ from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
 from tests.support.real_cluster import RealCluster, eventually
-from tests.support.transactional import WAIT_S, Copier, read, transactional, values
+from tests.support.transactional import WAIT_S, AnyCopier, Copier, read, transactional, values
 from tests.support.wire_client import ask
 
 pytestmark = pytest.mark.timeout(600)
@@ -35,6 +35,7 @@ TRANSACTIONS = {
 }
 # `make proof` copies a million.
 COPIED = 1_000_000 if os.environ.get("LOGYARD_EXPLORE") else 20_000
+BATCH = max(COPIED // 100, 200)
 FIND_COORDINATOR = 10
 WRITTEN = ("source", "target", "__transaction_state", "__consumer_offsets")
 
@@ -226,11 +227,14 @@ def test_kafka_python(yard: RealCluster, topic: str) -> None:
 
 
 def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None:
-    """kill -9 of a leader, of the coordinator and of the controller, in turn, while a copier copies."""
+    copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH))
+
+
+def copy_while_they_are_killed(own_yard: RealCluster, copier: AnyCopier) -> None:
+    """kill -9 of a leader, of the coordinator and of the controller, in turn, while a copier copies: exactly once."""
     for name in ("source", "target"):
         own_yard.create(name, 4, 3, min_insync_replicas="2")
     sent = [(str(n).encode(), f"value-{n}".encode()) for n in range(COPIED)]
-    copier = Copier(own_yard.bootstrap, "source", "target", batch=max(COPIED // 100, 200))
     copier.start()
     patience_s = 120 + COPIED // 2000
 
@@ -265,7 +269,7 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
     )
 
 
-def has_copied_more(copier: Copier, transactions: int) -> bool:
+def has_copied_more(copier: AnyCopier, transactions: int) -> bool:
     return copier.transactions > transactions
 
 

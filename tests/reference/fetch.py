@@ -1,6 +1,7 @@
 """`make reference`: Apache Kafka's own jars, and Spark's Kafka source, out of Maven Central into .logyard/reference.
 
-Fetched once; at once when pom.xml has not changed. What is fetched is a folder of jars per profile of pom.xml.
+Fetched once; at once when pom.xml has not changed. What is fetched is a folder of jars per profile of pom.xml. Kafka's
+later clients, `java4`, have a pom of their own: a dependency has one version in each.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from logyard.local.errors import LocalError
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".logyard" / "reference"
-PROFILES = ("kafka", "spark")
+PROFILES = ("kafka", "spark", "java4")
+OWN_POMS = {"java4": HERE / "java4.pom.xml"}
 FETCH_S = 600
 
 
@@ -25,21 +27,24 @@ def jars(profile: str) -> Path:
     if profile not in PROFILES:
         raise LocalError(f"no profile {profile} in pom.xml: {', '.join(PROFILES)} are known")
     digest = hashlib.sha256((HERE / "pom.xml").read_bytes()).hexdigest()[:12]
+    pom = OWN_POMS.get(profile, HERE / "pom.xml")
     folder = CACHE / digest / profile
+    if profile in OWN_POMS:
+        folder = CACHE / digest / f"{profile}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:8]}"
     with files.locked(CACHE / "lock"):
         if not folder.is_dir():
-            _fetch(profile, folder)
+            _fetch(profile, pom, folder)
             _forget_older(digest)
     return folder
 
 
-def _fetch(profile: str, folder: Path) -> None:
+def _fetch(profile: str, pom: Path, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise LocalError("mvn is missing: install Maven (Debian: apt install maven) to run beside Apache Kafka")
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{profile}-", dir=folder.parent))
-    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "-P", profile, "dependency:copy-dependencies"]
+    command = [maven, "-q", "-B", "-f", str(pom), "-P", profile, "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={aside}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)

@@ -33,13 +33,13 @@ class Client:
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
         self.name = name
-        self._command = command
+        self.command = command
         self._environment = {**os.environ, **environment}
 
     def start(self, verb: str, **wanted: Any) -> subprocess.Popen[str]:
         """Run the verb in the background; `answer_of` reads what comes of it."""
         wanted = {"batch": 100, **wanted}
-        command = [*self._command, verb, json.dumps(wanted)]
+        command = [*self.command, verb, json.dumps(wanted)]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self._environment, stdout=pipe, stderr=pipe, text=True)
 
@@ -72,6 +72,17 @@ def client_or_skip(name: str) -> Client:
     """That client; skips the test where it cannot be had, fails it under LOGYARD_REQUIRE."""
     try:
         return _kafkajs() if name == "kafkajs" else _in_go(name)
+    except LocalError as error:
+        if os.environ.get("LOGYARD_REQUIRE"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def franz_go_copier(bootstrap: str, source: str, target: str, batch: int) -> list[str]:
+    """The command of a copier by franz-go's transactions; skips the test where it cannot be had."""
+    try:
+        wanted = {"bootstrap": bootstrap.split(",")[0], "source": source, "target": target, "batch": batch}
+        return [*_in_go("franz-go").command, "copy", json.dumps(wanted)]
     except LocalError as error:
         if os.environ.get("LOGYARD_REQUIRE"):
             pytest.fail(str(error))

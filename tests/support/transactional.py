@@ -1,11 +1,12 @@
 """Transactional clients of librdkafka's, as tests use them: producers, readers of committed records, a copier."""
 
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -49,6 +50,42 @@ def read(bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float
 def values(bootstrap: str, topic: str, *, committed: bool = True) -> Counter[bytes]:
     """How often each value is read."""
     return Counter(message.value() for message in read(bootstrap, topic, committed=committed))
+
+
+class AnyCopier(Protocol):
+    """Copies `source` into `target` exactly once; `transactions` counts those it has committed."""
+
+    transactions: int
+    log: list[str]
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class ProcessCopier:
+    """A copier that is a program: it prints a line with `copied` for each transaction. `command` runs it."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self.log: list[str] = []
+        self.transactions = 0
+
+    def start(self) -> None:
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self._process: subprocess.Popen[str] = subprocess.Popen(self._command, text=True, **out)  # type: ignore[call-overload]
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            self.log.append(line.rstrip())
+            self.transactions += " copied " in line
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait(WAIT_S)
+        self._listener.join(WAIT_S)
 
 
 class Copier(threading.Thread):

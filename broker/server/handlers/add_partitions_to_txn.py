@@ -5,6 +5,7 @@ If a partition is refused or unknown, nothing is added to its transaction, and t
 OPERATION_NOT_ATTEMPTED (facts §17.3).
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,9 +35,11 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             code = await services.transactions.add_partitions(transactional_id, producer, asked)
             codes = dict.fromkeys(asked, answered_since(PRODUCER_FENCED_SINCE, request, code))
         return {"results_by_topic_v3_and_below": _topics(codes)}
+    # Together: each addition waits until it is replicated.
+    codes_of_all = await asyncio.gather(*(_by_broker(services, t) for t in message.transactions))
     results = [
-        {"transactional_id": t.transactional_id, "topic_results": _topics(await _by_broker(services, t))}
-        for t in message.transactions
+        {"transactional_id": t.transactional_id, "topic_results": _topics(codes)}
+        for t, codes in zip(message.transactions, codes_of_all, strict=True)
     ]
     return {"error_code": 0, "results_by_transaction": results}
 

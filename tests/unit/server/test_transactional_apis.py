@@ -1,5 +1,6 @@
 """The transactional APIs as frames: versions, rights, and how errors look in each version (facts §17.2 to §17.7)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -226,6 +227,24 @@ async def test_brokers_add_partitions_for_clients(ask: Asking, version: int) -> 
     stored = ask.world.stored()[-1]
     assert stored is not None
     assert (stored.state.label, stored.client_version) == ("Ongoing", 0), "a value of version 0 does not hold it"
+
+
+async def test_additions_of_many_transactions_do_not_wait_for_each_other(ask: Asking) -> None:
+    names = ("a", "b", "c")
+    producers = {name: await ask.world.begin(name) for name in names}
+    ask.world.log.holds = True
+    asked = [
+        {"transactional_id": name, **pair(producer), "verify_only": False, "topics": topics(TP[0])}
+        for name, producer in producers.items()
+    ]
+    answering = asyncio.ensure_future(ask("AddPartitionsToTxn", 5, transactions=asked))
+    await ask.world.settle()
+    assert all(len(ask.world.stored(name)) == 2 for name in names), "all are in the log before one is acknowledged"
+    for _ in names:
+        ask.world.log.acknowledge()
+    answer = await answering
+    assert [t.transactional_id for t in answer.results_by_transaction] == list(names)
+    assert all(codes(t.topic_results) == {("t", 0): NONE} for t in answer.results_by_transaction)
 
 
 async def test_descriptions(ask: Asking) -> None:
