@@ -22,6 +22,7 @@ PRODUCE, FETCH, METADATA = 0, 1, 3
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 19, 20, 22
 DELETE_RECORDS = 21
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_REASSIGNMENTS = 43, 44, 45
+UPDATE_FEATURES = 57
 REQUEST_TIMEOUT_S = 3.0
 PRODUCE_TIMEOUT_MS = 1500
 ASKS_ANY = 0.25  # that part of a consumer's fetches goes to any replica
@@ -318,6 +319,14 @@ class Admin(Client):
         }
         answer = await self._ask(CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 2000, "validate_only": False})
         return None if answer is None else self.count("create topic", answer.topics[0].error_code)
+
+    async def finalize(self, feature: str, level: int) -> ErrorCode | None:
+        update = {"feature": feature, "max_version_level": level, "upgrade_type": 1}
+        fields = {"timeout_ms": 2000, "feature_updates": [update], "validate_only": False}
+        answer = await self._ask(UPDATE_FEATURES, 1, fields)
+        if answer is None:
+            return None
+        return self.count("finalize", answer.error_code or answer.results[0].error_code)
 
     async def delete(self, name: str) -> ErrorCode | None:
         answer = await self._ask(DELETE_TOPICS, 5, {"topic_names": [name], "timeout_ms": 2000})

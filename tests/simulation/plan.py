@@ -12,7 +12,8 @@ LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
 class Plan:
     """`synced`: every message is flushed. `beyond`: power goes anywhere at any time, and records may be lost.
 
-    `hasty`, `ends_held`: how transactional clients end their transactions (tellers.py).
+    `hasty`, `ends_held`: how transactional clients end their transactions (tellers.py). `transaction_version`: which
+    level of that feature is finalized, 0 for none.
     """
 
     level: str | None
@@ -23,6 +24,7 @@ class Plan:
     fetch_bytes: int
     hasty: bool = False
     ends_held: float = 0.0
+    transaction_version: int = 0
 
     @property
     def has_topic_ids(self) -> bool:
@@ -42,11 +44,16 @@ class Plan:
         return found
 
 
-def plan(seed: int, *, beyond: bool = False) -> Plan:
+def plan(seed: int, *, beyond: bool = False, transaction_version: int = 0) -> Plan:
     """Draw the seed's plan: mostly at the newest level, mostly flushed by the clock, sometimes very rough."""
     chance = random.Random(f"{seed} plan")
     level = chance.choice(LEVELS) if chance.random() < 0.3 else None
     synced = not beyond and chance.random() < 0.15
     fault_chance, change_chance = chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1))
     # Sometimes small, so that a follower's look-ups end within a segment, too.
-    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((600, 1 << 20, 1 << 20)))
+    fetch_bytes = chance.choice((600, 1 << 20, 1 << 20))
+    if transaction_version and level == "2.5":
+        level = None  # below 2.7 a cluster has no features
+    return Plan(
+        level, synced, beyond, fault_chance, change_chance, fetch_bytes, transaction_version=transaction_version
+    )

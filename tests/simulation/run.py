@@ -99,11 +99,13 @@ class Result:
         return [what for what in EXPECTED_IN_A_LONG_RUN if not self.trace.counts[what]]
 
 
-def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False) -> Result:
+def run_seed(
+    seed: int, steps: int, *, show: bool = False, beyond: bool = False, transaction_version: int = 0
+) -> Result:
     """Run one seed; raises BrokenPromise, with the seed in it.
 
     `show` prints the story while it happens; `beyond` leaves the faults' budget: then nothing is promised but that
-    replicas agree.
+    replicas agree. `transaction_version`: which level of that feature is finalized.
     """
     trace = Trace(show)
     chance = random.Random(f"{seed} world")
@@ -120,7 +122,8 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
     scenario: Scenario | None = None
     begun = loop.now
     try:
-        scenario = Scenario(seed, steps, plan(seed, beyond=beyond), trace, loop, network)
+        drawn = plan(seed, beyond=beyond, transaction_version=transaction_version)
+        scenario = Scenario(seed, steps, drawn, trace, loop, network)
         loop.run_until_complete(scenario.run())
         return Result(seed, steps, trace, scenario.ledger, loop.now - begun)
     except Exception as error:
@@ -161,9 +164,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=LONG_RUN_STEPS)
     parser.add_argument("--show", action="store_true", help="print the story while it happens")
     parser.add_argument("--beyond", action="store_true", help="lose power anywhere: only divergence is an error then")
+    parser.add_argument("--transaction-version", type=int, default=0, help="the finalized level of that feature")
     options = parser.parse_args(arguments)
+    version = options.transaction_version
     try:
-        result = run_seed(options.seed, options.steps, show=options.show, beyond=options.beyond)
+        result = run_seed(
+            options.seed, options.steps, show=options.show, beyond=options.beyond, transaction_version=version
+        )
     except BrokenPromise as broken:
         print(f"FAILED: {broken}", file=sys.stderr)
         return 1

@@ -5,6 +5,7 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from logyard.broker.config.features import TRANSACTION_VERSION
 from logyard.broker.model import TopicPartition
 from tests.simulation import walkers
 from tests.simulation.bankers import Banker
@@ -123,9 +124,20 @@ class Scenario:
         await self._until(lambda: len(self.cluster.serving()) == len(self.cluster.machines), "the brokers do not start")
         for topic, partitions in TOPICS.items():
             await self._create(topic, partitions)
+        if self.plan.transaction_version:
+            await self._finalize(self.plan.transaction_version)
         for client in self._working:
             client.start()
         await asyncio.sleep(0.5)
+
+    async def _finalize(self, level: int) -> None:
+        """Finalize the level of transaction.version, and wait until every broker knows it."""
+
+        def finalize() -> Any:
+            return self._admin.finalize(TRANSACTION_VERSION, level)
+
+        await self._admin.process.spawn(self._admin.surely(finalize))
+        await asyncio.sleep(1.0)
 
     async def _create(self, topic: str, partitions: int) -> None:
         def create() -> Any:

@@ -1,13 +1,15 @@
 """Transactional clients: tellers write to some partitions at once, and move their group's offset with it.
 
 Several tellers may share one account (a transactional id): each that begins fences the others. Now and then one says
-nothing for longer than its transaction may last.
+nothing for longer than its transaction may last. Like Kafka's clients since 4.0, they go by `transaction.version` 2
+where the brokers tell that it is finalized.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from logyard.broker.config.features import TRANSACTION_VERSION
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import Record, build
@@ -25,7 +27,7 @@ from tests.simulation.ledger import BrokenPromise
 from tests.simulation.machine import WALL_CLOCK_AT_0_MS
 from tests.simulation.transfers import Account, Fate, Transfer
 
-OFFSET_FETCH, FIND_COORDINATOR = 9, 10
+OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 9, 10, 18
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 TIMEOUT_MS = 6000
@@ -64,10 +66,11 @@ class GivenUp(Exception):
 
 @dataclass
 class Session:
-    """A producer's id and epoch, and the next sequence of each partition."""
+    """A producer's id and epoch, and the next sequence of each partition. `raises`: each end gives the next epoch."""
 
     producer_id: int
     epoch: int
+    raises: bool
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -75,8 +78,8 @@ class Teller(Client):
     """Runs one transaction after the other on `topic`.
 
     `hasty`: asks again, in the same epoch, for the end of a transaction whose answer is lost. With the protocol of
-    Kafka 3.9 the first request may then end a later transaction (KAFKA-17754). `ends_held`: the part of such requests
-    that arrive after the teller has given them up.
+    Kafka 3.9 the first request may then end a later transaction (KAFKA-17754); with `transaction.version` 2 it cannot.
+    `ends_held`: the part of such requests that arrive after the teller has given them up.
     """
 
     topic, partitions = "bank", 2
@@ -140,9 +143,26 @@ class Teller(Client):
             "producer_epoch": -1,
         }
         answer = await self._ask_coordinator("init transactions", INIT_PRODUCER_ID, 4, fields)
-        return Session(answer.producer_id, answer.producer_epoch)
+        return Session(answer.producer_id, answer.producer_epoch, raises=await self._raises())
+
+    async def _raises(self) -> bool:
+        """Whether the brokers tell that transaction.version 2 is finalized."""
+        fields = {"client_software_name": "teller", "client_software_version": "1"}
+        for _ in range(ATTEMPTS):
+            try:
+                link = self.link(await self._coordinator(TRANSACTION_KEY))
+                told = await link.request(API_VERSIONS, 3, fields)
+            except TROUBLE:
+                self._coordinators.clear()
+                await self._refreshed()
+                continue
+            levels = {one.name: one.max_version_level for one in told.finalized_features}
+            return bool(levels.get(TRANSACTION_VERSION, 0) >= 2)
+        raise GivenUp("nobody tells the features")
 
     async def _add(self, session: Session, tps: list[TopicPartition]) -> None:
+        if session.raises:
+            return  # the leaders do it
         topics = [{"name": tps[0].topic, "partitions": [tp.partition for tp in tps]}]
         fields = {
             "v3_and_below_transactional_id": self._account.name,
@@ -164,7 +184,7 @@ class Teller(Client):
         }
         for _ in range(ATTEMPTS):
             try:
-                answer = await self.broker(self.leader(tp)).request(PRODUCE, 9, fields)
+                answer = await self.broker(self.leader(tp)).request(PRODUCE, 12 if session.raises else 9, fields)
                 code = self.count("transactional produce", _worst(answer))
             except TROUBLE as trouble:
                 self.trace.count(f"transactional produce: {type(trouble).__name__}")
@@ -196,11 +216,13 @@ class Teller(Client):
             "producer_id": session.producer_id,
             "producer_epoch": session.epoch,
         }
-        await self._ask_coordinator("add offsets", ADD_OFFSETS_TO_TXN, 3, own, again=True)
+        if not session.raises:
+            await self._ask_coordinator("add offsets", ADD_OFFSETS_TO_TXN, 3, own, again=True)
         partition = {"partition_index": 0, "committed_offset": transfer.number, "committed_leader_epoch": -1}
         topics = [{"name": self.topic, "partitions": [{**partition, "committed_metadata": ""}]}]
         fields = own | {"generation_id": -1, "member_id": "", "group_instance_id": None, "topics": topics}
-        await self._ask_coordinator("offsets in txn", TXN_OFFSET_COMMIT, 3, fields, again=True, kind=GROUP_KEY)
+        version = 5 if session.raises else 3
+        await self._ask_coordinator("offsets in txn", TXN_OFFSET_COMMIT, version, fields, again=True, kind=GROUP_KEY)
 
     async def _end(self, session: Session, transfer: Transfer, *, commit: bool) -> None:
         transfer.fate = Fate.UNKNOWN if commit else Fate.ABORTED
@@ -212,9 +234,14 @@ class Teller(Client):
         }
         if self._ends_held and self.chance.random() < self._ends_held:
             self._hold((await self._coordinator(TRANSACTION_KEY))[0])
-        await self._ask_coordinator("end txn", END_TXN, 3, fields, again=self._hasty)
+        version = 5 if session.raises else 3
+        answer = await self._ask_coordinator("end txn", END_TXN, version, fields, again=self._hasty)
         if commit:
             transfer.fate = Fate.COMMITTED
+        if session.raises:
+            session.producer_id, session.epoch = answer.producer_id, answer.producer_epoch
+            session.sequences.clear()
+            self.trace.count("teller: raised epochs")
 
     def _hold(self, host: str) -> None:
         """What is sent now arrives when it has been given up."""

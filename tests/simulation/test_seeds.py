@@ -30,6 +30,7 @@ STEPS = 2000
 WRITES_MIN = 200
 COVERED_WITHIN = 4
 CAUGHT_STEPS = 400
+RAISED_STEPS = 300
 CAUGHT_WITHIN = 20
 OFTEN = 20
 CAUGHT_LATE_WITHIN = 60
@@ -45,6 +46,11 @@ def outcome(seed: int) -> tuple[int, frozenset[str]]:
 def test_seed(seed: int) -> None:
     writes, _ = outcome(seed)
     assert writes >= WRITES_MIN
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_seed_of_transaction_version_2(number: int) -> None:
+    assert run_seed(number, RAISED_STEPS, transaction_version=2).trace.counts["teller: raised epochs"] > 0
 
 
 def test_everything_that_can_happen_does_happen() -> None:
@@ -142,25 +148,29 @@ def test_a_look_up_that_caches_truncated_positions_is_caught(monkeypatch: pytest
     pytest.fail(f"not caught within {CAUGHT_LATE_WITHIN} seeds")
 
 
-@pytest.mark.parametrize("hasty", [False, True])
-def test_a_late_end_of_a_transaction_is_caught(monkeypatch: pytest.MonkeyPatch, hasty: bool) -> None:
+@pytest.mark.parametrize(("hasty", "version"), [(False, 0), (True, 0), (True, 2)])
+def test_a_late_end_of_a_transaction_is_caught(monkeypatch: pytest.MonkeyPatch, hasty: bool, version: int) -> None:
     """KAFKA-17754: with the protocol of Kafka 3.9 a request that was given up may end a later transaction.
 
-    Clients that ask again in the same epoch meet it; those that begin a new epoch do not.
+    Clients that ask again in the same epoch meet it; those that begin a new epoch do not. With `transaction.version` 2
+    each end gives a new epoch, and nothing is met.
     """
 
     def calm(seed: int, **options: Any) -> Plan:
-        return replace(plan(seed, **options), hasty=hasty, ends_held=0.3, fault_chance=0.0, change_chance=0.0)
+        drawn = replace(plan(seed, **options), level=None, transaction_version=version)
+        return replace(drawn, hasty=hasty, ends_held=0.3, fault_chance=0.0, change_chance=0.0)
 
     monkeypatch.setattr(run, "plan", calm)
     monkeypatch.setattr(tellers, "PAUSE_S", 0.02)
     caught = []
     for seed in range(1, 4):
         try:
-            assert run_seed(seed, CAUGHT_STEPS).trace.counts["end txn: LinkError"] > 0
+            counts = run_seed(seed, CAUGHT_STEPS).trace.counts
+            assert counts["end txn: LinkError"] > 0
+            assert bool(counts["teller: raised epochs"]) is (version == 2)
         except BrokenPromise as broken:
             caught.append(str(broken))
-    assert bool(caught) is hasty, caught
+    assert bool(caught) is (hasty and version < 2), caught
     assert all("and of its transaction" in text or "of a committed transaction are lost" in text for text in caught)
 
 
