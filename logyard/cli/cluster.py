@@ -184,9 +184,7 @@ def _print_addresses(cluster: LocalCluster) -> None:
     client_file = description.get("command_config")
     if client_file is not None:
         typer.echo(f"the super user's client.properties, also for Kafka's tools: --command-config {client_file}")
-        typer.echo(
-            "more users: logyard configs alter --entity-type users --entity-name NAME --add-config SCRAM-SHA-512=…"
-        )
+        typer.echo("more users and their rights: logyard users add, logyard acls add")
         typer.echo(f"certificates and passwords are in {cluster.layout.directory}/security, for you alone")
 
 

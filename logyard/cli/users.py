@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from logyard.admin.configs import znodes as config_znodes
+from logyard.admin.configs.entities import SCRAM, USERS, Entity
 from logyard.admin.users import requests, users
 from logyard.admin.users.users import NewPassword
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.cli import options
-from logyard.cli.options import CommandConfig, RequiredBootstrap
+from logyard.cli.options import Bootstrap, CommandConfig, RequiredBootstrap, ZkTlsConfig, ZooKeeper
 from logyard.local.errors import LocalError
 
 app = typer.Typer(
@@ -52,22 +54,29 @@ def list_(
 
 @app.command()
 def add(
-    bootstrap_server: RequiredBootstrap,
     user: Name,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     mechanism: Mechanisms = users.DEFAULT_MECHANISM,
     iterations: Iterations = 8192,
     password_file: PasswordFile = None,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
-    """Add a user that does not exist yet.
+    """Add a user that does not exist yet; with --zookeeper before the first broker starts.
 
     Example:
 
     \b
         logyard users add --bootstrap-server localhost:9092 --user alice --password-file alice.password
+        logyard users add --zookeeper localhost:2181 --user broker --password-file broker.password
     """
+    options.one_way(bootstrap_server, zookeeper, command_config_file)
     wanted = _wanted(user, mechanism, iterations, password_file)
-    with options.requests(bootstrap_server, command_config_file) as sender:
+    if zookeeper is not None:
+        _add_to_znodes(zookeeper, zk_tls_config, user, wanted)
+        return
+    with options.requests(bootstrap_server or "", command_config_file) as sender:
         if user in requests.describe(sender, [user]):
             raise LocalError(f"user {user} exists: use `logyard users change-password`")
         _alter(requests.alter(sender, wanted, {}), user)
@@ -121,6 +130,17 @@ def delete(
             raise LocalError(f"there is no user {user} with SCRAM credentials")
         chosen = users.mechanisms(mechanism) if mechanism else tuple(sorted(has))
         _alter(requests.alter(sender, [], {user: chosen}), user)
+
+
+def _add_to_znodes(zookeeper: str, zk_tls_config: Path | None, user: str, wanted: list[NewPassword]) -> None:
+    entity = Entity((USERS,), (user,))
+    with options.ensemble(zookeeper, zk_tls_config, may_be_new=True) as znodes:
+        ((_, known),) = config_znodes.describe(znodes, entity)
+        if any(mechanism in SCRAM for mechanism in known):
+            raise LocalError(f"user {user} exists: use `logyard users change-password`")
+        values = {one.mechanism: f"iterations={one.iterations},password={one.password}" for one in wanted}
+        config_znodes.alter(znodes, entity, values, ())
+    typer.echo(users.updated(user))
 
 
 def _wanted(user: str, mechanism: str, iterations: int, file: Path | None) -> list[NewPassword]:

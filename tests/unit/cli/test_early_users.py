@@ -1,0 +1,37 @@
+"""`logyard users add --zookeeper`: a user before the first broker starts."""
+
+from pathlib import Path
+
+import pytest
+
+from logyard.broker.znodes import configs
+from logyard.broker.znodes.scram_credentials import ScramCredential
+from tests.support.tree_znodes import TreeZnodes
+from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> str:
+    path = tmp_path / "password"
+    path.write_text("s3cret, pw]\n")
+    return str(path)
+
+
+def test_a_user_is_written_once(run: Run, znodes: TreeZnodes, password: str) -> None:
+    words = ["users", "add", "--zookeeper", "z:1", "--user", "al ice", "--password-file", password]
+    status, said, _ = run(*words)
+    assert status == 0
+    (znode,) = znodes.read(["/config/users/al%20ice"])
+    assert znode is not None
+    (found,) = (ScramCredential.parse(text) for text in configs.decode(znode.data).values())
+    assert found == ScramCredential.of_password("SCRAM-SHA-512", "s3cret, pw]", 8192, found.salt)
+    status, again, problem = run(*words)
+    assert status != 0
+    assert "user al ice exists" in problem
+    assert "s3cret" not in said + again + problem
+
+
+def test_one_way_is_needed(run: Run, znodes: TreeZnodes, password: str) -> None:
+    status, _, problem = run("users", "add", "--user", "a", "--password-file", password)
+    assert status != 0
+    assert "name the cluster" in problem
