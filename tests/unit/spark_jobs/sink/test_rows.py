@@ -101,3 +101,11 @@ def test_columns_that_can_be_written() -> None:
     ]
     check_schema(every, None)
     check_schema([("value", "binary")], "t")
+
+
+def test_the_digest_is_the_one_that_earlier_releases_have_committed() -> None:
+    """A write that began before an update is compared after it."""
+    plain = Rows(keys=[b"k", None], values=[None, b"v"])
+    full = Rows(keys=[b"k", None, b""], values=[b"v", b"w", None], topics=["t", None, "u"])
+    assert digest(plain) == 294791990744992451607245149844044233655
+    assert digest(full) == 84701108733040315379244244216116943756
