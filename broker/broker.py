@@ -27,6 +27,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller import policies
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.http.server import HttpServer
 from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
@@ -35,6 +36,7 @@ from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.security import zookeeper_access
+from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
 from logyard.broker.server.logins.logins import BeginLogin, logins_of
@@ -159,6 +161,7 @@ class Broker:
         self._registration: registration.BrokerRegistration | None = None
         self.listeners: list[Any] = []
         self._http: HttpServer | None = None
+        self._signing_keys: list[SigningKeys] = []
         self.before_serving: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
@@ -220,14 +223,24 @@ class Broker:
 
     def _logins(self, components: Components, environment: Environment) -> Mapping[str, BeginLogin]:
         """Read the settings of the listeners with SASL. Raises ConfigProblems."""
+        run_blocking = environment.run_login_work or environment.run_blocking
         return logins_of(
             self.config,
-            CredentialSources(components.configs.credentials, environment.clock.now_ms),
+            CredentialSources(
+                components.configs.credentials,
+                environment.clock.now_ms,
+                components.tokens.credential,
+                partial(self._follow_keys, run_blocking),
+            ),
             components.dispatcher,
-            environment.run_login_work or environment.run_blocking,
+            run_blocking,
             environment.clock,
             components.services.login_counters,
         )
+
+    def _follow_keys(self, run_blocking: RunBlocking, settings: JwksSettings) -> SigningKeys:
+        self._signing_keys.append(SigningKeys(settings, run_blocking))
+        return self._signing_keys[-1]
 
     async def _own_id(self) -> int:
         """Return the id in the log directories, else a new one from ZooKeeper (facts §1, seqid)."""
@@ -249,6 +262,8 @@ class Broker:
         if components is not None:
             components.stop_waiting()
         await asyncio.gather(*(listener.close() for listener in self.listeners))
+        for keys in self._signing_keys:
+            keys.close()
         if self._http is not None:
             await self._http.close()
         if components is not None:

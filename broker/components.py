@@ -36,6 +36,7 @@ from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.security.delegation_tokens import DelegationTokens, TokenSettings
 from logyard.broker.security.quotas import quotas_from
 from logyard.broker.server.api_table import APIS, VERSIONS
 from logyard.broker.server.authorizer import authorization_from
@@ -53,6 +54,7 @@ from logyard.broker.zk.feature_watcher import FeatureWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
 from logyard.broker.zk.session_watches import SessionWatches
+from logyard.broker.zk.token_watcher import TokenWatcher
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
@@ -86,8 +88,9 @@ class Components:
         self.store = self._log_store()
         self.tls = TlsListeners(environment.handshakes)
         self.tls_updates = TlsUpdates(config, self.tls, environment.run_blocking)
-        login = peer_login(config, environment.run_login_work or environment.run_blocking)
-        self.security = PeerSecurity(self.tls, login)
+        run_login_work = environment.run_login_work or environment.run_blocking
+        self.security = PeerSecurity(self.tls, peer_login(config, run_login_work))
+        self.tokens = DelegationTokens(TokenSettings.of(config), zk, environment.clock.now_ms, run_login_work)
         self.links = BrokerLinks(config, self.metadata, self.security)
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
@@ -210,6 +213,7 @@ class Components:
             log_dir_moves=self.log_dir_moves,
             alter_config_policy=self._policies.alter_config,
             api_versions=VERSIONS,
+            tokens=self.tokens,
             quotas=quotas_from(config, self.configs, lambda: environment.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
             rights=self.authorization.rights,
@@ -280,6 +284,7 @@ class Components:
             *self.authorization.watches,
             ConfigWatcher(zk, self._changes.take, lambda note: log.warning("config", note=note)),
             FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
+            *([TokenWatcher(zk, self.tokens, lambda note: log.warning("tokens", note=note))] * self.tokens.is_enabled),
         )
 
     def http_app(self) -> Starlette:
@@ -325,6 +330,8 @@ class Components:
         self.lease_service.leases.start()
         if self.cleaning is not None:
             self.cleaning.start()
+        interval_s = self.config.int("delegation.token.expiry.check.interval.ms") / 1000
+        self.tokens.start(interval_s, lambda: self.controller.is_active)
         self.running = True
 
     async def session_restored(self) -> None:
@@ -358,6 +365,7 @@ class Components:
         await self.controller.stop()
         await self._watches.stop()
         self.log_dir_moves.close()
+        self.tokens.close()
         await self.fetchers.close()
         self.replicas.close()
         await self.coordinators.close()

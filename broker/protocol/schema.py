@@ -1,6 +1,7 @@
 """The schemas of messages with all their versions: those of kafka-python, and our own for the ones that it lacks.
 
-Our own, in `schemas/`, are of the messages between brokers; the others come from the pinned kafka-python. `readers.py`
+Our own, in `schemas/`, are of the messages between brokers and
+of delegation tokens; the others come from the pinned kafka-python. `readers.py`
 and `writers.py` make the codecs from them.
 """
 
@@ -35,8 +36,8 @@ FIXED: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
 )
 OWN_PACKAGE = "logyard.broker.protocol.schemas"
 
-# The API keys of Kafka 3.9 in ZooKeeper mode whose schemas are here (facts §19). Not here: delegation tokens (38 to
-# 41), Envelope (58: Kafka advertises it, and closes the connection on it) and the KRaft-only keys.
+# The API keys of Kafka 3.9 in ZooKeeper mode whose schemas are here (facts §19). Not here: Envelope (58: Kafka
+# advertises it, and closes the connection on it) and the KRaft-only keys.
 API_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
         0: "Produce",
@@ -77,6 +78,10 @@ API_NAMES: Final[Mapping[int, str]] = MappingProxyType(
         35: "DescribeLogDirs",
         36: "SaslAuthenticate",
         37: "CreatePartitions",
+        38: "CreateDelegationToken",
+        39: "RenewDelegationToken",
+        40: "ExpireDelegationToken",
+        41: "DescribeDelegationToken",
         42: "DeleteGroups",
         43: "ElectLeaders",
         44: "IncrementalAlterConfigs",
@@ -96,7 +101,7 @@ API_NAMES: Final[Mapping[int, str]] = MappingProxyType(
         67: "AllocateProducerIds",
     }
 )
-_OWN_KEYS = frozenset({4, 5, 6, 7, 56, 67})
+_OWN_KEYS = frozenset({4, 5, 6, 7, 38, 39, 40, 41, 56, 67})
 
 Kind = Literal["Request", "Response"]
 

@@ -23,6 +23,7 @@ from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.acls.store import AclStore
+from logyard.broker.security.delegation_tokens import DelegationTokens
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.auto_creation import AutoCreate
@@ -64,6 +65,7 @@ class Services:
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves
     quotas: Quotas
+    tokens: DelegationTokens
     api_versions: Mapping[int, tuple[int, int]]
     """Lowest and highest version by API key."""
     alter_config_policy: Callable[[ConfigRequest], None] | None = None

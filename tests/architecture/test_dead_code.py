@@ -116,7 +116,6 @@ PRODUCT: dict[str, Sequence[str]] = {
     ),
     "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),
     "said in a log or an answer": ("client_software", "duplicate"),
-    "of a session, for handlers": ("is_token_login",),
 }
 # What pytest, asyncio, http.server and others call or read in tests, by their names.
 TESTS: dict[str, Sequence[str]] = {

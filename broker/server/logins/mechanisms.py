@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -14,12 +14,14 @@ from logyard.broker.metadata.user_credentials import UserCredentials
 from logyard.broker.security.sasl import jaas
 from logyard.broker.security.sasl import mechanism as names
 from logyard.broker.security.sasl.bearer_tokens import TokenValidator
+from logyard.broker.security.sasl.jwks_tokens import JwksTokens, TokenRules
 from logyard.broker.security.sasl.login_modules import JAAS, MODULES, NONCE_BYTES, login_module
 from logyard.broker.security.sasl.mechanism import ServerExchange
 from logyard.broker.security.sasl.oauthbearer import OAuthBearerServer
 from logyard.broker.security.sasl.plain import PlainServer
 from logyard.broker.security.sasl.scram import ScramLookup, ScramServer, TokenCredential
 from logyard.broker.security.sasl.unsecured_jws import UnsecuredRules, UnsecuredTokens
+from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 
 CALLBACK = "sasl.server.callback.handler.class"
 _USER_PREFIX = "user_"
@@ -36,8 +38,9 @@ class CredentialSources:
 
     users: UserCredentials
     now_ms: Callable[[], int]
-    of_token: Callable[[str, str], TokenCredential | None] = field(default=lambda mechanism, token_id: None)
+    of_token: Callable[[str, str], TokenCredential | None]
     """(mechanism, id) → a delegation token's credential."""
+    open_keys: Callable[[JwksSettings], SigningKeys]
 
 
 class Mechanisms:
@@ -122,5 +125,29 @@ def _validator(
     if handler == _UNSECURED:
         log.warning("tokens without a signature are accepted: set a handler with keys", listener=listener.name)
         return UnsecuredTokens(UnsecuredRules.from_options({} if module is None else module.options), sources.now_ms)
+    if handler == _JWKS:
+        return _signed(listener, sources)
     key = of_mechanism(listener.name, names.OAUTHBEARER, CALLBACK)
     raise ValueError(f"{key}: {_JWKS} or {_UNSECURED} is expected, not {callback}")
+
+
+def _signed(listener: ListenerSettings, sources: CredentialSources) -> TokenValidator:
+    settings = listener.of_mechanism(names.OAUTHBEARER)
+    url = settings.optional_str("sasl.oauthbearer.jwks.endpoint.url")
+    if url is None:
+        raise ValueError(f"{listener.name_of('sasl.oauthbearer.jwks.endpoint.url')}: not set")
+    keys = sources.open_keys(
+        JwksSettings(
+            url,
+            settings.int("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000,
+            settings.int("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
+            settings.int("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
+        )
+    )
+    rules = TokenRules(
+        settings.list("sasl.oauthbearer.expected.audience"),
+        settings.optional_str("sasl.oauthbearer.expected.issuer"),
+        settings.int("sasl.oauthbearer.clock.skew.seconds"),
+        settings.str("sasl.oauthbearer.sub.claim.name"),
+    )
+    return JwksTokens(rules, keys.keys, keys.unknown)

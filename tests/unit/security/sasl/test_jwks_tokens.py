@@ -1,0 +1,168 @@
+"""Signed tokens: keys of all kinds, what a token has to say, and keys that are read again."""
+
+import asyncio
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from logyard.broker.security.sasl.bearer_tokens import TokenRefused
+from logyard.broker.security.sasl.jwks_tokens import JwksTokens, TokenRules, parse_keys
+from logyard.broker.security.signing_keys import JwksSettings, SigningKeys, read_document
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+ED = ed25519.Ed25519PrivateKey.generate()
+JWKS = {
+    "keys": [
+        {**json.loads(RSAAlgorithm.to_jwk(RSA.public_key())), "kid": "rsa", "use": "sig"},
+        {**json.loads(ECAlgorithm.to_jwk(EC.public_key())), "kid": "ec"},
+        {**json.loads(OKPAlgorithm.to_jwk(ED.public_key())), "kid": "ed"},
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"},
+        {"kty": "RSA", "kid": "broken"},
+        {**json.loads(RSAAlgorithm.to_jwk(RSA.public_key())), "kid": "enc", "use": "enc"},
+    ]
+}
+DOCUMENT = json.dumps(JWKS).encode()
+NOW = time.time()
+GOOD = {"sub": "alice", "iat": NOW, "exp": NOW + 600}
+
+
+def token(claims: dict[str, Any] | None = None, key: Any = RSA, algorithm: str = "RS256", **header: Any) -> str:
+    return jwt.encode(GOOD if claims is None else claims, key, algorithm, headers={"kid": "rsa", **header})
+
+
+def tokens(unknown: list[str] | None = None, **rules: Any) -> JwksTokens:
+    seen = [] if unknown is None else unknown
+    keys = parse_keys(DOCUMENT)
+    return JwksTokens(TokenRules(**rules), lambda: keys, seen.append)
+
+
+@pytest.mark.parametrize(("key", "algorithm", "kid"), [
+    (RSA, "RS256", "rsa"), (RSA, "RS512", "rsa"), (RSA, "PS256", "rsa"), (EC, "ES256", "ec"), (ED, "EdDSA", "ed"),
+])  # fmt: skip
+def test_every_kind_of_key(key: Any, algorithm: str, kid: str) -> None:
+    found = tokens().validate(token(key=key, algorithm=algorithm, kid=kid))
+    assert found.principal == "alice"
+    assert abs(found.expires_ms / 1000 - (NOW + 600)) < 1
+    # Without an id every key that fits is tried.
+    bare = jwt.encode(GOOD, key, algorithm)
+    assert tokens().validate(bare).principal == "alice"
+
+
+@pytest.mark.parametrize(("made", "reason"), [
+    (token({**GOOD, "exp": NOW - 60}), "ExpiredSignature"),
+    (token({**GOOD, "iat": NOW + 600}), "ImmatureSignature"),
+    (token({"sub": "a", "exp": NOW + 60}), "MissingRequiredClaim"),
+    (token({"sub": "a", "iat": NOW}), "MissingRequiredClaim"),
+    (token({**GOOD, "sub": " "}), "no claim sub"),
+    (token({"iat": NOW, "exp": NOW + 60}), "no claim sub"),
+    (token({**GOOD, "aud": "kafka"}), "InvalidAudience"),
+    (token(key=rsa.generate_private_key(public_exponent=65537, key_size=2048)), "signature is wrong"),
+    (token(key=EC, algorithm="ES256"), "no key"),
+    (token(kid="enc"), "no key"),
+    (token(key="s" * 32, algorithm="HS256", kid="shared"), "no key"),
+    (token(key="s" * 32, algorithm="HS256"), "no key"),
+    (jwt.encode(GOOD, "", "none"), "no key"),
+    ("", "no JWS"), ("a.b.c", "no JWS"), ("..", "no JWS"), (token() + "x", "signature|no JWS"),
+    (token()[:-8], "signature|no JWS"),
+])  # fmt: skip
+def test_tokens_that_are_refused(made: str, reason: str) -> None:
+    with pytest.raises(TokenRefused, match=reason) as caught:
+        tokens().validate(made)
+    assert caught.value.status == "invalid_token"
+
+
+def test_rules() -> None:
+    aimed = token({**GOOD, "aud": ["kafka", "other"], "iss": "me", "who": "w"})
+    assert tokens(audience=("kafka",), issuer="me", subject_claim="who").validate(aimed).principal == "w"
+    with pytest.raises(TokenRefused, match="Audience"):
+        tokens(audience=("elsewhere",)).validate(aimed)
+    with pytest.raises(TokenRefused, match="Issuer"):
+        tokens(audience=("kafka",), issuer="you").validate(aimed)
+    with pytest.raises(TokenRefused, match=r"MissingRequiredClaim|Audience"):
+        tokens(audience=("kafka",)).validate(token())
+    assert tokens(clock_skew_s=3600).validate(token({**GOOD, "exp": NOW - 60})).principal == "alice"
+
+
+def test_an_unknown_key_is_asked_for() -> None:
+    asked: list[str] = []
+    for kid in ("new", "x" * 5000):
+        with pytest.raises(TokenRefused, match="no key"):
+            tokens(asked).validate(token(kid=kid))
+    assert asked == ["new"]
+
+
+@pytest.mark.parametrize("alg", ["[]", "{}", "1", "null", '"none"', '"RS256 "'])
+def test_algorithms_that_are_none(alg: str) -> None:
+    head = base64.urlsafe_b64encode(f'{{"alg":{alg}}}'.encode()).decode().rstrip("=")
+    with pytest.raises(TokenRefused, match=r"no key|no JWS"):
+        tokens().validate(f"{head}.{token().partition('.')[2]}")
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [{"kty": "oct"}]}', b"[" * 100_000])
+def test_documents_without_keys(document: bytes) -> None:
+    with pytest.raises(ValueError, match="key"):
+        parse_keys(document)
+
+
+async def in_loop(work: Any) -> Any:
+    return work()
+
+
+async def test_keys_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "jwks.json"
+    settings = JwksSettings(path.as_uri(), 3600, 0.01, 0.02)
+    keys = SigningKeys(settings, in_loop)
+    try:
+        await asyncio.sleep(0.1)
+        assert keys.keys() == ()
+        path.write_bytes(DOCUMENT)
+        async with asyncio.timeout(5):
+            while not keys.keys():
+                await asyncio.sleep(0.01)
+        # An unknown id has them read early; what cannot be read leaves those that are there.
+        before = keys.keys()
+        path.write_text("broken")
+        keys.unknown("one")
+        await asyncio.sleep(0.1)
+        assert keys.keys() == before
+        path.write_text(json.dumps({"keys": JWKS["keys"][:1]}))
+        async with asyncio.timeout(5):
+            while len(keys.keys()) > 1:
+                await asyncio.sleep(0.01)
+    finally:
+        keys.close()
+
+
+async def test_hostile_ids_do_not_have_them_read_all_the_time() -> None:
+    reads: list[str] = []
+
+    def read(url: str) -> bytes:
+        reads.append(url)
+        return DOCUMENT
+
+    keys = SigningKeys(JwksSettings("https://h/jwks", 3600, 1, 1), in_loop, read)
+    try:
+        await asyncio.sleep(0.05)
+        for number in range(1000):
+            keys.unknown(str(number))
+            keys.unknown("same")
+        await asyncio.sleep(0.05)
+        assert len(reads) == 2
+    finally:
+        keys.close()
+
+
+def test_only_three_schemes_are_read() -> None:
+    for url in ("ftp://h/x", "data:,x", "/etc/passwd", ""):
+        with pytest.raises(ValueError, match="https, http, file"):
+            JwksSettings(url, 1, 1, 1)
+    with pytest.raises(OSError, match="No such file"):
+        read_document("file:///no/such/file")
