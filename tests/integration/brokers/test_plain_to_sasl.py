@@ -1,0 +1,212 @@
+"""A cluster goes from plain text to SASL over TLS while it serves: broker by broker, in the steps of docs/sasl.md.
+
+The brokers are whole ones with real sockets and logs, on one event loop, over ZooKeeper in memory.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from logyard.broker.broker import Broker, real_environment
+from logyard.broker.clock import SystemClock
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.environment import Environment
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.local.ports import HOST, Ports
+from tests.support.authority import Authority
+from tests.support.real_cluster import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+BROKERS = range(3)
+PLAIN, SECURE = "PLAINTEXT", "SASL_SSL"
+BROKER_PASSWORD, CLIENT_PASSWORD = "brokers-own-word", "clients-own-word"
+COMMON = {
+    "zookeeper.connect": "in.memory:2181",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "5000",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "offsets.topic.num.partitions": "1",
+    "min.insync.replicas": "2",
+    "log.cleaner.enable": "false",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
+}
+
+T = TypeVar("T")
+
+
+class Rolling:
+    """Three brokers whose settings change from start to start."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._tree: ZooKeeperTree = self.run(self._new_tree())
+        self._running: dict[int, tuple[Broker, Environment]] = {}
+        self._authority = Authority(directory / "tls")
+        self._certificate = self._authority.issue("broker", ("localhost", HOST))
+        chosen = Ports(directory)
+        self._ports = {b: {p: chosen.choose(f"broker-{b}-{p.lower()}") for p in (PLAIN, SECURE)} for b in BROKERS}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+
+    @staticmethod
+    async def _new_tree() -> ZooKeeperTree:
+        return ZooKeeperTree(SystemClock())
+
+    async def start(self, broker: int, listeners: tuple[str, ...], between: str) -> None:
+        """Start a broker with these listeners; brokers use the one named `between`."""
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        keys = {
+            **COMMON,
+            "broker.id": str(broker),
+            "log.dirs": str(self._directory / f"data-{broker}"),
+            "listeners": ",".join(f"{name}://{HOST}:{self._ports[broker][name]}" for name in listeners),
+            "inter.broker.listener.name": between,
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+                f'{module} required username="broker" password="{BROKER_PASSWORD}" '
+                f'user_broker="{BROKER_PASSWORD}" user_client="{CLIENT_PASSWORD}";'
+            ),
+            "ssl.keystore.location": str(self._certificate.pem),
+            "ssl.truststore.location": str(self._authority.certificate),
+        }
+        config = BrokerConfig.parse("".join(f"{key}={value}\n" for key, value in keys.items()))
+        world = real_environment(config)
+        world.open_zookeeper = lambda: MemoryZooKeeper(self._tree)
+        world.open_http = None
+        made = Broker(config, world)
+        self._running[broker] = made, world
+        await made.start()
+
+    async def stop(self, broker: int) -> None:
+        made, world = self._running.pop(broker)
+        await made.close()
+        world.close()
+
+    def close(self) -> None:
+        for broker in list(self._running):
+            self.run(self.stop(broker))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+
+    def refused(self) -> int:
+        return sum(b.components.services.login_counters.refused for b, _ in self._running.values() if b.components)
+
+    def options(self, protocol: str) -> dict[str, Any]:
+        options = {"bootstrap.servers": ",".join(f"{HOST}:{self._ports[b][protocol]}" for b in BROKERS)}
+        if protocol == SECURE:
+            options |= {
+                "security.protocol": SECURE,
+                "ssl.ca.location": str(self._authority.certificate),
+                "sasl.mechanisms": "PLAIN",
+                "sasl.username": "client",
+                "sasl.password": CLIENT_PASSWORD,
+            }
+        return options
+
+    def await_full_isr(self, protocol: str) -> None:
+        admin = AdminClient(self.options(protocol))
+
+        def full() -> bool:
+            found = admin.list_topics("events", timeout=5).topics["events"].partitions.values()
+            return bool(found) and all(len(p.isrs) == len(BROKERS) and p.leader >= 0 for p in found)
+
+        eventually(full, "every replica is in sync", 90)
+
+    def turn(self, listeners: tuple[str, ...], between: str, protocol: str) -> None:
+        """Restart broker after broker with these listeners."""
+        for broker in BROKERS:
+            self.run(self.stop(broker))
+            self.run(self.start(broker, listeners, between))
+            self.await_full_isr(protocol)
+
+
+class Load:
+    """Produces with acks=all all the time; `use` changes how."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options, self._stopping = options, threading.Event()
+        self.acknowledged: set[bytes] = set()
+        self.failed: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def use(self, options: dict[str, Any]) -> None:
+        self._options = options
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            self._thread.join(60)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.add(message.value())
+        else:
+            self.failed.append(str(error))
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            options = self._options
+            producer = Producer({**options, "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+            while options is self._options and not self._stopping.is_set():
+                producer.produce("events", b"%d" % number, on_delivery=self._delivered)
+                number += 1
+                producer.poll(0.01)
+            producer.flush(60)
+
+
+def consumed(options: dict[str, Any], wanted: set[bytes]) -> set[bytes]:
+    consumer = Consumer({**options, "group.id": "check", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["events"])
+    found: set[bytes] = set()
+    deadline = time.monotonic() + 90
+    while not wanted <= found and time.monotonic() < deadline:
+        found.update(m.value() for m in consumer.consume(1000, 1.0) if m.error() is None)
+    consumer.close()
+    return found
+
+
+def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Rolling(tmp_path)
+    try:
+        for broker in BROKERS:
+            cluster.run(cluster.start(broker, (PLAIN,), PLAIN))
+        admin = AdminClient(cluster.options(PLAIN))
+        eventually(lambda: len(admin.list_topics(timeout=5).brokers) == len(BROKERS), "three brokers", 60)
+        admin.create_topics([NewTopic("events", 3, 3)])["events"].result(30)
+        cluster.await_full_isr(PLAIN)
+        load = Load(cluster.options(PLAIN))
+        with load.running():
+            cluster.turn((PLAIN, SECURE), PLAIN, PLAIN)
+            load.use(cluster.options(SECURE))
+            cluster.turn((PLAIN, SECURE), SECURE, SECURE)
+            cluster.turn((SECURE,), SECURE, SECURE)
+        assert load.failed == []
+        assert len(load.acknowledged) > 100
+        assert load.acknowledged - consumed(cluster.options(SECURE), load.acknowledged) == set()
+        assert cluster.refused() == 0
+    finally:
+        cluster.close()
+    logged = capsys.readouterr()
+    assert BROKER_PASSWORD not in logged.out + logged.err
+    assert CLIENT_PASSWORD not in logged.out + logged.err
