@@ -61,7 +61,7 @@ class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
             self._said.add(line)
             super().log(level, "%s", line, **kwargs)
 
-    def succeeded(self) -> None:
+    def forget(self) -> None:
         self._said.clear()
         self.problem = ""
 

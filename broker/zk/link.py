@@ -232,7 +232,7 @@ class Link:
 
     def _connected(self) -> None:
         """The connection stands, and has logged in if it has to."""
-        self._log.succeeded()
+        self._log.forget()
         if self._connected_before:
             self._leave_watches_again()
         self._connected_before = True

@@ -46,7 +46,6 @@ PRODUCT: dict[str, Sequence[str]] = {
     "Python's import system calls it": ("__path__", "create_module"),
     "kazoo calls or reads it": (
         "serialize",
-        "deserialize",
         "dispatch_callback",
         "sasl_options",
         "_authenticate_with_sasl",
@@ -122,7 +121,6 @@ TESTS: dict[str, Sequence[str]] = {
     "pytest finds it": ("test_*", "pytest*"),
     "a case that its decorator takes": ("_",),
     "asyncio, greenlet and the libraries' servers read or call it": (
-        "__call__",
         "_log_destroy_pending",
         "_repr",
         "_run_once",
