@@ -8,6 +8,7 @@ from typing import Annotated, Protocol
 import typer
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.broker.security import zookeeper_access
 from logyard.cli import command_config, options
 from logyard.cli.cluster import parse_config
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way
@@ -236,7 +237,7 @@ def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None
     if zookeeper is not None:
         from logyard.cli.topics.zookeeper import ZooKeeperTopics
 
-        topics = ZooKeeperTopics(options.open_znodes(zookeeper))
+        topics = ZooKeeperTopics(options.open_znodes(zookeeper, access=zookeeper_access.of_tool(None)))
     else:
         from logyard.cli.topics.brokers import BrokerTopics
 
