@@ -26,7 +26,6 @@ PRODUCT: dict[str, Sequence[str]] = {
         "*_expands",
         "*_shrinks",
         "failed_*",
-        "succeeded",
         "replication_bytes_*",
         "messages_in",
         "cold_reads",
