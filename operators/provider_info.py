@@ -20,6 +20,11 @@ _CONN_FIELDS: dict[str, Any] = {
         "ZooKeeper",
         "host:port[,host:port…][/chroot] of the cluster's ensemble. Only the recovery of controllers needs it.",
     ),
+    "zookeeper_config_file": _text(
+        "ZooKeeper's settings",
+        "For a secured ZooKeeper: a file on the workers with zookeeper.ssl.* and logyard.jaas.config.file, as for "
+        "--zk-tls-config-file. Empty: the worker's LOGYARD_ZK_TLS_CONFIG_FILE and KAFKA_OPTS.",
+    ),
     "security_protocol": _text(
         "Security protocol",
         "The security protocol of the brokers' listeners.",

@@ -6,6 +6,7 @@ Callers take a `Connector`, so that tests can pass `tests/support/memory_clients
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from logyard.admin.cluster.reachability import why_unreachable
@@ -23,6 +24,8 @@ from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from logyard.admin.zookeeper.znodes import KazooZnodes, ZnodeClient
 from logyard.broker.errors import LogyardError
+from logyard.broker.security import zookeeper_access
+from logyard.broker.zk.access import Access
 
 _PATIENCE_S = 120.0
 _STATUS_PATIENCE_S = 30.0
@@ -55,10 +58,10 @@ class RealConnector:
         return ClusterRequests(settings)
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble:
-        return KazooEnsemble(_zookeeper(settings), settings.request_timeout_s)
+        return KazooEnsemble(_zookeeper(settings), settings.request_timeout_s, _access(settings))
 
     def znodes(self, settings: ClusterSettings) -> ZnodeClient:
-        return KazooZnodes(_zookeeper(settings), settings.request_timeout_s)
+        return KazooZnodes(_zookeeper(settings), settings.request_timeout_s, _access(settings))
 
     def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
         return CommandLauncher(start, stop, status)
@@ -74,6 +77,15 @@ def _zookeeper(settings: ClusterSettings) -> str:
     if settings.zookeeper is None:
         raise EnsembleUnreachable("this needs ZooKeeper: set `zookeeper` (host:port) in the connection's extra")
     return settings.zookeeper
+
+
+def _access(settings: ClusterSettings) -> Access:
+    """How to log in at ZooKeeper: by the connection's file, else by the worker's environment."""
+    file = settings.zookeeper_config_file
+    try:
+        return zookeeper_access.of_tool(None if file is None else Path(file))
+    except LogyardError as problem:
+        raise EnsembleUnreachable(f"ZooKeeper's settings of this connection: {problem}") from None
 
 
 class RealPause:

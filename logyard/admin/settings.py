@@ -24,6 +24,7 @@ class ClusterSettings(Security):
 
     bootstrap: tuple[str, ...]
     zookeeper: str | None = None
+    zookeeper_config_file: str | None = None
     request_timeout_s: float = 10.0
     total_timeout_s: float = 60.0
     throttle: int | None = None
@@ -68,6 +69,7 @@ class ClusterSettings(Security):
             broker_stop_command=tuple(str(item) for item in _listed("broker_stop_command", given)),
             broker_status_command=tuple(str(item) for item in _listed("broker_status_command", given)),
             zookeeper=text("zookeeper"),
+            zookeeper_config_file=text("zookeeper_config_file"),
             cluster_file=text("cluster_file"),
             request_timeout_s=_number("request_timeout_s", given.get("request_timeout_s", 10)),
             total_timeout_s=_number("total_timeout_s", given.get("total_timeout_s", 60)),

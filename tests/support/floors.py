@@ -53,6 +53,7 @@ NARROW = {
         "broker.zk.session",
         "broker.zk.access",
         "broker.zk.kazoo_access",
+        "broker.security.zookeeper_access",
     ),
     "spark_jobs": (
         "login",

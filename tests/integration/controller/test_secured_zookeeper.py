@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from logyard.admin.connector import RealConnector
+from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import LogyardError
 from logyard.broker.zk.access import ANYBODY, Access, Login
 from logyard.broker.zk.kazoo_access import NoConnection, started_client
 from logyard.broker.zk.session import ZooKeeperSession, ZooKeeperUnavailable
 from logyard.broker.znodes.ops import Create, SetData, WatchEvent, ZkCode
 from tests.support.real_cluster import eventually
-from tests.support.secured_zookeeper import SecuredZooKeeper, running_secured_zookeeper
+from tests.support.secured_zookeeper import SecuredZooKeeper, client_jaas, running_secured_zookeeper
 
 pytestmark = pytest.mark.integration
 
@@ -231,3 +234,21 @@ async def test_watches_fire_over_tls(server: SecuredZooKeeper) -> None:
             assert await one.read_and_watch(path, lambda event, path: fired.put_nowait((event, path))) is None
             await other.multi([Create(path)])
             assert await asyncio.wait_for(fired.get(), 5) == (WatchEvent.CREATED, path)
+
+
+def test_a_connection_names_the_file_with_its_identity(server: SecuredZooKeeper, tmp_path: Path) -> None:
+    jaas = client_jaas(tmp_path / "jaas.conf", "broker")
+    file = tmp_path / "zookeeper.properties"
+    file.write_text(f"logyard.jaas.config.file={jaas}\n")
+
+    def settings(path: Path) -> ClusterSettings:
+        return ClusterSettings.read("b:1", {"zookeeper": server.connect, "zookeeper_config_file": str(path)})
+
+    znodes = RealConnector().znodes(settings(file))
+    try:
+        znodes.commit([Create("/named-by-a-connection", b"")])
+    finally:
+        znodes.close()
+    assert acls(server, ANYBODY, "/named-by-a-connection") == {SASL, WORLD_READ}
+    with pytest.raises(EnsembleUnreachable, match=r"ZooKeeper's settings of this connection: .*absent"):
+        RealConnector().ensemble(settings(tmp_path / "absent"))
