@@ -29,6 +29,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "replication_bytes_*",
         "messages_in",
         "cold_reads",
+        "succeeded",
     ),
     "counted for tests, which see nothing else of it": (
         "meter_count",

@@ -11,6 +11,7 @@ BROKER = Path(__file__).resolve().parents[3] / "broker"
 # Turned by BrokerConfig itself into properties (listeners, broker_id, ibp, log_dirs) or into a finer key.
 READ_BY_BROKER_CONFIG = {
     "advertised.listeners",
+    "authorizer.zookeeper.url",  # only compared with zookeeper.connect (relations.py)
     "broker.id.generation.enable",
     "inter.broker.listener.name",
     "inter.broker.protocol.version",
