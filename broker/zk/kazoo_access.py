@@ -124,10 +124,12 @@ def started_client(hosts: str, access: Access, timeout_s: float) -> KazooClient:
         while not ready.wait(LOGIN_POLL_S):
             if client.client_state == KeeperState.AUTH_FAILED or time.monotonic() > deadline:
                 raise AuthFailedError
-    except (KazooException, KazooTimeoutError, OSError):
+    except (KazooException, KazooTimeoutError, OSError) as problem:
         client.stop()
         client.close()
-        raise NoConnection(f"no ZooKeeper for us at {hosts}: {log.reason(access)}") from None
+        refused = isinstance(problem, AuthFailedError)
+        said = f"ZooKeeper at {hosts} refuses" if refused else f"no ZooKeeper answers at {hosts}"
+        raise NoConnection(f"{said}: {log.reason(access)}") from None
     return client
 
 

@@ -124,7 +124,12 @@ def test_quotas(run: Any) -> None:
 
 def test_znodes_are_checked_and_mended(run: Any, cluster: RealCluster) -> None:
     cluster.create("checked", partitions=2, replicas=3)
-    eventually(lambda: run("zk", "check", zookeeper=True) == (0, "nothing is wrong\n", ""), "a sound cluster")
+
+    def sound() -> bool:
+        assert run("zk", "check", zookeeper=True) == (0, "nothing is wrong\n", "")
+        return True
+
+    eventually(sound, "a sound cluster")
     with cluster.zookeeper() as zk:
         # In its turn: Kafka's brokers pass over whatever has a lower number than what they have seen.
         garbage = zk.create("/config/changes/config_change_", b"?", sequence=True)
