@@ -110,31 +110,37 @@ def family(leader: Identity) -> list[Identity]:
 
 def carriers(name: str, value: str) -> list[Identity]:
     """Return the processes that were started with `name=value` in their environment, such as a token of ours."""
-    boot = boot_id()
-    deadline = time.monotonic() + EXEC_S
-    return [
-        Identity(stat.pid, stat.started, boot)
-        for stat in snapshot()
-        if _environment(stat.pid, deadline).get(name) == value
-    ]
+    boot, deadline = boot_id(), time.monotonic() + EXEC_S
+    found: list[Identity] = []
+    unread = list(snapshot())
+    while unread:
+        later = []
+        for stat in unread:
+            environment = _environment(stat.pid)
+            if environment is None:
+                later.append(stat)
+            elif environment.get(name) == value:
+                found.append(Identity(stat.pid, stat.started, boot))
+        # Together: one that never has an environment must not use up the time of the others.
+        unread = later if time.monotonic() < deadline else []
+        if unread:
+            time.sleep(POLL_S / 10)
+    return found
 
 
-def _environment(pid: int, deadline: float) -> dict[str, str]:
+def _environment(pid: int) -> dict[str, str] | None:
     """Return a process's environment; empty if the process is gone, another user's or the kernel's.
 
-    During an exec there is a moment in which a process has its new program but no environment yet, and reads as empty.
-    It would be overlooked when processes are stopped, so it is read again until `deadline`.
+    None: it has to be read again. During an exec there is a moment in which a process has its new program but no
+    environment yet. It would be overlooked when processes are stopped.
     """
     try:
         process = psutil.Process(pid)
-        while not (environment := process.environ()) and time.monotonic() < deadline:
-            if not process.exe():  # a kernel thread has no program: there is nothing to wait for
-                break
-            time.sleep(POLL_S / 10)
+        environment: dict[str, str] = process.environ()
+        # A thread of the kernel has no program: there is nothing to wait for.
+        return None if not environment and process.exe() else environment
     except psutil.Error:
         return {}
-    found: dict[str, str] = environment
-    return found
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:

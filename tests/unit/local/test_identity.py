@@ -100,6 +100,15 @@ def test_a_process_in_the_midst_of_its_exec_is_asked_again(only: Callable[[Seen]
     assert identity.carriers("TOKEN", "mine") == [identity.Identity(42, 98765, "this boot")]
 
 
+def test_one_that_never_has_an_environment_takes_no_time_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = {41: Seen("/bin/bare", [{}]), 42: Seen("/bin/sleep", [{}, {}, {"TOKEN": "mine"}])}
+    monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
+    monkeypatch.setattr(identity, "snapshot", lambda: [identity.Stat(pid, False, 7, 40, pid) for pid in processes])
+    monkeypatch.setattr(psutil, "Process", processes.__getitem__)
+    monkeypatch.setattr(identity, "EXEC_S", 0.1)
+    assert identity.carriers("TOKEN", "mine") == [identity.Identity(42, 42, "this boot")]
+
+
 def test_a_thread_of_the_kernel_is_not_waited_for(
     only: Callable[[Seen], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
