@@ -50,6 +50,10 @@ class ClusterRequests(KafkaClusterClient):
 
         return self._repeat(once)
 
+    def ask_controller(self, make: Callable[[], Any], codes: Codes) -> Any:
+        """Send a request to the controller, looking it up again if it has moved. `codes` reads the errors."""
+        return self._to_controller(make, codes)
+
     def coordinator(self, group: str) -> tuple[int, str]:
         """The broker that coordinates a group, and its host:port."""
         return self._coordinator(group, _GROUP)

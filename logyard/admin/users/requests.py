@@ -18,6 +18,7 @@ class UserSender(Protocol):
     """The part of `requests.ClusterRequests` that is needed."""
 
     def ask(self, make: Callable[[], Any], node: int | None = None) -> Any: ...
+    def ask_controller(self, make: Callable[[], Any], codes: Callable[[Any], Sequence[int]]) -> Any: ...
 
 
 def describe(sender: UserSender, users: Sequence[str] = ()) -> dict[str, dict[str, int]]:
@@ -49,7 +50,10 @@ def alter(
 
     upsertions = [_upsertion(one.check()) for one in upsert]
     deletions = [(user, _NUMBERS[mechanism]) for user, chosen in delete.items() for mechanism in chosen]
-    answer = sender.ask(lambda: AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
+    answer = sender.ask_controller(
+        lambda: AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions),
+        lambda response: [one.error_code for one in response.results],
+    )
     return {one.user: translation.problem(one.error_code, one.error_message) for one in answer.results}
 
 
