@@ -1,11 +1,16 @@
 """The tests of transactions (tests/integration) on Apache Kafka's brokers, and on a cluster of both kinds."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from logyard.admin.cluster.snapshot import NewTopic
 from tests.integration.test_transactions import (  # noqa: F401  # pytest runs them here too
     TRANSACTIONS,
+    coordinator,
+    test_a_copy_is_exactly_once_whoever_is_killed,
     test_a_second_producer_fences_the_first,
     test_a_timeout_that_is_too_long_is_refused,
     test_a_transaction_over_topics_and_nothing_at_all,
@@ -16,6 +21,7 @@ from tests.integration.test_transactions import (  # noqa: F401  # pytest runs t
     test_what_is_committed_is_read_and_nothing_else,
     topic,
 )
+from tests.reference.both_kinds import BothKinds
 from tests.reference.steps import Side, Step, both
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster
@@ -28,6 +34,28 @@ def yard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Three brokers of these kinds: ids and topics are spread, so either kind coordinates and leads some."""
     kafka.jars_or_skip()
     with kafka.running(tmp_path_factory.mktemp("transactions"), request.param, TRANSACTIONS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["KOO-O", "KOO-K", "KKO-O", "KKO-K"])
+def own_yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealCluster]:
+    """Three brokers of these kinds, to be killed at will; the coordinator of all transactions is of the last kind.
+
+    Killed coordinators are followed by the next broker, which is of the other kind.
+    """
+    kafka.jars_or_skip()
+    kinds, _, coordinating = request.param.partition("-")
+    with (
+        kafka.running(tmp_path / "cluster", kinds, TRANSACTIONS) as cluster,
+        closing(BothKinds(cluster, kinds)) as both,
+    ):
+        (first, *_), (second, *_) = both.of(coordinating), both.of("K" if coordinating == "O" else "O")
+        placed = [first, second, *({0, 1, 2} - {first, second})]
+        keys = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+        both.admin.create_topic(
+            NewTopic("__transaction_state", assignment=dict.fromkeys(range(4), placed), configs=keys)
+        )
+        assert coordinator(cluster) == first
         yield cluster
 
 
