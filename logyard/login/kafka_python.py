@@ -44,7 +44,7 @@ def _provider(security: Security) -> Any:
     source = oauth.TokenSource(security)
     source.token()  # a refusal is told here by its name; within a client it would be a failed login
 
-    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
         def token(self) -> str:
             return source.token()
 
@@ -62,7 +62,7 @@ def _mend_scram() -> None:
     if sasl.get_sasl_mechanism("SCRAM-SHA-512") is not SaslMechanismScram:
         return
 
-    class Client(ScramClient):  # type: ignore[misc]
+    class Client(ScramClient):  # type: ignore[misc]  # kafka-python has no types
         def __init__(self, user: str, password: str, mechanism: str) -> None:
             super().__init__(user.replace("=", "=3D").replace(",", "=2C"), password, mechanism)
             self._is_token = isinstance(user, TokenId)
@@ -73,7 +73,7 @@ def _mend_scram() -> None:
             self.auth_message += extension  # what both sides sign
             return first
 
-    class Scram(SaslMechanismScram):  # type: ignore[misc]
+    class Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python has no types
         def __init__(self, **config: Any) -> None:
             super().__init__(**config)
             login = config["sasl_plain_username"], config["sasl_plain_password"], config["sasl_mechanism"]

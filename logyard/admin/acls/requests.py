@@ -6,41 +6,8 @@ from typing import Any, Protocol
 from logyard.admin.acls import acls
 from logyard.admin.acls.acls import Acl, AclFilter, Resource
 from logyard.admin.cluster import translation
+from logyard.broker.znodes.acls import Named, Operation, PatternType, Permission, ResourceType
 
-# Kafka's numbers (facts §18).
-_TYPES = {
-    acls.ANY: 1,
-    acls.TOPIC: 2,
-    acls.GROUP: 3,
-    acls.CLUSTER: 4,
-    acls.TRANSACTIONAL_ID: 5,
-    acls.DELEGATION_TOKEN: 6,
-    acls.USER: 7,
-}
-_PATTERNS = {acls.ANY: 1, acls.MATCH: 2, acls.LITERAL: 3, acls.PREFIXED: 4}
-_PERMISSIONS = {acls.ANY: 1, acls.DENY: 2, acls.ALLOW: 3}
-_OPERATIONS = {
-    name: number
-    for number, name in enumerate(
-        (
-            acls.ANY,
-            "ALL",
-            "READ",
-            "WRITE",
-            "CREATE",
-            "DELETE",
-            "ALTER",
-            "DESCRIBE",
-            "CLUSTER_ACTION",
-            "DESCRIBE_CONFIGS",
-            "ALTER_CONFIGS",
-            "IDEMPOTENT_WRITE",
-            "CREATE_TOKENS",
-            "DESCRIBE_TOKENS",
-        ),
-        1,
-    )
-}
 _LATEST = 3  # the version that has users as resources
 
 
@@ -59,13 +26,7 @@ def describe(sender: AclSender, chosen: AclFilter) -> list[Acl]:
 
     answer = sender.ask(
         lambda: DescribeAclsRequest(
-            resource_type_filter=_TYPES[chosen.type],
-            resource_name_filter=chosen.name,
-            pattern_type_filter=_PATTERNS[chosen.pattern],
-            principal_filter=chosen.principal,
-            host_filter=chosen.host,
-            operation=_OPERATIONS[chosen.operation],
-            permission_type=_PERMISSIONS[chosen.permission],
+            **_filter_fields(chosen),
             min_version=_LATEST if chosen.type == acls.USER else 0,
         )
     )
@@ -84,13 +45,13 @@ def create(sender: AclSender, wanted: Sequence[Acl]) -> None:
     def make() -> Any:
         creations = [
             CreateAclsRequest.AclCreation(
-                resource_type=_TYPES[one.resource.type],
+                resource_type=int(ResourceType[one.resource.type]),
                 resource_name=one.resource.name,
-                resource_pattern_type=_PATTERNS[one.resource.pattern],
+                resource_pattern_type=int(PatternType[one.resource.pattern]),
                 principal=one.principal,
                 host=one.host,
-                operation=_OPERATIONS[one.operation],
-                permission_type=_PERMISSIONS[one.permission],
+                operation=int(Operation[one.operation]),
+                permission_type=int(Permission[one.permission]),
             )
             for one in wanted
         ]
@@ -107,18 +68,7 @@ def delete(sender: AclSender, chosen: Sequence[AclFilter]) -> list[Acl]:
     from kafka.protocol.admin import DeleteAclsRequest
 
     def make() -> Any:
-        filters = [
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=_TYPES[one.type],
-                resource_name_filter=one.name,
-                pattern_type_filter=_PATTERNS[one.pattern],
-                principal_filter=one.principal,
-                host_filter=one.host,
-                operation=_OPERATIONS[one.operation],
-                permission_type=_PERMISSIONS[one.permission],
-            )
-            for one in chosen
-        ]
+        filters = [DeleteAclsRequest.DeleteAclsFilter(**_filter_fields(one)) for one in chosen]
         has_users = any(one.type == acls.USER for one in chosen)
         return DeleteAclsRequest(filters=filters, min_version=_LATEST if has_users else 0)
 
@@ -131,15 +81,31 @@ def delete(sender: AclSender, chosen: Sequence[AclFilter]) -> list[Acl]:
     return sorted(found)
 
 
+def _filter_fields(chosen: AclFilter) -> dict[str, Any]:
+    """The fields of a filter, the same in both requests."""
+    return {
+        "resource_type_filter": int(ResourceType[chosen.type]),
+        "resource_name_filter": chosen.name,
+        "pattern_type_filter": int(PatternType[chosen.pattern]),
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": int(Operation[chosen.operation]),
+        "permission_type": int(Permission[chosen.permission]),
+    }
+
+
 def _resource(kind: int, name: str, pattern: int) -> Resource:
-    return Resource(_name(_TYPES, kind), name, _name(_PATTERNS, pattern))
+    return Resource(_name(ResourceType, kind), name, _name(PatternType, pattern))
 
 
 def _acl(resource: Resource, one: Any) -> Acl:
-    operation, permission = _name(_OPERATIONS, one.operation), _name(_PERMISSIONS, one.permission_type)
+    operation, permission = _name(Operation, one.operation), _name(Permission, one.permission_type)
     return Acl(resource, one.principal, operation, one.host, permission)
 
 
-def _name(names: dict[str, int], number: int) -> str:
+def _name(codes: type[Named], number: int) -> str:
     """Kafka's name of a number; UNKNOWN for one that came later."""
-    return next((name for name, known in names.items() if known == number), "UNKNOWN")
+    try:
+        return codes(number).name
+    except ValueError:
+        return "UNKNOWN"
