@@ -338,7 +338,7 @@ class KafkaClusterClient:
                 if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
                     raise last from None
             except theirs.KafkaError as problem:
-                last = ClusterUnreachable(f"the cluster did not answer: {problem}")
+                last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
             if time.monotonic() >= deadline:
                 raise last
             # Brokers may have moved or come back: refresh the list of addresses.

@@ -11,7 +11,7 @@ Faults of kafka-python 3.0.12 that this avoids:
 import logging
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -69,6 +69,7 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
     """
     deadline = time.monotonic() + timeout_s
     said: dict[str, str] = {}
+    closed: set[str] = set()
     while True:
         refused = False
         for server in servers:
@@ -86,16 +87,37 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
             except NoToken as problem:
                 raise AccessRefused(str(problem)) from None
             except Exception as problem:  # of any kind: the next server may answer
-                said[server] = str(problem) or type(problem).__name__
+                said[server] = plain(problem)
+                (closed.add if isinstance(problem, ConnectionRefusedError) else closed.discard)(server)
                 refused = refused or is_refused_login(problem)
         if refused:
             # Another attempt would fail too, and may lock the user out.
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
             raise AccessRefused(f"the login of {settings.user} is refused ({reasons})")
         if time.monotonic() >= deadline:
-            reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
-            raise ClusterUnreachable(f"no broker answered ({reasons}): check address, protocol and credentials")
+            raise ClusterUnreachable(f"no broker answered: {by_reason(said)}; {_advice(closed == said.keys())}")
         time.sleep(_RETRY_PAUSE_S)
+
+
+def by_reason(said: Mapping[str, str]) -> str:
+    """Server → why it does not answer, as text: servers with the same reason share it."""
+    servers: dict[str, list[str]] = {}
+    for server, reason in said.items():
+        servers.setdefault(reason, []).append(server)
+    return "; ".join(f"{', '.join(named)} ({reason})" for reason, named in servers.items())
+
+
+def _advice(all_closed: bool) -> str:
+    # Where nothing listens nobody has looked at a protocol or a password.
+    return "check that they run, and their addresses" if all_closed else "check address, protocol and credentials"
+
+
+def plain(problem: Exception) -> str:
+    """An error in words: the system's without its number, kafka-python's without the name of its class."""
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror.lower()
+    name = type(problem).__name__
+    return str(problem).removeprefix(f"{name}:").strip() or name
 
 
 def knock(host: str, port: int, timeout_s: float) -> OSError | None:

@@ -1,0 +1,45 @@
+"""Why nobody answers, in words: without numbers of the system and names of a library's classes."""
+
+import errno
+import os
+
+import pytest
+from kafka import errors as theirs
+
+from logyard.admin.cluster.connection import by_reason, connect, plain
+from logyard.admin.cluster.translation import silence
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
+from logyard.local.ports import HOST
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (theirs.NodeNotReadyError(3), "no connection to broker 3"),
+        (theirs.NodeNotReadyError("bootstrap-0"), "no connection to a broker"),
+        (theirs.KafkaTimeoutError("60 s"), "no answer in time"),
+        (theirs.KafkaConnectionError("socket disconnected"), "the connection was lost (socket disconnected)"),
+        (theirs.KafkaConnectionError(), "the connection was lost"),
+    ],
+)
+def test_kafka_pythons_errors_are_words(problem: Exception, said: str) -> None:
+    assert silence(problem) == said
+
+
+def test_servers_with_one_reason_share_it() -> None:
+    refused = plain(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+    assert refused == "connection refused"
+    assert by_reason({"a:1": refused, "b:1": "no route to host", "c:1": refused}) == (
+        "a:1, c:1 (connection refused); b:1 (no route to host)"
+    )
+
+
+def test_who_refuses_connections_has_seen_no_password() -> None:
+    closed = [f"{HOST}:1", f"{HOST}:2"]
+    settings = ClusterSettings.read(",".join(closed), {"request_timeout_s": 1})
+    with pytest.raises(ClusterUnreachable) as raised:
+        connect(settings, closed, 0.1)
+    assert str(raised.value) == (
+        f"no broker answered: {HOST}:1, {HOST}:2 (connection refused); check that they run, and their addresses"
+    )
