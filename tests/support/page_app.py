@@ -89,9 +89,15 @@ def login(role: str, teams: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def make_app(
-    cluster: MemoryCluster | None = None, clock: Clock | None = None, connector: Connector | None = None
+    cluster: MemoryCluster | None = None,
+    clock: Clock | None = None,
+    connector: Connector | None = None,
+    actions: Any = None,
 ) -> Any:
-    """The application on a cluster in memory, or on that connector's; with a clock, time stands still."""
+    """The application on a cluster in memory, or on that connector's; with a clock, time stands still.
+
+    `actions`: the DAGs that can be started; without it those of Airflow's database.
+    """
     from logyard.plugins.logyard_ui.access.connections import Connections as AirflowConnections
     from logyard.plugins.logyard_ui.app import make_app as real
     from logyard.plugins.logyard_ui.cache.cache import Clocks
@@ -102,7 +108,8 @@ def make_app(
     clocks = Clocks(clock, clock.ms) if clock is not None else None
     found = AirflowConnections(clock) if clock is not None else AirflowConnections()
     connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
-    return real(Services(CachedClusters(connector, clocks, idle_s=5.0), found))
+    clusters = CachedClusters(connector, clocks, idle_s=5.0)
+    return real(Services(clusters, found) if actions is None else Services(clusters, found, actions))
 
 
 class PageClient:

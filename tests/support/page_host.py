@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from logyard.admin.connector import Connector
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.local.ports import HOST
 from tests.support.memory_cluster import MemoryCluster
@@ -55,13 +56,16 @@ def large_cluster(topics: int, partitions: int, brokers: int) -> MemoryCluster:
 
 
 @contextmanager
-def hosted(cluster: MemoryCluster) -> Iterator[str]:
-    """Serve it on a free port of loopback, from a thread; yields the address."""
+def hosted(cluster: MemoryCluster, *, connector: Connector | None = None, acts: bool = False) -> Iterator[str]:
+    """Serve it on a free port of loopback, from a thread; yields the address.
+
+    With `acts` the user may start every action's DAG; no DAG runs, so tests go as far as the review.
+    """
     import uvicorn
 
     with socket.socket() as listening, connections():
         listening.bind((HOST, 0))
-        server = uvicorn.Server(uvicorn.Config(_app(cluster), log_level="error", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(_app(cluster, connector, acts), log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
@@ -74,7 +78,7 @@ def hosted(cluster: MemoryCluster) -> Iterator[str]:
             thread.join(10)
 
 
-def _app(cluster: MemoryCluster) -> Any:
+def _app(cluster: MemoryCluster, connector: Connector | None, acts: bool) -> Any:
     import airflow
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -102,11 +106,20 @@ def _app(cluster: MemoryCluster) -> Any:
 
     return Starlette(
         routes=[
-            Mount("/logyard", _logged_in(make_app(cluster))),
+            Mount(
+                "/logyard",
+                _logged_in(make_app(cluster, connector=connector, actions=_every_action() if acts else None)),
+            ),
             Mount("/static", StaticFiles(directory=dist)),
             Route("/{path:path}", rest),
         ]
     )
+
+
+def _every_action() -> Any:
+    from logyard.plugins.logyard_ui.access.actions import ACTIONS, ActionDag, Actions
+
+    return Actions(lambda: [ActionDag(name, f"logyard_{name}", "logyard_default", False) for name in ACTIONS])
 
 
 def _logged_in(app: Any) -> Any:

@@ -40,7 +40,7 @@ OFFERED: list[tuple[str, str, dict[str, str], str, str, dict[str, Any]]] = [
         "decommission_broker",
         {"brokers": [2], "replication_factor": 2, "throttle": 1000, "stop_brokers": False, "approve": False},
     ),
-    ("", "Recover controller", {}, "Recover", "recover_controller", {"dry_run": True, "restart_brokers": True}),
+    ("", "Recover controller", {}, "Only report", "recover_controller", {"dry_run": True, "restart_brokers": True}),
 ]
 
 

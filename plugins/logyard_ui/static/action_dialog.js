@@ -32,7 +32,7 @@ export function ActionDialog({ asked, close }) {
         h(
           Dialog.Content,
           { ref: box },
-          h(Dialog.Header, null, h(Dialog.Title, null, ACTIONS[asked.action].title)),
+          h(Dialog.Header, null, h(Dialog.Title, null, decided(ACTIONS[asked.action].title, asked.values))),
           h(Dialog.CloseTrigger, { asChild: true }, h(CloseButton, { size: "sm", "aria-label": "Close" })),
           h(Steps, { asked, close }),
         ),
@@ -141,7 +141,7 @@ function Review({ spec, values, back, done }) {
     setBusy(true);
     setProblem(null);
     try {
-      done(await start(dag.dag_id, conf, spec.title));
+      done(await start(dag.dag_id, conf, decided(spec.title, values)));
     } catch (found) {
       setProblem(found);
       setBusy(false);

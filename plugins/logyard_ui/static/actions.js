@@ -2,9 +2,10 @@
 // confirm. Pure; `action_dialog.js` renders them.
 //
 // A spec: {dag, title, start, fields (see `forms.js`), conf(values), say(values) → sentences, check(values) → what is
-// wrong with the whole form, danger, type(values) → a word to type}. `start` and `danger` may be functions of values.
+// wrong with the whole form, danger, type(values) → a word to type}. `title`, `start` and `danger` may be functions of
+// values.
 
-import { bytes, number, plural } from "./format.js";
+import { brokersNamed, bytes, number, plural } from "./format.js";
 import { given, names, throttleField, whole } from "./forms.js";
 import { alterTopic, createTopic, deleteTopic, expandTopic } from "./topic_actions.js";
 
@@ -70,22 +71,34 @@ const decommission = {
   ],
 };
 
+// `brokers`: those that are missing, where that is why somebody looks.
 const recover = {
   dag: "recover_controller",
-  title: "Recover the controller",
-  start: "Recover",
-  danger: true,
+  title: ({ brokers }) => (brokers?.length ? `Start ${brokersNamed(brokers)}` : "Recover the controller"),
+  start: ({ brokers, dry_run }) =>
+    dry_run ? "Only report" : brokers?.length ? `Start ${brokersNamed(brokers)}` : "Recover",
+  danger: ({ dry_run }) => !dry_run,
   fields: [
     { id: "dry_run", label: "Only report what is wrong", kind: "flag", first: true },
     { id: "restart_brokers", label: "Start brokers that should run and do not", kind: "flag", first: true },
   ],
   conf: (values) => ({ dry_run: Boolean(values.dry_run), restart_brokers: Boolean(values.restart_brokers) }),
-  say: (values) => [
-    values.dry_run
-      ? "The run reports what is wrong, and changes nothing."
-      : "A controller that hangs may be fenced, and broker processes may be stopped and started.",
-  ],
+  say: (values) => (values.dry_run ? ["The run reports what is wrong, and changes nothing."] : steps(values)),
 };
+
+function steps({ brokers, restart_brokers }) {
+  const missing = brokers?.length ? brokersNamed(brokers) : "a broker that should run and does not";
+  return [
+    restart_brokers
+      ? `The run starts ${missing}, by the start command that Airflow's configuration or the connection has.`
+      : "No broker is started; the run names those that are missing.",
+    restart_brokers &&
+      "A broker is started if its own host says that it is gone, or several signs have said so for 45 s.",
+    restart_brokers && "One that hangs is ended first.",
+    "A controller that hangs is fenced, and another one is elected.",
+    "The run ends when a controller answers, partitions are led, and what was started is in sync again.",
+  ].filter(Boolean);
+}
 
 function spark(dag, title, start, sentence) {
   return {

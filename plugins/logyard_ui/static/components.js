@@ -2,6 +2,8 @@
 
 import { sentence } from "./api.js";
 import { Fragment, UI, h } from "./airflow_ui.js";
+import { useCluster } from "./cluster_context.js";
+import { clock } from "./format.js";
 import { PageLink } from "./page_address.js";
 
 const { Alert, Badge, Box, Button, Flex, Heading, Skeleton, Text } = UI;
@@ -44,8 +46,25 @@ export function Empty({ title, children }) {
   );
 }
 
-// A polled answer: its error above, its content below, or a placeholder while it loads.
+// What was read before an outage: dimmed, with its time.
+export function Stale({ since, children }) {
+  return h(
+    Flex,
+    { direction: "column", gap: "3", flex: "1", minHeight: "0", "data-testid": "stale" },
+    h(Text, { fontSize: "sm", color: "fg.muted" }, since ? `As of ${clock(since)}.` : "As it was read last."),
+    h(Flex, { direction: "column", gap: "3", flex: "1", minHeight: "0", opacity: "0.5" }, children),
+  );
+}
+
+// A polled answer: its error above, its content below, or a placeholder while it loads. While the cluster does not
+// answer, the page says so above; here nothing repeats it.
 export function Loaded({ answer, what, rows, children }) {
+  const overview = useCluster()?.overview;
+  if (overview?.reachable === false && (!answer.problem || answer.problem.status >= 500)) {
+    if (!answer.data) return h(Empty, { title: `Nothing is known of ${what} while the cluster does not answer.` });
+    const since = answer.data.taken_at_ms ?? overview.taken_at_ms;
+    return h(Stale, { since }, children(answer.data));
+  }
   return h(
     Fragment,
     null,
@@ -113,8 +132,8 @@ export function Head({ list, to, name, children }) {
   );
 }
 
-// A number with a label; `wrap` may make it a link.
-export function Figure({ label, value, help, tone, wrap = (child) => child, ...rest }) {
+// A number with a label; `wrap` may make it a link, `dim` shows that it is not of now.
+export function Figure({ label, value, help, tone, dim, wrap = (child) => child, ...rest }) {
   const color = { bad: "fg.error", warn: "fg.warning", good: "fg.success" }[tone];
   return wrap(
     h(
@@ -128,12 +147,20 @@ export function Figure({ label, value, help, tone, wrap = (child) => child, ...r
         bg: tone === "bad" ? "bg.error" : "bg",
         minWidth: "0",
         height: "full",
+        "data-testid": "figure",
         ...rest,
       },
       h(Text, { color: "fg.muted", fontSize: "sm", truncate: true }, label),
       h(
         Text,
-        { fontSize: "2xl", fontWeight: "semibold", lineHeight: "1.3", color, fontVariantNumeric: "tabular-nums" },
+        {
+          fontSize: "2xl",
+          fontWeight: "semibold",
+          lineHeight: "1.3",
+          color,
+          opacity: dim ? "0.5" : undefined,
+          fontVariantNumeric: "tabular-nums",
+        },
         value,
       ),
       help &&

@@ -1,8 +1,8 @@
 // The dashboard's tile: the health of each cluster, one line for each connection; no tile where there is none.
 
 import { pageApi } from "./api.js";
-import { number } from "./format.js";
-import { RouterLink, UI, h } from "./airflow_ui.js";
+import { number, outageSentence } from "./format.js";
+import { Fragment, RouterLink, UI, h } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 import { Health } from "./components.js";
 import { PAGE, search } from "./page_address.js";
@@ -52,30 +52,37 @@ function Line({ conn }) {
       h(Health, { health: data?.health ?? (problem ? "unreachable" : "") }),
       h(Text, { fontWeight: "semibold" }, conn),
       h(Text, { color: "fg.muted", fontSize: "sm", flex: "1", minWidth: "12rem", truncate: true }, said(data, problem)),
-      data && [
-        h(Count, {
-          key: "c",
-          label: "Controller",
-          value: data.controller?.alive ? data.controller.id : "none",
-          bad: !data.controller?.alive,
-        }),
-        h(Count, { key: "b", label: "Brokers", value: number(data.brokers?.alive) }),
-        h(Count, {
-          key: "u",
-          label: "Under-replicated",
-          value: number(data.under_replicated),
-          bad: data.under_replicated > 0,
-        }),
-        h(Count, { key: "o", label: "Offline", value: number(data.offline), bad: data.offline > 0 }),
-      ],
+      data && h(Counts, { data }),
     ),
+  );
+}
+
+// While the cluster does not answer nobody can know them.
+function Counts({ data }) {
+  const now = (value) => (data.reachable ? number(value) : "–");
+  const alive = data.controller?.alive;
+  return h(
+    Fragment,
+    null,
+    h(Count, {
+      label: "Controller",
+      value: !data.reachable ? "–" : alive ? data.controller.id : "none",
+      bad: data.reachable && !alive,
+    }),
+    h(Count, { label: "Brokers", value: now(data.brokers?.alive) }),
+    h(Count, {
+      label: "Under-replicated",
+      value: now(data.under_replicated),
+      bad: data.reachable && data.under_replicated > 0,
+    }),
+    h(Count, { label: "Offline", value: now(data.offline), bad: data.reachable && data.offline > 0 }),
   );
 }
 
 function said(data, problem) {
   if (problem) return problem.message;
   if (!data) return "";
-  return data.reachable ? (data.findings ?? []).join(" · ") : (data.problem ?? "");
+  return data.reachable ? (data.findings ?? []).join(" · ") : outageSentence(data);
 }
 
 function Count({ label, value, bad }) {

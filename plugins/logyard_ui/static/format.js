@@ -39,6 +39,26 @@ export function time(milliseconds) {
   return new Date(milliseconds).toLocaleString();
 }
 
+// The time of day; with its date where that was long ago.
+export function clock(milliseconds) {
+  if (typeof milliseconds !== "number" || milliseconds <= 0) return "–";
+  const at = new Date(milliseconds);
+  return Math.abs(Date.now() - milliseconds) < 12 * 3600e3 ? at.toLocaleTimeString() : at.toLocaleString();
+}
+
+export function brokersNamed(ids) {
+  if (ids.length > 3) return plural(ids.length, "broker");
+  return `${ids.length === 1 ? "broker" : "brokers"} ${ids.join(", ")}`;
+}
+
+// Why a cluster's state is not known, as one sentence: since when, which brokers, what to do.
+export function outageSentence({ problem, outage }) {
+  const text = problem || "the cluster does not answer";
+  const since = outage?.since_ms ? ` (last read at ${clock(outage.since_ms)})` : "";
+  const named = outage?.brokers?.length ? `: ${outage.brokers.join(", ")}` : "";
+  return `${text[0].toUpperCase()}${text.slice(1)}${since}${named}.${outage?.advice ? ` ${outage.advice}` : ""}`;
+}
+
 export function percent(value, digits = 0) {
   return typeof value === "number" && Number.isFinite(value) ? `${(value * 100).toFixed(digits)} %` : "–";
 }

@@ -2,9 +2,9 @@
 
 import { ActionButton } from "./action_button.js";
 import { useCluster } from "./cluster_context.js";
-import { number, plural, time } from "./format.js";
-import { UI, h, useMemo } from "./airflow_ui.js";
-import { Empty, Figure, Figures, Notice, Replicas, Section } from "./components.js";
+import { brokersNamed, clock, number, outageSentence, plural, time } from "./format.js";
+import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
+import { Empty, Figure, Figures, Notice, Replicas, Section, Stale } from "./components.js";
 import { PageLink, rowLink } from "./page_address.js";
 import { Table } from "./table.js";
 
@@ -17,38 +17,75 @@ export function Overview() {
     { direction: "column", gap: "6" },
     h(State, { overview }),
     h(Counts, { overview }),
-    h(UnhealthyPartitions, { troubles: overview.troubles ?? [] }),
-    h(Controllers, { controllers: overview.controllers ?? [] }),
+    h(Lists, { overview }),
   );
+}
+
+function Lists({ overview }) {
+  const lists = h(
+    Fragment,
+    null,
+    h(UnhealthyPartitions, { troubles: overview.troubles ?? [] }),
+    h(Controllers, { controllers: overview.controllers ?? [], known: overview.reachable }),
+  );
+  if (overview.reachable || overview.taken_at_ms === null) return lists;
+  return h(Stale, { since: overview.taken_at_ms }, lists);
 }
 
 function State({ overview }) {
   return h(
     Flex,
     { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
-    h(Text, { role: "status" }, overview.findings?.length ? overview.findings.join(" · ") : quiet(overview)),
+    h(Text, { role: "status" }, told(overview)),
     h(
       Flex,
       { gap: "2", wrap: "wrap" },
-      h(ActionButton, { action: "create_topic" }, "Create topic"),
+      h(Recovery, { overview }),
+      h(ActionButton, { action: "create_topic", plain: overview.health !== "ok" }, "Create topic"),
       overview.not_preferred > 0 &&
         h(
           ActionButton,
           { action: "elect_leaders", values: { notPreferred: overview.not_preferred }, plain: true },
           "Elect preferred leaders",
         ),
-      h(ActionButton, { action: "recover_controller", plain: true }, "Recover controller"),
     ),
   );
 }
 
-function quiet(overview) {
+function told(overview) {
+  if (!overview.reachable) return ""; // said above, on every view
+  if (overview.findings?.length) return overview.findings.join(" · ");
   return overview.health === "ok" ? "Every partition has a leader and every replica is in sync." : "";
+}
+
+// One DAG, named for what it is to do now: start the brokers that are missing, or look after the controller.
+function Recovery({ overview }) {
+  const brokers = lost(overview);
+  if (brokers.length === 0)
+    return h(
+      ActionButton,
+      { action: "recover_controller", plain: overview.controller?.alive !== false },
+      "Recover controller",
+    );
+  return h(
+    ActionButton,
+    { action: "recover_controller", values: { brokers, dry_run: false } },
+    `Start ${brokersNamed(brokers)}`,
+  );
+}
+
+// The brokers that should run and do not answer; where none answers, all that are known.
+function lost({ reachable, outage, brokers }) {
+  const missing = brokers?.missing ?? [];
+  return reachable ? missing : [...missing, ...(outage?.broker_ids ?? [])].sort((a, b) => a - b);
 }
 
 function Counts({ overview }) {
   const { place } = useCluster();
-  const { brokers, controller } = overview;
+  const { brokers, controller, reachable } = overview;
+  const now = (value) => (reachable ? number(value) : "–");
+  const bad = (value) => (reachable && value ? "bad" : undefined);
+  const old = { dim: !reachable, help: reachable ? undefined : before(overview) };
   const to = (view, more) => (child) =>
     h(
       PageLink,
@@ -61,51 +98,56 @@ function Counts({ overview }) {
       },
       child,
     );
-  const lost = brokers?.missing?.length ?? 0;
+  const missing = reachable ? (brokers?.missing ?? []) : [];
   return h(
     Figures,
     null,
     h(Figure, {
       label: "Controller",
-      value: controller?.alive ? `Broker ${controller.id}` : "None",
-      help: controller?.epoch === null || controller?.epoch === undefined ? undefined : `epoch ${controller.epoch}`,
-      tone: controller?.alive ? undefined : "bad",
+      value: !reachable ? "–" : controller?.alive ? `Broker ${controller.id}` : "None",
+      help: reachable && typeof controller?.epoch === "number" ? `epoch ${controller.epoch}` : undefined,
+      tone: reachable && !controller?.alive ? "bad" : undefined,
       wrap: to("brokers"),
     }),
     h(Figure, {
       label: "Brokers",
-      value: brokers?.expected ? `${brokers.alive} of ${brokers.expected}` : number(brokers?.alive),
-      help: lost ? `missing: ${brokers.missing.join(", ")}` : undefined,
-      tone: lost ? "bad" : undefined,
+      value: brokers?.expected ? `${now(brokers.alive)} of ${brokers.expected}` : now(brokers?.alive),
+      help: !reachable ? "none answers" : missing.length ? `missing: ${missing.join(", ")}` : undefined,
+      tone: !reachable || missing.length ? "bad" : undefined,
       wrap: to("brokers"),
     }),
-    h(Figure, { label: "Topics", value: number(overview.topics), wrap: to("topics") }),
+    h(Figure, { label: "Topics", value: number(overview.topics), ...old, wrap: to("topics") }),
     h(Figure, {
       label: "Partitions",
       value: number(overview.partitions),
-      help: plural(overview.replicas ?? 0, "replica"),
+      ...old,
+      help: old.help ?? plural(overview.replicas ?? 0, "replica"),
       wrap: to("map"),
     }),
     h(Figure, {
       label: "Under-replicated",
-      value: number(overview.under_replicated),
-      tone: overview.under_replicated ? "bad" : undefined,
+      value: now(overview.under_replicated),
+      tone: bad(overview.under_replicated),
       wrap: to("topics", { only: "trouble" }),
     }),
     h(Figure, {
       label: "Offline",
-      value: number(overview.offline),
-      tone: overview.offline ? "bad" : undefined,
+      value: now(overview.offline),
+      tone: bad(overview.offline),
       wrap: to("topics", { only: "trouble" }),
     }),
     h(Figure, {
       label: "Not preferred",
-      value: number(overview.not_preferred),
-      tone: overview.not_preferred ? "warn" : undefined,
+      value: now(overview.not_preferred),
+      tone: reachable && overview.not_preferred ? "warn" : undefined,
       wrap: to("topics", { sort: "-not_preferred" }),
     }),
-    h(Figure, { label: "Moving", value: number(overview.reassigning), wrap: to("reassignments") }),
+    h(Figure, { label: "Moving", value: now(overview.reassigning), wrap: to("reassignments") }),
   );
+}
+
+function before({ taken_at_ms }) {
+  return taken_at_ms ? `as of ${clock(taken_at_ms)}` : undefined;
 }
 
 function UnhealthyPartitions({ troubles }) {
@@ -152,7 +194,7 @@ function missing({ replicas, isr }) {
   return replicas.filter((broker) => !isr.includes(broker));
 }
 
-const CONTROLLER_COLUMNS = [
+const controllerColumns = (known) => [
   {
     id: "id",
     label: "Controller",
@@ -161,10 +203,15 @@ const CONTROLLER_COLUMNS = [
   },
   { id: "epoch", label: "Epoch", end: true, width: "6rem", cell: (row) => row.epoch ?? "–" },
   { id: "since", label: "Seen since", cell: (row) => time(row.since_ms) },
-  { id: "until", label: "Until", cell: (row) => (row.until_ms === null ? "now" : time(row.until_ms)) },
+  {
+    id: "until",
+    label: "Until",
+    cell: (row) => (row.until_ms !== null ? time(row.until_ms) : known ? "now" : "not known"),
+  },
 ];
 
-function Controllers({ controllers }) {
+function Controllers({ controllers, known }) {
+  const columns = useMemo(() => controllerColumns(known), [known]);
   return h(
     Section,
     { title: "Controllers" },
@@ -172,7 +219,7 @@ function Controllers({ controllers }) {
       ? h(Empty, { title: "No controller is known yet." })
       : h(Table, {
           name: "Controllers",
-          columns: CONTROLLER_COLUMNS,
+          columns,
           rows: controllers,
           rowKey: (row) => `${row.since_ms}`,
           maxHeight: "20rem",
@@ -186,7 +233,5 @@ function Controllers({ controllers }) {
 }
 
 export function Unreachable({ overview }) {
-  if (overview.reachable) return null;
-  const since = overview.taken_at_ms ? ` The page shows the state of ${time(overview.taken_at_ms)}.` : "";
-  return h(Notice, { status: "error" }, `${overview.problem ?? "The cluster does not answer."}${since}`);
+  return overview.reachable ? null : h(Notice, { status: "error" }, outageSentence(overview));
 }

@@ -5,8 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.cache.cache import Cached
+from logyard.plugins.logyard_ui.cluster.outage import outage
 from logyard.plugins.logyard_ui.cluster.progress import Running
 from logyard.plugins.logyard_ui.cluster.state import ClusterState
 from logyard.plugins.logyard_ui.dependencies import DETAIL_S, REQUIRED_S, ConnId, RequestedCluster
@@ -28,26 +30,32 @@ async def overview(
         required(cached)
     await cluster.refresh_epoch()
     moving = await cluster.running(DETAIL_S)
-    return respond_json(request, overview_json(conn_id, cached, None if moving.problem else moving.value))
+    running = None if moving.problem else moving.value
+    return respond_json(request, overview_json(conn_id, cluster.settings, cached, running))
 
 
-def overview_json(conn_id: str, cached: Cached[ClusterState], running: Running | None) -> dict[str, Any]:
+def overview_json(
+    conn_id: str, settings: ClusterSettings, cached: Cached[ClusterState], running: Running | None
+) -> dict[str, Any]:
     """The last state that was read, also where the cluster does not answer now; nulls where it never did."""
+    state = cached.value
+    out = None
+    if cached.problem is not None:
+        out = outage(cached.problem, settings, None if state is None else state.snapshot)
     head = {
         "conn_id": conn_id,
-        "reachable": cached.problem is None,
-        "problem": None if cached.problem is None else str(cached.problem),
+        "reachable": out is None,
+        "problem": None if out is None else out.problem,
+        "outage": None if out is None else out.as_json(cached.taken_ms),
         "taken_at_ms": cached.taken_ms,
         "look_ms": round(cached.took_s * 1000, 1),
         "every_ms": round(cached.every_s * 1000),
     }
-    state = cached.value
-    if state is None:
-        return head | _NOTHING | {"health": UNREACHABLE, "findings": [str(cached.problem)]}
-    health, findings = _health(state)
-    if cached.problem is not None:
-        health, findings = UNREACHABLE, [str(cached.problem)]
-    return head | _facts(state, running) | {"health": health, "findings": findings}
+    facts = _NOTHING if state is None else _facts(state, running)
+    health, findings = (UNREACHABLE, []) if state is None else _health(state)
+    if out is not None:
+        health, findings = UNREACHABLE, [out.problem]
+    return head | facts | {"health": health, "findings": findings}
 
 
 _NOTHING: dict[str, Any] = dict.fromkeys(

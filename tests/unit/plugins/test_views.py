@@ -55,6 +55,13 @@ def test_problems_are_in_the_overview(cluster: MemoryCluster, known: Connections
     assert (gone["reachable"], gone["health"]) == (False, "unreachable")
     assert gone["topics"] == 2  # what was seen last
     assert gone["taken_at_ms"] == 40_000
+    assert (gone["problem"], gone["findings"]) == ("no broker answers", ["no broker answers"])
+    assert gone["outage"] == {
+        "since_ms": 40_000,
+        "brokers": ["broker 1 (host1:9092)", "broker 2 (host2:9092)"],
+        "broker_ids": [1, 2],
+        "advice": "Start them, or check the network between them and Airflow's API server.",
+    }
     assert viewer.answer("/api/topics").status_code == 502
     assert viewer.answer("/api/topics").json() == {"detail": "no broker answered"}
 
@@ -65,6 +72,8 @@ def test_a_cluster_that_never_answered_has_only_its_problem(cluster: MemoryClust
     viewer = PageClient(make_app(cluster, clock))
     found = viewer.json("/api/overview")
     assert (found["reachable"], found["topics"], found["controller"], found["troubles"]) == (False, None, None, [])
+    assert found["outage"]["brokers"] == ["memory:1"]  # the connection's address: nobody has told another
+    assert "addresses" in found["outage"]["advice"]
     assert cluster.looks == 1
     viewer.answers("/api/overview", "/api/brokers", "/api/groups")
     assert cluster.looks == 1  # what failed is not hammered
