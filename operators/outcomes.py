@@ -273,6 +273,8 @@ def exported(result: Result) -> Outcome:
 
 def of_job(result: Result) -> Outcome:
     """Of SparkSegmentsOperator, by the job that wrote the summary."""
+    if isinstance(result.get("summary"), str):
+        return Outcome(f"Job {result.get('job')} ended well in Spark's cluster; its summary is {result['summary']}")
     tell = {"audit": audited, "compact": compacted, "export": exported}.get(str(result.get("job")))
     return tell(result) if tell is not None else Outcome(f"Job {result.get('job') or 'of Spark'} ended")
 

@@ -93,7 +93,8 @@ _CONN_FIELDS: dict[str, Any] = {
     ),
     "cluster_file": _text(
         "Cluster file",
-        "The cluster.json of `logyard cluster start`: which brokers should run, and where Spark gets their leases.",
+        "The cluster.json of `logyard cluster start`: which brokers should run, and where Spark gets their leases. For "
+        "one machine only.",
     ),
     "broker_ids": {
         "label": "Broker ids",

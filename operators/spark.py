@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +19,8 @@ from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
+from logyard.operators.spark_place import SparkPlace
 
-# Spark uses this machine only, unless `[logyard] spark_settings` says otherwise.
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 
 FAILED_SUMMARY = "summary"
@@ -47,8 +45,10 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         empty values are omitted. (templated)
     :param logyard_conn_id: the cluster's connection. (templated)
     :param spark_settings: settings of Spark for this job, a mapping or its JSON, beside those of
-        `[logyard] spark_settings`, which every job gets. If Spark does not run on this machine, set
-        `spark.driver.host` there. (templated)
+        `[logyard] spark_settings`, which every job gets. (templated)
+
+    The Spark connection may name a master on this machine or elsewhere; addresses, Python and environment elsewhere are
+    Spark's own (`spark_place.py`). In cluster deploy mode (YARN, Kubernetes) the summary stays in the driver's log.
     """
 
     tells = staticmethod(outcomes.of_job)
@@ -90,28 +90,41 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         topics = [str(topic) for topic in as_list("topics", self.topics)]
+        place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
+        place.check()
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
             self.application = str(job_file(self.job))
-            self.application_args = [*self.job_arguments(topics, output), *self._security(Path(directory))]
-            self.conf = settings_of_jobs() | as_mapping("spark_settings", self.spark_settings)
-            self.env_vars = {**job_environment(), **(self.env_vars or {})}
+            files = self.job_files(Path(directory)) | self._security(Path(directory))
+            words, shipped = place.shipped(files)
+            self.application_args = [*self.job_arguments(topics, place), *words]
+            if not place.is_cluster_mode:
+                self.application_args += ["--output", str(output)]
+            if shipped:
+                self.files = ",".join([*filter(None, [self.files]), *shipped])
+            self.conf = settings_of_jobs(place) | as_mapping("spark_settings", self.spark_settings)
+            self.env_vars = {**place.environment(), **(self.env_vars or {})}
             try:
                 super().execute(context)
             except AirflowException as problem:
                 self._report(context, output, problem)
             # The provider keeps the last lines of the job's output for its error messages.
-            return summary(output, getattr(self._hook, "_last_submit_log_lines", ()))
+            lines = getattr(self._hook, "_last_submit_log_lines", ())
+            return elsewhere(self.job, lines) if place.is_cluster_mode else summary(output, lines)
 
-    def _security(self, directory: Path) -> list[str]:
+    def _security(self, directory: Path) -> dict[str, Path]:
         """The connection's secrets in files that only this user can read: command lines are visible to others."""
         settings = ClusterHook(self.logyard_conn_id).settings
-        words: list[str] = []
+        files: dict[str, Path] = {}
         if settings.security_protocol != "PLAINTEXT":
-            words += ["--security", _private(directory / "security.json", settings.security())]
+            files["--security"] = _private(directory / "security.json", settings.security())
         if settings.http_tokens:
-            words += ["--tokens", _private(directory / "tokens.json", dict(settings.http_tokens))]
-        return words
+            files["--tokens"] = _private(directory / "tokens.json", dict(settings.http_tokens))
+        return files
+
+    def job_files(self, directory: Path) -> dict[str, Path]:
+        """Write what the job reads from files. Returns their paths by the job's options."""
+        return {}
 
     def _report(self, context: Context, output: Path, problem: Exception) -> None:
         """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
@@ -124,14 +137,19 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         said = found.get("error") or found.get("verdict") or reasons or "see its output above"
         raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
 
-    def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
-        """The job's command line. Raises BadSettings if no topic is named."""
+    def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
+        """The job's command line, without what goes by files. Raises BadSettings."""
         if not topics:
             raise BadSettings(f"{self.job}: name at least one topic")
         settings = ClusterHook(self.logyard_conn_id).settings
         command = ["--bootstrap-server", ",".join(settings.bootstrap)]
         for topic in topics:
             command += ["--topic", topic]
+        if settings.cluster_file and place.is_cluster_mode:
+            raise BadSettings(
+                f"{self.job}: cluster_file is for one machine, and the driver runs in the cluster: name addresses and "
+                "credentials in the connection"
+            )
         if settings.cluster_file:
             command += ["--cluster-file", settings.cluster_file]
         for key, value in as_mapping("options", self.options).items():
@@ -139,7 +157,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
                 command.append(f"--{key}")
             elif value not in (None, "", False, "None"):
                 command += [f"--{key}", str(value)]
-        return [*command, *self.arguments, "--output", str(output)]
+        return [*command, *self.arguments]
 
 
 class AuditSegmentsOperator(SparkSegmentsOperator):
@@ -230,26 +248,29 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
             events[AssetAlias(EXPORT_ALIAS)].add(Asset(uri=asset_uri(self.destination)), extra=extra)
         return found
 
-    def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
+    def job_files(self, directory: Path) -> dict[str, Path]:
+        files: dict[str, Path] = {}
+        for name in self._schemas:
+            if value := getattr(self, name):
+                path = files[f"--{name.replace('_', '-')}"] = directory / f"{name}.ddl"
+                path.write_text(str(value))
+        return files
+
+    def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         if not self.destination:
             raise BadSettings("export: name the destination")
-        command = [*super().job_arguments(topics, output), "--destination", self.destination]
+        command = [*super().job_arguments(topics, place), "--destination", self.destination]
         for name, option in self._named.items():
             if value := getattr(self, name):
                 command += [option, str(value)]
-        for name in self._schemas:
-            if value := getattr(self, name):
-                path = output.with_name(f"{name}.ddl")
-                path.write_text(str(value))
-                command += [f"--{name.replace('_', '-')}", str(path)]
         columns = [str(column) for column in as_list("partition_by", self.partition_by or [])]
         return [*command, "--partition-by", ",".join(columns)] if columns else command
 
 
-def _private(path: Path, content: Mapping[str, Any]) -> str:
+def _private(path: Path, content: Mapping[str, Any]) -> Path:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(content, file)
-    return str(path)
+    return path
 
 
 def asset_uri(destination: str) -> str:
@@ -257,10 +278,10 @@ def asset_uri(destination: str) -> str:
     return destination if "://" in destination else Path(destination).absolute().as_uri()
 
 
-def settings_of_jobs() -> dict[str, Any]:
+def settings_of_jobs(place: SparkPlace) -> dict[str, Any]:
     """The settings of every Spark job: defaults, overridden by `[logyard] spark_settings`. Raises BadSettings."""
     configured = conf.get(CONFIG_SECTION, "spark_settings", fallback="") or ""
-    return {**_DEFAULTS, **_LOOPBACK, **as_mapping("[logyard] spark_settings", configured)}
+    return {**_DEFAULTS, **place.settings(), **as_mapping("[logyard] spark_settings", configured)}
 
 
 def job_file(job: str) -> Path:
@@ -272,21 +293,6 @@ def job_file(job: str) -> Path:
         if job.isidentifier() and path.is_file():
             return path.resolve()
     raise BadSettings(f"there is no Spark job {job!r} in {', '.join(map(str, places)) or 'logyard.spark_jobs'}")
-
-
-def job_environment() -> dict[str, str]:
-    """Environment variables of a job: this Python, a cache for compiled code, Spark's address."""
-    binaries = str(Path(sys.executable).parent)
-    cache = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
-    return {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "NUMBA_CACHE_DIR": cache,
-        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        # spark-submit is installed beside this Python; a task's PATH may lack that directory.
-        "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
@@ -301,3 +307,11 @@ def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     raise JobFailed("the job succeeded but printed no JSON summary")
+
+
+def elsewhere(job: str, lines: Iterable[str]) -> dict[str, Any]:
+    """The summary of a job whose driver ran in the cluster: what it printed, if that came here, else its name."""
+    try:
+        return summary(Path(os.devnull), lines)
+    except JobFailed:
+        return {"job": job, "summary": "in the driver's log"}

@@ -1,6 +1,7 @@
 """The Spark operators' command lines, summaries and failures; no Spark is started."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from logyard.operators.spark import (
     CompactSegmentsOperator,
     ExportSegmentsOperator,
     JobFailed,
-    job_environment,
     job_file,
     summary,
 )
+from logyard.operators.spark_place import SparkPlace
 from tests.support.airflow_tasks import context
 
 pytestmark = pytest.mark.airflow
@@ -32,6 +33,12 @@ CONNECTION = {"conn_type": "logyard", "host": "a:1,b:2", "extra": {"cluster_file
 @pytest.fixture(autouse=True)
 def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(CONNECTION))
+    spark_at(monkeypatch, "local[*]")
+
+
+def spark_at(monkeypatch: pytest.MonkeyPatch, master: str, deploy_mode: str = "client") -> None:
+    found = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": deploy_mode}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(found))
 
 
 class Submit:
@@ -70,7 +77,7 @@ def test_a_job_gets_the_cluster_and_returns_its_summary(monkeypatch: pytest.Monk
         "--cluster-file", "/c/cluster.json", "--force", "--lease-ttl-s", "30", "--output",
     ]  # fmt: skip
     assert done.conf["spark.driver.bindAddress"] == "127.0.0.1"
-    assert done.env_vars["PYSPARK_PYTHON"] == job_environment()["PYSPARK_PYTHON"]
+    assert done.env_vars["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_an_export_names_its_destination(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +180,70 @@ def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) 
     assert (conf["spark.driver.host"], conf["spark.x"], conf["spark.ui.enabled"]) == ("here", "2", "false")
     monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", "[1]")
     with pytest.raises(AirflowFailException, match="spark_settings"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
+def test_elsewhere_addresses_and_python_are_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_at(monkeypatch, "spark://master.example:7077")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    stand_in = submit(monkeypatch, "{}")
+    AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+    done = stand_in.operator
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(done.conf)
+    assert "SPARK_LOCAL_IP" not in done.env_vars
+    assert done.env_vars["PYSPARK_PYTHON"] == "/opt/python"
+    assert done.env_vars["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [
+        ("local", True),
+        ("local[4]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077,localhost:7078", True),
+        ("spark://localhost:7077,other:7077", False),
+        ("spark://spark-master:7077", False),
+        ("yarn", False),
+        ("k8s://https://localhost:6443", False),
+    ],
+)
+def test_a_master_is_on_this_machine_or_not(master: str, here: bool) -> None:
+    assert SparkPlace(master).is_here is here
+
+
+def test_no_python_driver_runs_inside_a_standalone_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_at(monkeypatch, "spark://master.example:7077", "cluster")
+    submit(monkeypatch, "{}")
+    with pytest.raises(AirflowFailException, match="set deploy-mode to client"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
+def test_a_driver_in_the_cluster_gets_its_files_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_at(monkeypatch, "yarn", "cluster")
+    extra = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "http_tokens": '{"1": "hidden"}'}
+    secured = {"conn_type": "logyard", "host": "a:1", "login": "u", "password": "secret", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(secured))
+    sent: dict[str, Any] = {}
+
+    def look(operator: Any, ctx: Any) -> None:
+        sent["files"] = [(Path(name).name, Path(name).read_text()) for name in operator.files.split(",")]
+        sent["words"], sent["env"] = operator.application_args, operator.env_vars
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", look)
+    operator = ExportSegmentsOperator(task_id="a", topics=["t"], destination="/d", value_schema="id BIGINT")
+    done = operator.execute(context())
+    assert done == {"job": "export", "summary": "in the driver's log"}
+    assert [name for name, _ in sent["files"]] == ["value_schema.ddl", "security.json", "tokens.json"]
+    assert sent["files"][0][1] == "id BIGINT"
+    where = dict(zip(sent["words"], sent["words"][1:], strict=False))
+    assert (where["--security"], where["--tokens"]) == ("security.json", "tokens.json")
+    assert (where["--value-schema"], "--output" in where, sent["env"]) == ("value_schema.ddl", False, {})
+
+
+def test_a_cluster_file_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_at(monkeypatch, "yarn", "cluster")
+    with pytest.raises(AirflowFailException, match="cluster_file is for one machine"):
         AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
 
 
