@@ -11,17 +11,20 @@ PYTEST := $(BIN)/python -m pytest -q
 # Two workers; one that has nothing left takes from the other.
 TWO := -n 2 --dist worksteal
 
+# SECURE=1: with TLS, log-ins and ACLs.
+SECURELY := $(if $(filter-out 0 no false,$(SECURE)),--secure)
+
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 setup: ## .venv from requirements.lock (at once when nothing changed)
 	@scripts/setup
 
-demo: setup ## the main job on real data, on a platform of its own, then a table of what was done
-	@$(BIN)/logyard demo
+demo: setup ## the main job on real data, on a platform of its own, then a table of what was done; SECURE=1: on a secured one
+	@$(BIN)/logyard demo $(SECURELY)
 
-up: setup ## ZooKeeper, three brokers and Airflow, left running; prints their addresses
-	@$(BIN)/logyard up
+up: setup ## ZooKeeper, three brokers and Airflow, left running; prints their addresses; SECURE=1: with TLS, log-ins and ACLs
+	@$(BIN)/logyard up $(SECURELY)
 
 down: ## end what `make up` (or an interrupted demo) left running
 	@if [ -x $(BIN)/logyard ]; then $(BIN)/logyard down; fi

@@ -14,6 +14,10 @@ from logyard.local.platform import Platform
 STATE = Path(".logyard")
 
 State = Annotated[Path, typer.Option("--dir", help="Directory for everything.")]
+Secure = Annotated[
+    bool,
+    typer.Option("--secure", help="TLS, log-ins (SCRAM) and ACLs; certificates and passwords are made in DIR."),
+]
 
 
 def up(
@@ -22,6 +26,7 @@ def up(
     config: Annotated[
         list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
     ] = None,
+    secure: Secure = False,
 ) -> None:
     """Start ZooKeeper, brokers and Airflow, and leave them running; prints how to reach them.
 
@@ -30,9 +35,10 @@ def up(
     \b
         logyard up
         logyard up --brokers 1 --config log.retention.hours=1
+        logyard up --secure
     """
     platform = Platform(directory / "up", _say)
-    platform.start(Settings(brokers, config=parse_config(config or [])))
+    platform.start(Settings(brokers, config=parse_config(config or []), secure=secure))
     for name, value in platform.addresses():
         typer.echo(f"{name:<18} {value}")
     typer.echo("`make down` stops all of it")
@@ -56,6 +62,7 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the platform running at the end, even after a failure.")
     ] = False,
+    secure: Secure = False,
 ) -> None:
     """Run the main job on real data on its own platform, check every step, and print a report.
 
@@ -64,10 +71,11 @@ def demo(
     \b
         logyard demo
         logyard demo --keep
+        logyard demo --secure
     """
     from logyard.local.demo.run import run  # pandas is loaded only where it is needed
 
-    run(directory / "demo", keep=keep)
+    run(directory / "demo", keep=keep, secure=secure)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -71,13 +71,13 @@ class LocalCluster:
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         before = {name for name, entry in self.processes.entries().items() if entry.alive}
         with files.locked(self.layout.lock):
+            was_open = self.layout.check_security(settings, runs=bool(before))
             try:
-                self.layout.keep_settings(settings)
                 address = self._start_zookeeper(settings)
                 security = self._security(settings)
                 if security is not None:
-                    access = security.zookeeper_access(own_zookeeper=settings.zookeeper is None)
-                    security.write_users(address, access)
+                    security.prepare_znodes(address, own_zookeeper=settings.zookeeper is None, were_open=was_open)
+                self.layout.keep_settings(settings)
                 with registrations.connect(address) as registered:
                     self._start_brokers(settings.ids, settings, address, registered)
                     self._describe(settings, address, registered)
@@ -127,6 +127,15 @@ class LocalCluster:
             except wire.WireError:
                 continue
         return "silent"
+
+    def login(self) -> dict[str, str]:
+        """Return how clients log in as the super user, by the names of an Airflow connection; empty without security.
+
+        Contains the password.
+        """
+        settings = self.layout.settings()
+        security = self._security(settings)
+        return security.login(own_zookeeper=settings.zookeeper is None) if security is not None else {}
 
     def stop(self, grace_s: float = GRACE_S) -> bool:
         """Stop the brokers, then ZooKeeper. Returns False if nothing ran."""

@@ -97,6 +97,21 @@ class Layout:
             raise LocalError(f"no cluster was started in {self.directory}: use `logyard cluster start --dir` first")
         return Settings(**found)
 
+    def check_security(self, settings: Settings, *, runs: bool) -> bool:
+        """Return whether the cluster has been used without security.
+
+        Raises LocalError if it would lose its security, or get it while it `runs`.
+        """
+        found = files.read_json(self._settings)
+        if found is None:
+            return False
+        was = Settings(**found).secure
+        if was and not settings.secure:
+            raise LocalError(f"the cluster in {self.directory} is secured: start it with --secure, or remove it")
+        if settings.secure and runs and not was:
+            raise LocalError(f"the cluster in {self.directory} runs without security: stop it first")
+        return not was
+
     def keep_settings(self, settings: Settings) -> None:
         files.write_json(self._settings, asdict(settings))
 

@@ -37,7 +37,7 @@ class Platform:
                 self.cluster.start(settings)
                 prepared.result()
                 description = self.cluster.layout.read_description()
-                reach = connections(description, self.cluster.layout.description)
+                reach = connections(description, self.cluster.layout.description, login=self.cluster.login())
                 self.airflow.start(reach, java)
             except BaseException:
                 # Also on Ctrl-C, and before the executor waits for its thread, which ends with its process.
@@ -65,7 +65,7 @@ class Platform:
     def addresses(self) -> list[tuple[str, str]]:
         """Return what a new user needs, as (name, value): addresses, and how to log in."""
         description = self.cluster.layout.read_description()
-        return [
+        told = [
             ("Airflow", self.airflow.url),
             ("log in as", f"admin, password {self.airflow.home.password()}"),
             ("other users", f"ops and viewer, in {self.airflow.home.passwords}"),
@@ -73,6 +73,9 @@ class Platform:
             ("ZooKeeper", str(description["zookeeper"])),
             ("described in", str(self.cluster.layout.description)),
         ]
+        if "command_config" in description:
+            told.append(("its log-in", f"--command-config {description['command_config']}"))
+        return told
 
 
 @contextmanager

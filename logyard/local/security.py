@@ -11,6 +11,7 @@ from pathlib import Path
 
 from logyard.admin.configs import znodes as user_znodes
 from logyard.admin.configs.entities import USERS, Entity
+from logyard.admin.zookeeper import migration
 from logyard.admin.zookeeper.znodes import KazooZnodes
 from logyard.broker.zk.access import ANYBODY, Access, Login
 from logyard.local import files
@@ -76,10 +77,28 @@ class ClusterSecurity:
             return ANYBODY
         return Access(login=Login(AT_ZOOKEEPER, self.password(AT_ZOOKEEPER), str(self.zookeeper_client_jaas)))
 
-    def write_users(self, zookeeper: str, access: Access) -> None:
-        """Give the users credentials in ZooKeeper, before the first broker starts. Raises EnsembleUnreachable."""
-        client = KazooZnodes(zookeeper, access=access)
+    def login(self, *, own_zookeeper: bool) -> dict[str, str]:
+        """Return how clients log in as the super user, by the names of an Airflow connection. Contains the password."""
+        login = {
+            "security_protocol": PROTOCOL,
+            "sasl_mechanism": MECHANISM,
+            "username": ADMIN,
+            "password": self.password(ADMIN),
+            "ssl_cafile": str(self.authority.certificate),
+        }
+        if own_zookeeper:
+            login["zookeeper_config_file"] = str(self.zookeeper_client_file)
+        return login
+
+    def prepare_znodes(self, zookeeper: str, *, own_zookeeper: bool, were_open: bool = False) -> None:
+        """Give the users credentials in ZooKeeper, before the first broker starts. Raises EnsembleUnreachable.
+
+        `were_open`: the cluster has run without security, so its znodes have to become the brokers' own.
+        """
+        client = KazooZnodes(zookeeper, access=self.zookeeper_access(own_zookeeper=own_zookeeper))
         try:
+            if own_zookeeper and were_open:
+                migration.migrate(client, True, lambda line: None)
             for user in (ADMIN, BROKER):
                 entity = Entity((USERS,), (user,))
                 known = user_znodes.describe(client, entity)[0][1]

@@ -36,9 +36,12 @@ class Yard:
     airflow: Airflow
     api: AirflowApi
     dags: Path
+    login: Mapping[str, str]
 
     def client(self) -> "closing[KafkaClusterClient]":
-        return closing(KafkaClusterClient(ClusterSettings.read(self.cluster.bootstrap, {"total_timeout_s": 30})))
+        return closing(
+            KafkaClusterClient(ClusterSettings.read(self.cluster.bootstrap, {"total_timeout_s": 30, **self.login}))
+        )
 
     def result(self, run: Run, task: str) -> Any:
         return self.api.xcom(run, task)
@@ -52,10 +55,11 @@ class Yard:
 
 @contextmanager
 def running_yard(
-    directory: Path, config: Mapping[str, str], awaited: Sequence[str], own_dags: str = ""
+    directory: Path, config: Mapping[str, str], awaited: Sequence[str], own_dags: str = "", *, secure: bool = False
 ) -> Iterator[Yard]:
     """Brokers with those settings, and Airflow over the DAGs that `install-dags` writes.
 
+    `secure`: a cluster as of `logyard cluster start --secure`.
     `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
     """
     dags = directory / "dags"
@@ -70,8 +74,9 @@ def running_yard(
     bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
     try:
         airflow.prepare(java)
-        cluster.start(Settings(3, None, None, dict(config)))
-        reach = connections(cluster.layout.read_description(), cluster.layout.description)
+        cluster.start(Settings(3, None, None, dict(config), secure))
+        described = cluster.layout.read_description()
+        reach = connections(described, cluster.layout.description, login=cluster.login())
         reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(
             [{**bundle, "kwargs": {"path": str(dags), "refresh_interval": 5}}]
         )
@@ -79,7 +84,7 @@ def running_yard(
         with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
             for dag_id in awaited:
                 api.wait_dag(dag_id, 120)
-            yield Yard(RealCluster(cluster), airflow, api, dags)
+            yield Yard(RealCluster(cluster), airflow, api, dags, cluster.login())
     finally:
         airflow.stop()
         cluster.stop()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from logyard.local import files
@@ -15,6 +16,7 @@ from logyard.local.ports import HOST
 
 USERS = {"admin": "admin", "ops": "op", "viewer": "viewer"}  # name → role of the simple auth manager
 CONNECTION = "logyard_default"
+NO_LOGIN: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +119,16 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
     }
 
 
-def connections(description: Mapping[str, Any], cluster_file: Path, spark_master: str = "local[2]") -> dict[str, str]:
+def connections(
+    description: Mapping[str, Any],
+    cluster_file: Path,
+    spark_master: str = "local[2]",
+    login: Mapping[str, str] = NO_LOGIN,
+) -> dict[str, str]:
     """Return the connections of a local cluster, `logyard_default` and `spark_default`, as environment variables.
 
     `description` is the content of cluster.json. The command that starts a dead broker is a list of arguments, in which
-    the operators replace {broker_id}.
+    the operators replace {broker_id}. `login` has the names of `login.security`; the variables contain its password.
     """
     command = str(Path(sys.executable).with_name("logyard"))
     start, stop, status = (
@@ -133,10 +140,13 @@ def connections(description: Mapping[str, Any], cluster_file: Path, spark_master
     logyard = {
         "conn_type": "logyard",
         "host": description["bootstrap"],
+        "login": login.get("username"),
+        "password": login.get("password"),
         "extra": {
             "zookeeper": description["zookeeper"],
             "cluster_file": str(cluster_file),
             "broker_start_command": start,
+            **{name: value for name, value in login.items() if name not in ("username", "password")},
         },
     }
     spark = {

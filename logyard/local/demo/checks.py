@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from logyard.local.demo.loader import Acknowledged
+from logyard.local.demo.loader import Acknowledged, Reach
 from logyard.local.errors import LocalError
 
 PLACE = ["partition", "offset"]
@@ -97,14 +97,14 @@ def checksum(table: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def read_topic(bootstrap: str, topic: str) -> pd.DataFrame:
+def read_topic(reach: Reach, topic: str) -> pd.DataFrame:
     """Read all records of the topic with a stock consumer, which checks the CRCs.
 
     Raises LocalError if the consumer reports an error, or if nothing arrives for half a minute.
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **reach,
             "group.id": "logyard-demo-check",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

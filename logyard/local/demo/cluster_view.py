@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from logyard.local.demo.loader import Reach
 from logyard.local.errors import LocalError
 
 ANSWER_S = 10.0
@@ -42,13 +43,13 @@ class View:
         return [tp for tp, found in self.partitions.items() if set(found.isr) != set(found.replicas)]
 
 
-def look(bootstrap: str) -> View:
+def look(reach: Reach) -> View:
     """Return the metadata of all topics. Raises LocalError if no broker answers."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0})
+    admin = AdminClient({**reach, "broker.address.family": "v4", "log_level": 0})
     try:
         found = admin.list_topics(timeout=ANSWER_S)
     except Exception as error:  # the client may raise anything
-        raise LocalError(f"no broker of {bootstrap} answers: {error}") from error
+        raise LocalError(f"no broker of {reach['bootstrap.servers']} answers: {error}") from error
     partitions = {
         (topic.topic, number): Partition(p.leader, tuple(p.replicas), tuple(p.isrs))
         for topic in found.topics.values()

@@ -1,6 +1,6 @@
 """Loads events into topics with a stock client. All checks are based on what the brokers acknowledged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ REPORT_EVERY = 5_000
 
 Advance = Callable[[int, int], None]
 
+Reach = Mapping[str, str]
+"""librdkafka's settings of the cluster's addresses and the log-in. On a secured cluster it contains a password."""
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
@@ -27,10 +30,10 @@ class Acknowledged:
         return len(self.offsets)
 
 
-def producer_config(bootstrap: str) -> dict[str, str | int | float | bool]:
+def producer_config(reach: Reach) -> dict[str, str | int | float | bool]:
     """Return settings with acks=all and idempotence: each event is written once, in order, to all in-sync replicas."""
     return {
-        "bootstrap.servers": bootstrap,
+        **reach,
         "client.id": "logyard-demo",
         "acks": "all",
         "enable.idempotence": True,
@@ -44,23 +47,23 @@ def producer_config(bootstrap: str) -> dict[str, str | int | float | bool]:
     }
 
 
-def load(bootstrap: str, topic: str, events: Events, advance: Advance = lambda done, total: None) -> Acknowledged:
+def load(reach: Reach, topic: str, events: Events, advance: Advance = lambda done, total: None) -> Acknowledged:
     """Send keyed events; `advance(done, total)` is called with the progress. Raises LocalError if one is refused."""
-    return _send(Producer(producer_config(bootstrap)), topic, events.values, events.keys, advance)
+    return _send(Producer(producer_config(reach)), topic, events.values, events.keys, advance)
 
 
-def load_unkeyed(bootstrap: str, topic: str, values: Sequence[bytes]) -> Acknowledged:
+def load_unkeyed(reach: Reach, topic: str, values: Sequence[bytes]) -> Acknowledged:
     """Send events without keys. Raises LocalError if one is refused."""
-    return _send(Producer(producer_config(bootstrap)), topic, values, None, lambda done, total: None)
+    return _send(Producer(producer_config(reach)), topic, values, None, lambda done, total: None)
 
 
-def count_refused(bootstrap: str, topic: str, values: Sequence[bytes]) -> int:
+def count_refused(reach: Reach, topic: str, values: Sequence[bytes]) -> int:
     """Send events without keys to a topic that must refuse them. Returns how many were refused for that reason.
 
     Raises LocalError if one fails for another reason, such as a time-out.
     """
     # Without idempotence: a refused batch would leave a gap in the sequences, which the client would have to handle.
-    producer = Producer({**producer_config(bootstrap), "enable.idempotence": False})
+    producer = Producer({**producer_config(reach), "enable.idempotence": False})
     refused = 0
     other: list[str] = []
 

@@ -23,9 +23,10 @@ from logyard.local.platform import Platform, only_one
 BROKERS = 3
 
 
-def run(directory: Path, *, keep: bool = False, console: Console | None = None) -> None:
+def run(directory: Path, *, keep: bool = False, secure: bool = False, console: Console | None = None) -> None:
     """Run all steps and write report.json. Raises LocalError with the failed step and the reason.
 
+    `secure`: on a cluster with TLS, log-ins and ACLs.
     At the end everything is stopped, also after a failure, unless `keep` is set.
     """
     directory = directory.absolute()
@@ -37,7 +38,7 @@ def run(directory: Path, *, keep: bool = False, console: Console | None = None) 
         platform.clear()
         started = time.monotonic()
         try:
-            _steps(platform, display, report)
+            _steps(platform, Settings(BROKERS, secure=secure), display, report)
             report.passed = True
         except BaseException as error:
             report.error = str(error) or type(error).__name__
@@ -52,13 +53,13 @@ def run(directory: Path, *, keep: bool = False, console: Console | None = None) 
             console.print(f"the same as JSON: {directory / 'report.json'}", highlight=False)
 
 
-def _steps(platform: Platform, display: Display, report: Report) -> None:
+def _steps(platform: Platform, settings: Settings, display: Display, report: Report) -> None:
     total = len(STEPS)
     yard: Yard | None = None
     try:
         with _reported(display, report, 0, total, "start", "start ZooKeeper, brokers and Airflow") as figures:
-            yard = start_yard(platform, display)
-            figures.update(brokers=BROKERS, airflow=platform.airflow.url)
+            yard = start_yard(platform, settings, display)
+            figures.update(brokers=settings.brokers, secured=settings.secure, airflow=platform.airflow.url)
         for number, step in enumerate(STEPS, start=1):
             with _reported(display, report, number, total, step.name, step.title) as figures:
                 figures.update(step.do(yard))
@@ -84,8 +85,8 @@ def _reported(display: Display, report: Report, number: int, total: int, name: s
         step.seconds = round(time.monotonic() - started, 1)
 
 
-def start_yard(platform: Platform, display: Display) -> Yard:
-    platform.start(Settings(BROKERS))
+def start_yard(platform: Platform, settings: Settings, display: Display) -> Yard:
+    platform.start(settings)
     airflow = platform.airflow
     dags = DagRuns(airflow.url, "admin", airflow.home.password(), display.note)
     display.note("waiting for the DAGs")

@@ -20,6 +20,7 @@ from logyard.local.demo.report import Figure
 from logyard.local.demo.traffic import Traffic
 from logyard.local.errors import LocalError
 from logyard.local.platform import Platform
+from logyard.login import librdkafka, security
 
 FLIGHTS, UNASSIGNED = "flights", "flights-unassigned"
 TOPICS = (FLIGHTS, UNASSIGNED)
@@ -67,8 +68,10 @@ class Yard:
         return self.platform.cluster.layout.read_description()
 
     @property
-    def bootstrap(self) -> str:
-        return str(self.description["bootstrap"])
+    def reach(self) -> loader.Reach:
+        """The settings with which stock clients reach the cluster, as its super user if it is secured."""
+        login = librdkafka.options(security.of(self.platform.cluster.login()))
+        return {"bootstrap.servers": str(self.description["bootstrap"]), **login}
 
     def run(self, dag: str, **conf: Any) -> dict[str, Any]:
         """Run one DAG. Returns its tasks' results by task id."""
@@ -93,7 +96,7 @@ def create(yard: Yard) -> Figures:
         for topic in TOPICS
     ]
     yard.dags.run_all([("logyard_create_topic", conf) for conf in confs])
-    view = cluster_view.look(yard.bootstrap)
+    view = cluster_view.look(yard.reach)
     for topic in TOPICS:
         found = view.of(topic)
         if len(found) != PARTITIONS or any(len(p.replicas) != REPLICAS for p in found.values()):
@@ -106,12 +109,12 @@ def load(yard: Yard) -> Figures:
     """Send all flights with a stock client and acks=all, and read them with another."""
     keyed, unassigned = yard.flights.keyed, yard.flights.unassigned
     yard.display.note(f"{len(keyed):,} events to {FLIGHTS}, acks=all")
-    acknowledged = loader.load(yard.bootstrap, FLIGHTS, keyed, yard.display.advance)
+    acknowledged = loader.load(yard.reach, FLIGHTS, keyed, yard.display.advance)
     yard.display.note(f"{len(unassigned):,} events without a key")
-    refused = loader.count_refused(yard.bootstrap, FLIGHTS, unassigned)
+    refused = loader.count_refused(yard.reach, FLIGHTS, unassigned)
     if refused != len(unassigned):
         raise LocalError(f"{FLIGHTS} refused {refused} of {len(unassigned)} events without a key, not all")
-    others = loader.load_unkeyed(yard.bootstrap, UNASSIGNED, unassigned)
+    others = loader.load_unkeyed(yard.reach, UNASSIGNED, unassigned)
     yard.expected = {
         FLIGHTS: checks.acknowledged_table(acknowledged, keyed.keys, keyed.values),
         UNASSIGNED: checks.acknowledged_table(others, None, unassigned),
@@ -131,7 +134,7 @@ def audit(yard: Yard) -> Figures:
     """Audit all replicas with Spark; each must have as many records as were acknowledged."""
     summary = result(yard.run("logyard_audit_replicas", topics=list(TOPICS)), "verdict")
     records = sum(len(yard.expected[topic]) for topic in TOPICS)
-    replicas = sum(len(p.replicas) for p in cluster_view.look(yard.bootstrap).partitions.values())
+    replicas = sum(len(p.replicas) for p in cluster_view.look(yard.reach).partitions.values())
     if summary["verdict"] != "ok":
         raise LocalError(f"the audit says {summary['verdict']}: {summary['first_findings'][:1]}")
     if summary["records"] != records * REPLICAS:
@@ -187,22 +190,22 @@ def export(yard: Yard) -> Figures:
 
 def reassign(yard: Yard) -> Figures:
     """Move all replicas off one broker, then back, while a producer sends."""
-    yard.traffic = Traffic(yard.bootstrap, UNASSIGNED, yard.flights.unassigned)
+    yard.traffic = Traffic(yard.reach, UNASSIGNED, yard.flights.unassigned)
     yard.traffic.start()
-    before = cluster_view.look(yard.bootstrap)
+    before = cluster_view.look(yard.reach)
     # Not the controller, which the next step kills: so two brokers are tested.
     drained = min(broker for broker in before.brokers if broker != before.controller)
     led = sum(before.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
     held = sum(cluster_view.log_bytes(d) for d in _replicas_on(yard, drained))
     fewer = {"drain": [drained], "replication_factor": REPLICAS - 1}
     yard.run("logyard_reassign_replicas", topics=list(TOPICS), approve=False, **fewer)
-    empty = cluster_view.look(yard.bootstrap)
+    empty = cluster_view.look(yard.reach)
     still = [tp for tp, p in empty.partitions.items() if tp[0] in TOPICS and drained in p.replicas]
     if still:
         raise LocalError(f"broker {drained} was to be emptied and still has {still}")
     yard.display.note(f"broker {drained} is empty; back to {REPLICAS} replicas")
     yard.run("logyard_reassign_replicas", topics=list(TOPICS), approve=False, replication_factor=REPLICAS)
-    after = cluster_view.look(yard.bootstrap)
+    after = cluster_view.look(yard.reach)
     _require_health(after)
     again = sum(after.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
     return {
@@ -231,7 +234,7 @@ def recover(yard: Yard) -> Figures:
         epoch_after = registered.controller_epoch()
     if epoch_after <= epoch_before:
         raise LocalError(f"the controller epoch is {epoch_after} and was {epoch_before}: it must grow")
-    view = cluster_view.look(yard.bootstrap)
+    view = cluster_view.look(yard.reach)
     _require_health(view)
     if controller not in view.brokers:
         raise LocalError(f"broker {controller} did not come back")
@@ -290,7 +293,7 @@ def _require_content(yard: Yard, topics: Sequence[str]) -> None:
     """Raise LocalError if a stock consumer does not read exactly the expected records."""
     for topic in topics:
         yard.display.note(f"reading {topic} with a stock consumer")
-        difference = checks.compare(yard.expected[topic], checks.read_topic(yard.bootstrap, topic))
+        difference = checks.compare(yard.expected[topic], checks.read_topic(yard.reach, topic))
         if difference:
             raise LocalError(f"{topic} does not hold what it must: {difference}")
 

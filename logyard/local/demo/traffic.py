@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from logyard.local.demo.loader import DELIVERY_S, Acknowledged, producer_config
+from logyard.local.demo.loader import DELIVERY_S, Acknowledged, Reach, producer_config
 from logyard.local.errors import LocalError
 
 PAUSE_S = 0.02
@@ -16,8 +16,8 @@ PAUSE_S = 0.02
 class Traffic:
     """Sends `values` repeatedly with acks=all, one every `PAUSE_S` seconds, until `end`."""
 
-    def __init__(self, bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
-        self._producer = Producer({**producer_config(bootstrap), "linger.ms": 5})
+    def __init__(self, reach: Reach, topic: str, values: Sequence[bytes]) -> None:
+        self._producer = Producer({**producer_config(reach), "linger.ms": 5})
         self._topic = topic
         self._source = values
         self._sent: list[bytes] = []

@@ -100,3 +100,16 @@ def test_cluster_json_has_the_agreed_shape(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{")
     with pytest.raises(LocalError, match="cannot be read"):
         layout.read_description()
+
+
+def test_security_is_not_lost_and_does_not_come_while_it_runs(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    assert layout.check_security(Settings(1, secure=True), runs=False) is False, "nothing was there"
+    layout.keep_settings(Settings(1))
+    with pytest.raises(LocalError, match="runs without security: stop it first"):
+        layout.check_security(Settings(1, secure=True), runs=True)
+    assert layout.check_security(Settings(1, secure=True), runs=False) is True
+    layout.keep_settings(Settings(1, secure=True))
+    assert layout.check_security(Settings(1, secure=True), runs=True) is False
+    with pytest.raises(LocalError, match="is secured: start it with --secure"):
+        layout.check_security(Settings(1), runs=False)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from logyard.admin.settings import ClusterSettings
 from logyard.local.airflow.settings import Home, connections, dags_folder, environment
+from logyard.local.security import ADMIN, ClusterSecurity
 
 
 @pytest.fixture
@@ -61,3 +63,17 @@ def test_connections_of_a_cluster(tmp_path: Path) -> None:
     command = logyard["extra"]["broker_start_command"]
     assert command[1:] == ["cluster", "start-broker", "--dir", str(tmp_path), "--id", "{broker_id}"]
     assert json.loads(found["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == "local[2]"
+
+
+def test_the_connection_of_a_secured_cluster_logs_in(tmp_path: Path) -> None:
+    description = {"bootstrap": "127.0.0.1:1", "zookeeper": "127.0.0.1:3"}
+    security = ClusterSecurity(tmp_path)
+    login = security.login(own_zookeeper=True)
+    found = json.loads(connections(description, tmp_path / "cluster.json", login=login)["AIRFLOW_CONN_LOGYARD_DEFAULT"])
+    settings = ClusterSettings.read(found["host"], found["extra"], username=found["login"], password=found["password"])
+    assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert (settings.username, settings.password) == (ADMIN, security.password(ADMIN))
+    assert settings.ssl_cafile == str(security.authority.certificate)
+    assert settings.zookeeper_config_file == str(security.zookeeper_client_file)
+    assert security.password(ADMIN) not in json.dumps(found["extra"])
+    assert "zookeeper_config_file" not in security.login(own_zookeeper=False)

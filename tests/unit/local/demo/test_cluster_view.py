@@ -52,4 +52,4 @@ def test_nobody_answers() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster_view, "ANSWER_S", 0.2)
         with pytest.raises(LocalError, match=r"no broker of 127\.0\.0\.1:1 answers"):
-            cluster_view.look("127.0.0.1:1")
+            cluster_view.look({"bootstrap.servers": "127.0.0.1:1"})

@@ -39,7 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         calls.clear()
         monkeypatch.setattr(demo, "STEPS", steps)
         traffic = SimpleNamespace(close=lambda: calls.append("traffic closed"))
-        monkeypatch.setattr(demo, "start_yard", lambda platform, display: SimpleNamespace(traffic=traffic))
+        monkeypatch.setattr(demo, "start_yard", lambda *parts: SimpleNamespace(traffic=traffic))
         console = Console(file=io.StringIO(), width=120)
         error = ""
         if expected is None:
