@@ -90,6 +90,7 @@ class SetUserOperator(ClusterOperator):
     :param mechanisms: SCRAM-SHA-256, SCRAM-SHA-512, a list or both with a comma between them. (templated)
     :param iterations: of the hash, 4096 to 16384. (templated)
     :param change: set the password also if the user has one. (templated)
+    :param wanted: false does nothing, for DAGs that add users only on request. (templated)
     """
 
     tells = staticmethod(outcomes.user_set)
@@ -99,6 +100,7 @@ class SetUserOperator(ClusterOperator):
         "mechanisms",
         "iterations",
         "change",
+        "wanted",
         *ClusterOperator.template_fields,
     )
 
@@ -110,6 +112,7 @@ class SetUserOperator(ClusterOperator):
         mechanisms: str | Sequence[str] = users.DEFAULT_MECHANISM,
         iterations: int | str = 8192,
         change: bool | str = False,
+        wanted: bool | str = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -118,8 +121,11 @@ class SetUserOperator(ClusterOperator):
         self.mechanisms = mechanisms
         self.iterations = iterations
         self.change = change
+        self.wanted = wanted
 
     def execute(self, context: Context) -> dict[str, Any]:
+        if not as_truth("wanted", self.wanted):
+            return {"user": self.user, "skipped": True}
         wanted = users.mechanisms(self.mechanisms)
         iterations = as_integer("iterations", self.iterations, 8192)
         with self.hook.client() as client:
@@ -138,16 +144,20 @@ class DeleteUserOperator(ClusterOperator):
     """Remove a user's SCRAM credentials; succeeds if there are none. ACLs and quotas with the name stay.
 
     :param user: the user's name. (templated)
+    :param wanted: false does nothing, for DAGs that remove users only on request. (templated)
     """
 
     tells = staticmethod(outcomes.user_deleted)
-    template_fields = ("user", *ClusterOperator.template_fields)
+    template_fields = ("user", "wanted", *ClusterOperator.template_fields)
 
-    def __init__(self, *, user: str, **kwargs: Any) -> None:
+    def __init__(self, *, user: str, wanted: bool | str = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.user = user
+        self.wanted = wanted
 
     def execute(self, context: Context) -> dict[str, Any]:
+        if not as_truth("wanted", self.wanted):
+            return {"user": self.user, "skipped": True}
         with self.hook.client() as client:
             has = sorted(client.scram_users([self.user]).get(self.user, {}))
             if has and not self.checks_only:

@@ -316,6 +316,8 @@ def _acls(found: Sequence[Mapping[str, str]]) -> tuple[Sequence[str], Sequence[S
 
 def user_set(result: Result) -> Outcome:
     """Of SetUserOperator."""
+    if result.get("skipped"):
+        return Outcome("No password was asked for, nothing changed")
     user, done = result["user"], ", ".join(result["set"])
     if not done:
         return Outcome(f"User {user} could log in already, nothing changed")
@@ -325,6 +327,8 @@ def user_set(result: Result) -> Outcome:
 
 def user_deleted(result: Result) -> Outcome:
     """Of DeleteUserOperator."""
+    if result.get("skipped"):
+        return Outcome("The user was to stay, nothing changed")
     user, gone = result["user"], ", ".join(result["deleted"])
     if not gone:
         return Outcome(f"User {user} has no SCRAM credentials, nothing changed")

@@ -43,6 +43,9 @@ _RESOURCES = {
     "delegation_token": DELEGATION_TOKEN,
     "user": USER,
 }
+# What a producer and a consumer need, as kafka-acls' options of these names.
+PRODUCER = {TOPIC: ("WRITE", "DESCRIBE", "CREATE"), TRANSACTIONAL_ID: ("WRITE", "DESCRIBE")}
+CONSUMER = {TOPIC: ("READ", "DESCRIBE"), GROUP: ("READ",)}
 _KEYS = (*_RESOURCES, "pattern", "principal", "operation", "host", "permission")
 
 
@@ -145,9 +148,7 @@ def producer(grant: Grant, resources: Iterable[Resource], *, idempotent: bool = 
     """What a producer needs on topics and transactional ids. Raises BadAcl without a topic."""
     named = list(resources)
     _refuse_others(named, "producer", (TOPIC,), (TOPIC, TRANSACTIONAL_ID))
-    found = []
-    for one in named:
-        found += grant.on(one, ("WRITE", "DESCRIBE", "CREATE") if one.type == TOPIC else ("WRITE", "DESCRIBE"))
+    found = [acl for one in named for acl in grant.on(one, PRODUCER[one.type])]
     return found + (grant.on(Resource(CLUSTER, CLUSTER_NAME), ("IDEMPOTENT_WRITE",)) if idempotent else [])
 
 
@@ -155,10 +156,7 @@ def consumer(grant: Grant, resources: Iterable[Resource]) -> list[Acl]:
     """What a consumer needs on topics and groups. Raises BadAcl without both."""
     named = list(resources)
     _refuse_others(named, "consumer", (TOPIC, GROUP), (TOPIC, GROUP))
-    found = []
-    for one in named:
-        found += grant.on(one, ("READ", "DESCRIBE") if one.type == TOPIC else ("READ",))
-    return found
+    return [acl for one in named for acl in grant.on(one, CONSUMER[one.type])]
 
 
 def operation(text: str) -> str:

@@ -20,10 +20,12 @@ DAGS: Mapping[str, Sequence[str]] = {
     "decommission_broker": (),
     "elect_leaders": (),
     "export_segments": ("spark",),
+    "grant_access": (),
     "reassign_replicas": (),
     "recover_controller": (),
     "reset_offsets": (),
     "retention_report": (),
+    "revoke_access": (),
     "topic_lifecycle": (),
     "topics_as_code": ("directory",),
 }

@@ -64,10 +64,12 @@ NAMES = (
     "decommission_broker",
     "elect_leaders",
     "export_segments",
+    "grant_access",
     "reassign_replicas",
     "recover_controller",
     "reset_offsets",
     "retention_report",
+    "revoke_access",
     "topic_lifecycle",
     "topics_as_code",
 )
@@ -118,7 +120,9 @@ def test_every_form_can_be_sent_as_it_is_but_for_what_it_asks_for() -> None:
         "logyard_create_topic": ["topic"],
         "logyard_topic_lifecycle": ["topic"],
         "logyard_decommission_broker": ["brokers"],
+        "logyard_grant_access": ["user"],
         "logyard_reset_offsets": ["group", "to"],
+        "logyard_revoke_access": ["user"],
     }
 
 

@@ -243,3 +243,18 @@ def test_wrong_rights_are_named(cluster: MemoryCluster, tmp_path: Path, section:
     with pytest.raises(AirflowFailException, match=said) as found:
         plan()
     assert "hunter2" not in str(found.value)
+
+
+def test_the_file_of_the_documentation_works(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/airflow.md shows one file with topics, ACLs, users and quotas."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "airflow.md").read_text()
+    shown = page.partition("### topics.yaml\n")[2].partition("\n\n")[0]
+    lines = [line[4:] for line in shown.splitlines() if "cluster_id" not in line]
+    smaller = "\n".join(lines).replace("replication_factor: 3", "replication_factor: 2")
+    monkeypatch.setenv("AIRFLOW_CONN_ORDERS_PASSWORD", json.dumps({"conn_type": "generic", "password": "hunter2"}))
+    (tmp_path / "topics.yaml").write_text(smaller)
+    done = apply(plan())
+    assert (done["changed"], len(done["rights"])) == (["orders.created", "orders.current"], 5)
+    assert (len(cluster.acls), len(cluster.users), len(cluster.quotas)) == (3, 1, 1)
