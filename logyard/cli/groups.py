@@ -10,12 +10,12 @@ import typer
 from logyard.admin.cluster.requests import ClusterRequests
 from logyard.admin.groups import groups as text
 from logyard.admin.groups import requests, reset_scenarios
-from logyard.admin.groups.groups import DEAD, EMPTY, Group
+from logyard.admin.groups.groups import DEAD, Group
 from logyard.admin.groups.reset_scenarios import Scenario
-from logyard.broker.model import TopicPartition
 from logyard.cli import old_groups, options
+from logyard.cli.offset_resets import GroupsOfBrokers, Reset
 from logyard.cli.old_groups import Place
-from logyard.cli.options import Bootstrap, CommandConfig, RequiredBootstrap, RequiredZooKeeper
+from logyard.cli.options import Bootstrap, CommandConfig, RequiredBootstrap, RequiredZooKeeper, ZkTlsConfig
 from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Show and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
@@ -31,11 +31,32 @@ Topics = Annotated[
     list[str] | None, typer.Option("--topic", help="A topic, or some partitions as flights:0,1; repeatable.")
 ]
 
-
 ZooKeeper = Annotated[
     str | None,
     typer.Option("--zookeeper", help="host:port[/chroot]: the groups of the first consumers, which are kept there."),
 ]
+# Where reset-offsets sets them.
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics that the group has committed offsets for.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the first available record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the end where there is none.")
+]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", help="To this offset.")]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", help="Shift by this many records; backwards if negative.")]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option("--to-datetime", help="Reset to the first record at or after this time: 2026-11-21T10:00:00.000."),
+]
+ByDuration = Annotated[
+    str | None, typer.Option("--by-duration", help="Reset to the offset of this long ago: P1DT2H3M4S.")
+]
+FromFile = Annotated[
+    Path | None, typer.Option("--from-file", help="Reset to the offsets in a file that --export wrote.")
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Reset the offsets; without this they are only shown.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets, the default.")]
+Export = Annotated[bool, typer.Option("--export", help="Print CSV instead of a table.")]
 
 
 @app.command("list")
@@ -46,6 +67,7 @@ def list_(
     states: Annotated[str | None, typer.Option("--states", help="Only groups in these states: Stable,Empty,…")] = None,
     kind: Annotated[bool, typer.Option("--type", help="Show the types.")] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Print the names of groups, one per line; with --states or --types, a table.
 
@@ -57,7 +79,7 @@ def list_(
         logyard groups list --zookeeper localhost:2181
     """
     wanted = text.parse_states(states) if states else []
-    place = _place(bootstrap_server, zookeeper, command_config_file)
+    place = _place(bootstrap_server, zookeeper, command_config_file, zk_tls_config)
     if isinstance(place, Place):
         _print(old_groups.list_(place, wanted, with_state=state or bool(states), with_type=kind))
         return
@@ -80,6 +102,7 @@ def describe(
     state: Annotated[bool, typer.Option("--state", help="Show coordinator and state instead of offsets.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets, the default.")] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show the offsets, the members or the states of groups.
 
@@ -91,7 +114,7 @@ def describe(
     """
     if sum((members, state, offsets)) > 1:
         raise LocalError("give only one of --members, --state, --offsets")
-    place = _place(bootstrap_server, zookeeper, command_config_file)
+    place = _place(bootstrap_server, zookeeper, command_config_file, zk_tls_config)
     if isinstance(place, Place):
         old_groups.describe(place, _chosen(group, all_groups), members=members, verbose=verbose, state=state)
         return
@@ -121,34 +144,20 @@ def reset_offsets(
     group: Groups = None,
     all_groups: AllGroups = False,
     topic: Topics = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics that the group has committed offsets for.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first available record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="Reset to the committed offset, or to the end where there is none.")
-    ] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="Shift by this many records; backwards if negative.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", help="Reset to the first record at or after this time: 2026-11-21T10:00:00.000."),
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="Reset to the offset of this long ago: P1DT2H3M4S.")
-    ] = None,
-    from_file: Annotated[
-        Path | None, typer.Option("--from-file", help="Reset to the offsets in a file that --export wrote.")
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Reset the offsets; without this they are only shown.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets, the default.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print CSV instead of a table.")] = False,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    dry_run: DryRun = False,
+    export: Export = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Set the committed offsets of groups without members; only shows them unless --execute is given.
 
@@ -167,36 +176,13 @@ def reset_offsets(
         raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
     if execute and dry_run:
         raise LocalError("give either --execute or --dry-run")
-    place = _place(bootstrap_server, zookeeper, command_config_file)
+    place = _place(bootstrap_server, zookeeper, command_config_file, zk_tls_config)
+    reset = Reset(scenario, None if all_topics else topic or [], execute, export, one_group=len(group or ()) == 1)
     if isinstance(place, Place):
-        names, topics = _chosen(group, all_groups), None if all_topics else topic or []
-        old_groups.reset_offsets(place, names, topics, scenario, execute=execute, export=export)
+        old_groups.reset_offsets(place, _chosen(group, all_groups), reset)
         return
     with options.requests(place, command_config_file) as sender:
-        prepared: dict[str, dict[TopicPartition, int]] = {}
-        busy = []
-        for name in _named(sender, group, all_groups):
-            found = requests.describe(sender, name)
-            if found.state not in (EMPTY, DEAD):
-                busy.append((name, found.state))
-                continue
-            partitions = (
-                reset_scenarios.named_partitions(sender, topic or [])
-                if not all_topics
-                else sorted(sender.group_offsets(name))
-            )
-            prepared[name] = reset_scenarios.prepare(sender, name, partitions, scenario, _warn)
-            if execute and prepared[name]:
-                sender.alter_group_offsets(name, prepared[name])
-    if export:
-        typer.echo(reset_scenarios.write_csv(prepared, with_group=len(group or []) != 1), nl=False)
-    elif prepared:
-        _print(text.reset_table(prepared))
-    if busy:
-        name, state = busy[0]
-        raise LocalError(
-            f"Assignments can only be reset if the group '{name}' is inactive, but the current state is {state}."
-        )
+        reset.run(GroupsOfBrokers(sender), _named(sender, group, all_groups))
 
 
 @app.command()
@@ -206,6 +192,7 @@ def delete(
     group: Groups = None,
     all_groups: AllGroups = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Delete groups that have no members, with their committed offsets.
 
@@ -214,7 +201,7 @@ def delete(
     \b
         logyard groups delete --bootstrap-server localhost:9092 --group reports
     """
-    place = _place(bootstrap_server, zookeeper, command_config_file)
+    place = _place(bootstrap_server, zookeeper, command_config_file, zk_tls_config)
     if isinstance(place, Place):
         old_groups.delete(place, _chosen(group, all_groups))
         return
@@ -267,6 +254,7 @@ def migrate(
         bool, typer.Option("--execute", help="Commit the offsets; without this they are only shown.")
     ] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Take the offsets that the first consumers keep in ZooKeeper over, so that today's consumers go on from there.
 
@@ -278,14 +266,16 @@ def migrate(
         logyard groups migrate --zookeeper localhost:2181 --group reports
         logyard groups migrate --zookeeper localhost:2181 --all-groups --execute
     """
-    place = Place(zookeeper, bootstrap_server, command_config_file)
+    place = Place(zookeeper, bootstrap_server, command_config_file, zk_tls_config)
     old_groups.migrate(place, _chosen(group, all_groups), execute=execute)
 
 
-def _place(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> str | Place:
+def _place(
+    bootstrap: str | None, zookeeper: str | None, config_file: Path | None, zk_tls_config: Path | None
+) -> str | Place:
     """The brokers' addresses for groups of brokers, or the place of those in ZooKeeper. Raises LocalError."""
     if zookeeper is not None:
-        return Place(zookeeper, bootstrap, config_file)
+        return Place(zookeeper, bootstrap, config_file, zk_tls_config)
     if bootstrap is None:
         raise LocalError(
             "name the cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot] for the first consumers"
@@ -320,10 +310,6 @@ def _time(to_datetime: str | None, by_duration: str | None) -> int | None:
     if by_duration is not None:
         return time.time_ns() // 1_000_000 - reset_scenarios.parse_duration(by_duration)
     return None
-
-
-def _warn(said: str) -> None:
-    typer.echo(said, err=True)
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -4,10 +4,9 @@ Brokers do not know them, and are asked only for the ends of logs. Without --boo
 their registrations.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import typer
@@ -17,13 +16,12 @@ from logyard.admin.groups import groups as text
 from logyard.admin.groups import migration, old_consumers, reset_scenarios
 from logyard.admin.groups.groups import GroupListing
 from logyard.admin.groups.old_consumers import OldGroup
-from logyard.admin.groups.reset_scenarios import Scenario
-from logyard.admin.ports import LATEST
 from logyard.admin.zookeeper.batch import registrations
 from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.broker.model import TopicPartition
 from logyard.broker.znodes.paths import BROKER_IDS
-from logyard.cli import command_config, options
+from logyard.cli import options
+from logyard.cli.offset_resets import Reset
 from logyard.local.errors import LocalError
 
 
@@ -34,18 +32,25 @@ class Place:
     zookeeper: str
     bootstrap: str | None = None
     config_file: Path | None = None
+    zk_tls_config: Path | None = None
+
+    @contextmanager
+    def znodes(self) -> Iterator[ZnodeClient]:
+        with options.ensemble(self.zookeeper, self.zk_tls_config) as znodes:
+            yield znodes
 
     @contextmanager
     def open(self) -> Iterator[tuple[ZnodeClient, ClusterRequests]]:
-        with options.ensemble(self.zookeeper) as znodes:
-            bootstrap = self.bootstrap or _addresses(znodes, self.config_file)
-            with options.requests(bootstrap, self.config_file) as sender:
+        properties = options.properties(self.config_file)
+        with self.znodes() as znodes:
+            bootstrap = self.bootstrap or _addresses(znodes, properties)
+            with options.requests_as(bootstrap, properties) as sender:
                 yield znodes, sender
 
 
 def list_(place: Place, states: Sequence[str], *, with_state: bool, with_type: bool) -> list[str]:
     """The names, or a table."""
-    with options.ensemble(place.zookeeper) as znodes:
+    with place.znodes() as znodes:
         groups = old_consumers.names(znodes)
         if not (with_state or with_type):
             return groups
@@ -73,47 +78,16 @@ def describe(place: Place, names: Sequence[str] | None, *, members: bool, verbos
             _print(lines)
 
 
-def reset_offsets(
-    place: Place,
-    names: Sequence[str] | None,
-    topics: Sequence[str] | None,
-    scenario: Scenario,
-    *,
-    execute: bool,
-    export: bool,
-) -> None:
-    """Print new offsets, and write them with `execute`; `topics` None: all topics for which the group has offsets."""
+def reset_offsets(place: Place, names: Sequence[str] | None, reset: Reset) -> None:
+    """Print new offsets, and write them if the reset says so."""
     with place.open() as (znodes, sender):
-        client = _Offsets(sender)
-        prepared: dict[str, dict[TopicPartition, int]] = {}
-        busy = []
-        for old in _groups(znodes, names):
-            if old.is_active:
-                busy.append(old.name)
-                continue
-            client.stored[old.name] = dict(old.offsets)
-            if topics is None:
-                partitions = _existing(sender, sorted(old.offsets))
-            else:
-                partitions = reset_scenarios.named_partitions(sender, topics)
-            prepared[old.name] = reset_scenarios.prepare(
-                client, old.name, partitions, scenario, partial(typer.echo, err=True)
-            )
-            if execute:
-                old_consumers.write_offsets(znodes, old.name, prepared[old.name])
-    if export:
-        typer.echo(reset_scenarios.write_csv(prepared, with_group=len(names or ()) != 1), nl=False)
-    elif prepared:
-        _print(text.reset_table(prepared))
-    if busy:
-        raise LocalError(
-            f"Assignments can only be reset if the group '{busy[0]}' is inactive, but the current state is Stable."
-        )
+        groups = {old.name: old for old in _groups(znodes, names)}
+        reset.run(_OldGroups(znodes, sender, groups), groups)
 
 
 def delete(place: Place, names: Sequence[str] | None) -> None:
     """Delete groups with all they have in ZooKeeper."""
-    with options.ensemble(place.zookeeper) as znodes:
+    with place.znodes() as znodes:
         wanted = old_consumers.names(znodes) if names is None else sorted(set(names))
         problems = {name: old_consumers.delete(znodes, name) for name in wanted}
     for name, problem in problems.items():
@@ -151,18 +125,27 @@ def migrate(place: Place, names: Sequence[str] | None, *, execute: bool) -> None
         raise LocalError("; ".join(failed))
 
 
-class _Offsets:
-    """`reset_scenarios.OffsetClient`: committed offsets are those in ZooKeeper."""
+class _OldGroups:
+    """`ResettableGroups`: committed offsets are those in ZooKeeper."""
 
-    def __init__(self, sender: ClusterRequests) -> None:
-        self._sender = sender
-        self.stored: dict[str, dict[TopicPartition, int]] = {}
-
-    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
-        return self._sender.offsets(partitions, timestamp)
+    def __init__(self, znodes: ZnodeClient, sender: ClusterRequests, groups: Mapping[str, OldGroup]) -> None:
+        self._znodes, self._sender, self._known = znodes, sender, groups
+        self.offsets = sender.offsets
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        return self.stored[group_id]
+        return dict(self._known[group_id].offsets)
+
+    def state(self, name: str) -> str:
+        return self._known[name].as_group().state
+
+    def committed(self, name: str) -> list[TopicPartition]:
+        return _existing(self._sender, sorted(self._known[name].offsets))
+
+    def named(self, topics: Sequence[str]) -> list[TopicPartition]:
+        return reset_scenarios.named_partitions(self._sender, topics)
+
+    def write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        old_consumers.write_offsets(self._znodes, name, offsets)
 
 
 def _groups(znodes: ZnodeClient, names: Sequence[str] | None) -> Iterator[OldGroup]:
@@ -181,9 +164,8 @@ def _existing(sender: ClusterRequests, partitions: Sequence[TopicPartition]) -> 
     return [tp for tp in partitions if known.partition(tp) is not None]
 
 
-def _addresses(znodes: ZnodeClient, config_file: Path | None) -> str:
+def _addresses(znodes: ZnodeClient, properties: Mapping[str, str]) -> str:
     """The registered addresses of the protocol in the properties (default: PLAINTEXT)."""
-    properties = command_config.read(config_file) if config_file is not None else {}
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     brokers = registrations(znodes.children(BROKER_IDS) or (), znodes.read)
     endpoints = [next((e for e in one.endpoints if e.protocol == protocol), None) for one in brokers.values()]

@@ -1,6 +1,6 @@
 """The options that commands share, and how a command opens the cluster or the ZooKeeper it is told to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -43,12 +43,16 @@ open_requests = ClusterRequests
 open_znodes = KazooZnodes
 
 
+def properties(config_file: Path | None) -> dict[str, str]:
+    """Read the file of --command-config, if there is one; raises LocalError."""
+    return command_config.read(config_file) if config_file is not None else {}
+
+
 @contextmanager
 def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]:
     """Open a client of the brokers; raises LocalError for a wrong --command-config, ClusterUnreachable at the first
     use."""
-    properties = command_config.read(config_file) if config_file is not None else {}
-    client = connector.cluster(command_config.settings(bootstrap, properties))
+    client = connector.cluster(command_config.settings(bootstrap, properties(config_file)))
     try:
         yield client
     finally:
@@ -58,8 +62,14 @@ def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]
 @contextmanager
 def requests(bootstrap: str, config_file: Path | None) -> Iterator[ClusterRequests]:
     """As `cluster`, for commands whose requests have no method of `ClusterClient`."""
-    properties = command_config.read(config_file) if config_file is not None else {}
-    client = open_requests(command_config.settings(bootstrap, properties))
+    with requests_as(bootstrap, properties(config_file)) as client:
+        yield client
+
+
+@contextmanager
+def requests_as(bootstrap: str, given: Mapping[str, str]) -> Iterator[ClusterRequests]:
+    """The same, by properties that were read before."""
+    client = open_requests(command_config.settings(bootstrap, given))
     try:
         yield client
     finally:

@@ -13,7 +13,7 @@ from logyard.admin.reassignment.command import ReassignmentClient
 from logyard.admin.reassignment.proposal import propose
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.cli import options, throttle_records
-from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
+from logyard.cli.options import Bootstrap, CommandConfig, ZkTlsConfig, ZooKeeper
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 
@@ -47,6 +47,7 @@ def generate(
     ] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the random choices, to repeat them.")] = None,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Propose a placement for the replicas of topics; nothing is moved.
 
@@ -58,7 +59,7 @@ def generate(
     """
     topics = json_files.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
     brokers = json_files.parse_brokers(broker_list)
-    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         current, proposed = propose(
             client,
             topics,
@@ -95,6 +96,7 @@ def execute(
     ] = -1,
     timeout: Timeout = 10_000,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Start moving replicas; prints the current replicas, for a rollback. A throttle stays until `verify` ends it.
 
@@ -105,7 +107,10 @@ def execute(
             --throttle 50000000
     """
     text = options.read_file("--reassignment-json-file", targets_file)
-    with _open(bootstrap_server, zookeeper, command_config_file) as client, _told_when_interrupted(_STARTED):
+    with (
+        _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client,
+        _told_when_interrupted(_STARTED),
+    ):
         command.execute(
             client,
             text,
@@ -132,6 +137,7 @@ def verify(
         ),
     ] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show the progress of a reassignment; when nothing moves any more, remove the throttles.
 
@@ -141,7 +147,7 @@ def verify(
         logyard reassign verify --bootstrap-server localhost:9092 --reassignment-json-file plan.json --wait
     """
     text = options.read_file("--reassignment-json-file", targets_file)
-    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         if wait:
             with _told_when_interrupted(_WAITED):
                 command.await_end(client, text, pause=options.connector.pause(), tell=_tell)
@@ -192,7 +198,10 @@ def cancel(
 
 @app.command("list")
 def list_(
-    bootstrap_server: Bootstrap = None, zookeeper: ZooKeeper = None, command_config_file: CommandConfig = None
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show every running reassignment.
 
@@ -201,7 +210,7 @@ def list_(
     \b
         logyard reassign list --bootstrap-server localhost:9092
     """
-    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         typer.echo(status.running_text(client.list_reassignments()))
 
 
@@ -216,10 +225,12 @@ def _told_when_interrupted(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> Iterator[ReassignmentClient]:
+def _open(
+    bootstrap: str | None, zookeeper: str | None, config_file: Path | None, zk_tls_config: Path | None = None
+) -> Iterator[ReassignmentClient]:
     options.one_way(bootstrap, zookeeper, config_file)
     if zookeeper is not None:
-        with options.ensemble(zookeeper) as znodes:
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
             yield ZooKeeperClusterClient(znodes)
     else:
         with options.cluster(bootstrap or "", config_file) as client:

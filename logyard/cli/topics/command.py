@@ -11,7 +11,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.security import zookeeper_access
 from logyard.cli import command_config, options
 from logyard.cli.cluster import parse_config
-from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way
+from logyard.cli.options import Bootstrap, CommandConfig, ZkTlsConfig, ZooKeeper, one_way
 from logyard.cli.topics.text import (
     COLLISION_WARNING,
     Report,
@@ -77,6 +77,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic already exists.")
     ] = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Create a topic; numbers that are not given are the brokers' defaults.
 
@@ -100,7 +101,7 @@ def create(
         configs=parse_config(config or []),
         assignment=assignment,
     )
-    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as topics:
         if "." in topic or "_" in topic:
             typer.echo(COLLISION_WARNING)
         _print(topics.create(wanted, if_not_exists=if_not_exists))
@@ -113,6 +114,7 @@ def list_(
     topic: MaybePattern = None,
     exclude_internal: ExcludeInternal = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Print the names of topics, one per line.
 
@@ -121,7 +123,7 @@ def list_(
     \b
         logyard topics list --bootstrap-server localhost:9092 --exclude-internal
     """
-    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as topics:
         _print(matching(topic, topics.names(), exclude_internal=exclude_internal))
 
 
@@ -149,6 +151,7 @@ def describe(
     ] = False,
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Show topics, their settings and where their replicas are.
 
@@ -169,7 +172,7 @@ def describe(
     if len(chosen) > 1:
         raise LocalError(f"describe {' and '.join(one.value for one in chosen)}: give only one of these")
     report = chosen[0] if chosen else Report.ALL
-    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as topics:
         names = _existing(topics, topic, if_exists, exclude_internal)
         _print(described(topics.lines(names), report, topics.live()))
 
@@ -187,6 +190,7 @@ def alter(
     ] = None,
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Add partitions to topics, or change their settings.
 
@@ -202,7 +206,7 @@ def alter(
         raise LocalError("--replica-assignment places new partitions: give --partitions too")
     assignment = parse_assignment(replica_assignment) if replica_assignment is not None else None
     values = parse_config(config or [])
-    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as topics:
         for name in _existing(topics, topic, if_exists):
             if values or delete_config:
                 _print(topics.alter_configs(name, values, delete_config or []))
@@ -217,6 +221,7 @@ def delete(
     zookeeper: ZooKeeper = None,
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
+    zk_tls_config: ZkTlsConfig = None,
 ) -> None:
     """Delete topics and all their records.
 
@@ -225,24 +230,25 @@ def delete(
     \b
         logyard topics delete --bootstrap-server localhost:9092 --topic flights
     """
-    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+    with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as topics:
         for name in _existing(topics, topic, if_exists):
             _print(topics.delete(name))
 
 
 @contextmanager
-def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> Iterator[Topics]:
+def _open(
+    bootstrap: str | None, zookeeper: str | None, config_file: Path | None, zk_tls_config: Path | None
+) -> Iterator[Topics]:
     one_way(bootstrap, zookeeper, config_file)
     topics: Topics
     if zookeeper is not None:
         from logyard.cli.topics.zookeeper import ZooKeeperTopics
 
-        topics = ZooKeeperTopics(options.open_znodes(zookeeper, access=zookeeper_access.of_tool(None)))
+        topics = ZooKeeperTopics(options.open_znodes(zookeeper, access=zookeeper_access.of_tool(zk_tls_config)))
     else:
         from logyard.cli.topics.brokers import BrokerTopics
 
-        properties = command_config.read(config_file) if config_file is not None else {}
-        topics = BrokerTopics(command_config.settings(bootstrap or "", properties))
+        topics = BrokerTopics(command_config.settings(bootstrap or "", options.properties(config_file)))
     try:
         yield topics
     finally:

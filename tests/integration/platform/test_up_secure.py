@@ -111,7 +111,7 @@ def test_a_user_is_let_in_and_kept_out_again(secure: Secure) -> None:
         producer.flush(15)
         return outcome[0] if outcome else "nothing"
 
-    form = {"user": "loader", "writes": ["flights"]}
+    form: dict[str, Any] = {"user": "loader", "writes": ["flights"]}
     secure.run("grant_access", **form, password_connection="loader", limits={"producer_byte_rate": 1 << 20})
     assert eventually(lambda: write() is None, "the loader writes")
     secure.run("revoke_access", **form, remove_limits=True)

@@ -41,7 +41,7 @@ def ran(make: Callable[[], DAG], form: dict[str, Any]) -> dict[str, dict[str, An
     dag = make()
     filled = {**{name: dag.params[name] for name in dag.params if name != "user"}, **form}
     found = {}
-    for task in dag.topological_sort():
+    for task in dag.tasks:
         told = context() | {"params": filled}
         task.render_template_fields(told)
         found[task.task_id], _ = run(task, told)
