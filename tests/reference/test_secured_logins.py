@@ -24,7 +24,7 @@ LOGINS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in
 QUICK = {"total_timeout_s": 6, "request_timeout_s": 5}
 
 
-@pytest.fixture(scope="module", params=["K"])
+@pytest.fixture(scope="module", params=["K", "O"])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka.jars_or_skip()
     with secured.running(tmp_path_factory.mktemp("secured"), request.param) as running:

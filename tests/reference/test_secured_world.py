@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 LOGINS = [("SSL", ""), *((p, m) for p in ("SASL_PLAINTEXT", "SASL_SSL") for m in MECHANISMS)]
 
 
-@pytest.fixture(scope="module", params=["K"])
+@pytest.fixture(scope="module", params=["K", "O"])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka.jars_or_skip()
     with secured.running(tmp_path_factory.mktemp("secured"), request.param) as running:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module", params=["K"])
+@pytest.fixture(scope="module", params=["K", "O"])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka.jars_or_skip()
     with secured.running(tmp_path_factory.mktemp("secured"), request.param) as running:
