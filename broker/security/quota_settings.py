@@ -12,6 +12,8 @@ from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfi
 from logyard.broker.security.quotas import IP_QUOTA, QuotaKey
 from logyard.broker.znodes import configs
 
+# In this order Kafka's broker has them in its answers, and its tool prints them (the buckets of Java's Properties).
+ORDER = (QuotaKey.REQUEST, QuotaKey.PRODUCE, QuotaKey.FETCH, QuotaKey.MUTATION, IP_QUOTA)
 CLIENT_KEYS = frozenset(str(key) for key in QuotaKey)
 IP_KEYS = frozenset({IP_QUOTA})
 # Quotas that must be whole numbers, as in Kafka; the percentage and the mutation rate may be fractions.
@@ -60,10 +62,10 @@ def number(text: str) -> float | None:
 
 
 def quotas_in(settings: Mapping[str, str], keys: frozenset[str]) -> Iterator[tuple[str, float]]:
-    """Yield the quotas in an entity's settings; the znode has a user's credentials too."""
-    for key, text in settings.items():
-        if key in keys and (value := number(text)) is not None:
-            yield key, value
+    """Yield the quotas in an entity's settings, in Kafka's order; the znode has a user's credentials too."""
+    for key in ORDER:
+        if key in keys and key in settings and (value := number(settings[key])) is not None:
+            yield str(key), value
 
 
 def _numbers(settings: Mapping[str, str], keys: frozenset[str], where: str) -> dict[str, str]:
