@@ -2,7 +2,8 @@
 
 Rule 1: while a log-in is in progress, this object is the connection's dispatch; then the broker's is, so that requests
         pay nothing for it. Work that may take long runs in a thread.
-Rule 2: a refusal is answered after `delay_s`, and then the connection is closed. Nothing is read meanwhile.
+Rule 2: a refusal is answered after `delay_s`. The connection is closed when the peer has closed it, or LAST_WORD_S
+        later: some clients do not see an answer that arrives together with the end. Nothing is read meanwhile.
 Rule 3: a session that has a lifetime ends by elapsed time. Then the next request closes the connection, unless it
         renews the session (KIP-368).
 """
@@ -37,6 +38,7 @@ from logyard.broker.server.request import Answer, Dispatch, Encoded, Session
 SMALL_TOKEN_BYTES = 4096
 # A session is renewed no sooner than this after the last time (Kafka's rule).
 RENEWAL_PAUSE_S = 1.0
+LAST_WORD_S = 1.0
 
 log = structlog.get_logger("logyard.login")
 
@@ -48,6 +50,7 @@ class LoginConnection(Protocol):
 
     def use(self, dispatch: Dispatch, frame_bytes_max: int) -> None: ...
     def drain(self) -> None: ...
+    def mute(self, ms: int) -> None: ...
     def close(self) -> None: ...
 
 
@@ -77,6 +80,7 @@ class Login:
         self._exchange: ServerExchange | None = None
         self._identity: Identity | None = None  # who is logged in already, while a session is renewed
         self._end: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None  # after a refusal
         self._is_over = False
         self._renewed_s: float | None = None
 
@@ -226,10 +230,11 @@ class Login:
         return None
 
     def forget(self) -> None:
-        """Stop the timer: the connection is gone."""
-        if self._end is not None:
-            self._end.cancel()
-            self._end = None
+        """Stop the timers: the connection is gone."""
+        for timer in (self._end, self._closing):
+            if timer is not None:
+                timer.cancel()
+        self._end = self._closing = None
 
     # -- refusals
 
@@ -242,7 +247,7 @@ class Login:
         return self._refuse(str(refused), answer, exchange.claimed)
 
     def _refuse(self, reason: str, answer: bytes | None, user: str | None = None) -> "asyncio.Future[Encoded]":
-        """Log the refusal; send the answer after the delay, and close."""
+        """Log the refusal; send the answer after the delay, and close (Rule 2)."""
         rules = self._rules
         rules.counters.refused += 1
         peer = self._peer()
@@ -256,7 +261,11 @@ class Login:
         return future
 
     def _send_refusal(self, future: "asyncio.Future[Encoded]", answer: bytes | None) -> None:
-        self._connection.drain()
+        if answer is None or future.done():
+            self._connection.drain()
+        else:
+            self._connection.mute(round(2000 * LAST_WORD_S))
+            self._closing = asyncio.get_running_loop().call_later(LAST_WORD_S, self._connection.close)
         if not future.done():
             future.set_result(answer)
 

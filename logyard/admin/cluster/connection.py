@@ -4,6 +4,7 @@ Faults of kafka-python 3.0.12 that this avoids:
 - its bootstrap picks one server at random and may wait for a hung one until the end; here servers are tried in turn;
 - if its constructor fails, it leaves a thread behind; here that thread is stopped;
 - its back-off for a broker that was down grows to 30 s; here to 1 s;
+- it drops what a broker has sent just before it closed the connection: the refusal of a login (`last_words.py`);
 - it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
   reported as such (`_Client`).
 """
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
+from logyard.admin.cluster.last_words import hear_last_words
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.login import kafka_python
@@ -190,6 +192,9 @@ class _Client:
             def maybe_raise_auth_failure(self, node_id: Any) -> None:
                 if node_id in self.refused_logins:
                     raise self.refused_logins[node_id]
+
+            async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
+                return hear_last_words(await super()._build_transport(*arguments, **options))
 
             def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
                 connection = super().get_connection(node_id, *arguments, **options)

@@ -163,6 +163,15 @@ async def test_a_refusal_waits_and_closes(world: World, mechanism: str, exchange
     assert world.counted("refused") == 1
 
 
+async def test_the_end_does_not_come_together_with_the_refusal(world: World) -> None:
+    """Clients such as kafka-python throw away an answer that they read together with the end."""
+    client = await world.connect()
+    await client.log_in(PLAIN, PlainClient("alice", "guess"))
+    answered = time.monotonic()
+    assert await client.frame() is None
+    assert time.monotonic() - answered > 0.5
+
+
 async def test_a_refusal_after_the_old_handshake_only_closes(world: World) -> None:
     client = await world.connect()
     assert await client.log_in(PLAIN, PlainClient("alice", "guess"), handshake=0) is None
