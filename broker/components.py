@@ -12,8 +12,7 @@ from logyard.broker import tasks
 from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.broker_links import BrokerLinks
-from logyard.broker.client.controller_requests import ControllerChannel
-from logyard.broker.client.peer_security import PeerSecurity, peer_login
+from logyard.broker.client.peer_security import peer_securities
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
@@ -89,14 +88,14 @@ class Components:
         self.tls = TlsListeners(environment.handshakes)
         self.tls_updates = TlsUpdates(config, self.tls, environment.run_blocking)
         run_login_work = environment.run_login_work or environment.run_blocking
-        self.security = PeerSecurity(self.tls, peer_login(config, run_login_work))
+        self.security, control_security = peer_securities(config, self.tls, run_login_work)
         self.tokens = DelegationTokens(TokenSettings.of(config), zk, environment.clock.now_ms, run_login_work)
-        self.links = BrokerLinks(config, self.metadata, self.security)
+        self.links = BrokerLinks(config, self.metadata, self.security, control_security)
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
         self.log_dir_moves = self._log_dir_moves()
         self.controller = self._controller(zk)
-        self.channel = ControllerChannel(self.links.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
+        self.channel = self.links.controller_channel(lambda: self.broker_epoch)
         self.producer_ids = ids = self._producer_ids(zk)
         self.coordinators = Coordinators(
             config, environment, self.replicas, self.metadata, ids, zk, self.features, self.security
@@ -147,7 +146,9 @@ class Components:
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
         """Leaders change their ISR through the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
         if self.config.ibp >= IBP_2_7_IV2:
-            return AlterPartitionSender(self.links.to_controller, self.config.broker_id, lambda: self.broker_epoch)
+            return AlterPartitionSender(
+                self.links.control_to_controller, self.config.broker_id, lambda: self.broker_epoch
+            )
         return DirectIsrWriter(zk, self.config.broker_id)
 
     def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:

@@ -25,16 +25,21 @@ def controlled_shutdown_version(ibp: InterBrokerProtocol) -> int:
 
 
 class ControllerChannel:
-    """Asks the current controller for blocks of producer ids and for a controlled shutdown."""
+    """Asks the current controller for blocks of producer ids and for a controlled shutdown.
+
+    Only the former is a request of the control plane (facts §18.3).
+    """
 
     def __init__(
         self,
         controller: ToController,
+        control_plane: ToController,
         broker_id: int,
         broker_epoch: Callable[[], int],
         ibp: InterBrokerProtocol = LATEST_IBP,
     ) -> None:
         self._controller = controller
+        self._control_plane = control_plane
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._shutdown_version = controlled_shutdown_version(ibp)
@@ -43,7 +48,7 @@ class ControllerChannel:
         """Ask for a new block of ids; None if there is none now, for a reason that is logged."""
         fields = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
         try:
-            answer = await self._controller.request(ALLOCATE_PRODUCER_IDS, 0, fields)
+            answer = await self._control_plane.request(ALLOCATE_PRODUCER_IDS, 0, fields)
         except (LinkError, CorruptData) as error:
             log.info("no producer ids yet, trying again", error=str(error))
             return None
@@ -53,7 +58,7 @@ class ControllerChannel:
             return range(start, start + answer.producer_id_len)
         log.info("no producer ids yet, trying again", error=code.name)
         if code is ErrorCode.NOT_CONTROLLER:
-            self._controller.close()
+            self._control_plane.close()
         return None
 
     async def controlled_shutdown(self, tries: int, backoff_ms: int) -> bool:

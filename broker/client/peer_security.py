@@ -16,16 +16,17 @@ P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
 
 class PeerSecurity:
-    """One for each broker; its links connect through it. Without SASL between brokers there is no `login`."""
+    """How links to one listener of other brokers connect. Without SASL on that listener there is no `login`."""
 
-    def __init__(self, tls: TlsListeners | None = None, login: PeerLogin | None = None) -> None:
+    def __init__(self, listener: str = "", tls: TlsListeners | None = None, login: PeerLogin | None = None) -> None:
+        self._listener = listener
         self._tls = tls
         self.login = login
 
     async def connect(self, new_protocol: Callable[[], P], host: str, port: int) -> P:
         """Connect and return the protocol, ready for requests. Raises OSError, whose text says what failed."""
-        if self._tls is not None and self._tls.speaks_tls:
-            return await self._tls.connect(new_protocol, host, port)
+        if self._tls is not None and self._tls.speaks_tls(self._listener):
+            return await self._tls.connect(self._listener, new_protocol, host, port)
         _, protocol = await asyncio.get_running_loop().create_connection(new_protocol, host, port)
         return protocol
 
@@ -33,9 +34,24 @@ class PeerSecurity:
 PLAIN = PeerSecurity()
 
 
-def peer_login(config: BrokerConfig, run_blocking: RunBlocking) -> PeerLogin | None:
-    """Return how this broker logs in to others, None if it does not. Raises ConfigProblems."""
-    listener = config.listener(config.inter_broker_listener)
+def peer_securities(
+    config: BrokerConfig, tls: TlsListeners, run_blocking: RunBlocking
+) -> tuple[PeerSecurity, PeerSecurity]:
+    """Return how links connect on the listener between brokers, and on that of the control plane (often the same).
+
+    Raises ConfigProblems.
+    """
+    names = config.inter_broker_listener, config.control_plane_listener
+    made = {name: PeerSecurity(name, tls, peer_login(config, name, run_blocking)) for name in dict.fromkeys(names)}
+    return made[names[0]], made[names[1]]
+
+
+def peer_login(config: BrokerConfig, name: str, run_blocking: RunBlocking) -> PeerLogin | None:
+    """Return how this broker logs in to others on that listener, None if it does not. Raises ConfigProblems.
+
+    The mechanism is the same on both listeners, as in Kafka.
+    """
+    listener = config.listener(name)
     if listener.protocol not in SASL_PROTOCOLS:
         return None
     mechanism = config.str("sasl.mechanism.inter.broker.protocol")

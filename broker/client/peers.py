@@ -86,7 +86,7 @@ class _Sender:
 
 
 class ControllerPeers:
-    """Senders by broker id. `listener` is the name of the inter-broker listener."""
+    """Senders by broker id. `listener` is the name of the listener that they use."""
 
     def __init__(
         self, listener: str, client_id: str, request_timeout_s: float = 30.0, security: PeerSecurity = PLAIN
@@ -101,7 +101,7 @@ class ControllerPeers:
         self.remove_broker(info.id)
         endpoint = info.endpoint(self._listener)
         if endpoint is None:
-            log.error("broker has no endpoint on the inter-broker listener", peer=info.id, listener=self._listener)
+            log.error("broker has no endpoint on the listener of controllers", peer=info.id, listener=self._listener)
             return
         link = Link(
             endpoint.host,

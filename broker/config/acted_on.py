@@ -44,6 +44,7 @@ ACTED_ON: Mapping[str, str] = {
     # Listeners
     "listeners": "Addresses to listen on: NAME://host:port, comma-separated.",
     "advertised.listeners": "Addresses given to clients and other brokers; not set: listeners.",
+    "control.plane.listener.name": "The listener of the controller's requests; not set: that between brokers.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "inter.broker.listener.name": "The listener that brokers use among themselves.",
     "security.inter.broker.protocol": "The protocol of brokers among themselves, if no listener is named for it.",

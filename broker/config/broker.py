@@ -161,6 +161,11 @@ class BrokerConfig(TypedValues):
         """The name of the listener that brokers use among themselves."""
         return (self.optional_str("inter.broker.listener.name") or self.str("security.inter.broker.protocol")).upper()
 
+    @property
+    def control_plane_listener(self) -> str:
+        """The name of the listener between controller and brokers: control.plane.listener.name, or inter-broker."""
+        return (self.optional_str("control.plane.listener.name") or self.inter_broker_listener).upper()
+
     def int_of_listener(self, listener: str, key: str) -> int:
         """A listener's own whole number; the broker's if the listener has none."""
         own = prefixed(listener, key)
@@ -268,7 +273,8 @@ class BrokerConfig(TypedValues):
             advertised = _attempt(problems, "advertised.listeners", lambda: parse_endpoints(told, protocols), listeners)
         advertised = tuple(e if e.host else replace(e, host=socket.gethostname()) for e in advertised)
         problems += listen_problems(listeners)
-        problems += advertise_problems(advertised, listeners, self.inter_broker_listener)
+        control = self.optional_str("control.plane.listener.name")
+        problems += advertise_problems(advertised, listeners, self.inter_broker_listener, control and control.upper())
         if self._given.get("inter.broker.listener.name") and "security.inter.broker.protocol" in self._given:
             problems.append("inter.broker.listener.name: leave it or security.inter.broker.protocol out")
         problems += http_problems(self.str("http.listener"), self.optional_str("http.advertised.listener"))

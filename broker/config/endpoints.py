@@ -87,9 +87,9 @@ def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
 
 
 def advertise_problems(
-    advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint, ...], inter_broker: str
+    advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint, ...], inter_broker: str, control_plane: str | None
 ) -> list[str]:
-    """Return what is wrong with the advertised addresses, a line each."""
+    """Return what is wrong with the advertised addresses, a line each; the last two are names of listeners."""
     names = {e.listener for e in listeners}
     problems = [
         f"advertised.listeners: {e.listener} is not among listeners" for e in advertised if e.listener not in names
@@ -99,6 +99,11 @@ def advertise_problems(
         for e in advertised
         if not e.host or is_unspecified(e.host)
     ]
-    if inter_broker not in {e.listener for e in advertised}:
+    told = {e.listener for e in advertised}
+    if inter_broker not in told:
         problems.append(f"inter.broker.listener.name: {inter_broker} is not among advertised.listeners")
+    if control_plane and control_plane not in told:
+        problems.append(f"control.plane.listener.name: {control_plane} is not among advertised.listeners")
+    if control_plane == inter_broker:
+        problems.append("control.plane.listener.name: another listener than that between brokers is expected")
     return problems

@@ -25,17 +25,19 @@ class TlsListeners:
         self._handshakes = handshakes
         self._read = read
         self._servers: dict[str, ServerSide] = {}
-        self._between_brokers = ""
 
     def open(self, config: BrokerConfig) -> None:
         """Read the stores of all listeners. Raises TlsProblem, one line that says what to do."""
-        self._between_brokers = config.inter_broker_listener
+        between_brokers = config.inter_broker_listener
+        connects = (between_brokers, config.control_plane_listener)
         for endpoint in config.listeners:
             if endpoint.protocol not in PROTOCOLS:
                 continue
             assert self._handshakes is not None
             name, settings = endpoint.listener, config.listener(endpoint.listener)
-            material = read_material(settings, self._read, between_brokers=name == self._between_brokers)
+            material = read_material(
+                settings, self._read, connects=name in connects, is_checked=name == between_brokers
+            )
             self._servers[name] = ServerSide(settings, self._handshakes, material)
 
     @property
@@ -64,14 +66,13 @@ class TlsListeners:
         """Return the server side of a listener; None: it is plain."""
         return self._servers.get(listener)
 
-    @property
-    def speaks_tls(self) -> bool:
-        """Whether this broker's connections to others use TLS."""
-        return self._between_brokers in self._servers
+    def speaks_tls(self, listener: str) -> bool:
+        """Whether this broker's connections to others on that listener use TLS."""
+        return listener in self._servers
 
-    async def connect(self, new_protocol: Callable[[], P], host: str, port: int) -> P:
-        """Connect to another broker with TLS. Raises OSError."""
-        context = self._servers[self._between_brokers].material.client
+    async def connect(self, listener: str, new_protocol: Callable[[], P], host: str, port: int) -> P:
+        """Connect with TLS to another broker, on a listener between brokers. Raises OSError."""
+        context = self._servers[listener].material.client
         assert context is not None
         assert self._handshakes is not None
         return await client_side.connect(new_protocol, host, port, context, self._handshakes)

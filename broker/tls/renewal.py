@@ -13,20 +13,28 @@ _STEPS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a listener's stores hold, and the contexts made of it; `client` for connections to other brokers."""
+    """What a listener's stores hold, and the contexts made of it; `client` for connections to other brokers.
+
+    `is_checked`: it is the listener between brokers, on which this broker has to be able to connect to itself. Kafka
+    does not ask that of the control plane's listener.
+    """
 
     keys: KeyStore | None
     trust: TrustStore | None
     server: ssl.SSLContext
     client: ssl.SSLContext | None
+    is_checked: bool
 
 
-def read_material(settings: ListenerSettings, read: ReadFile, *, between_brokers: bool) -> Material:
-    """Read the stores. Raises TlsProblem: also if this broker could not connect to itself on the listener."""
+def read_material(settings: ListenerSettings, read: ReadFile, *, connects: bool, is_checked: bool) -> Material:
+    """Read the stores; `connects`: this broker connects to others on the listener.
+
+    Raises TlsProblem: also if `is_checked` and this broker could not connect to itself on the listener.
+    """
     keys, trust = read_stores(settings, read)
-    client = client_context(settings, keys, trust) if between_brokers else None
-    material = Material(keys, trust, server_context(settings, keys, trust), client)
-    if between_brokers:
+    client = client_context(settings, keys, trust) if connects else None
+    material = Material(keys, trust, server_context(settings, keys, trust), client, is_checked)
+    if is_checked:
         _shake_hands(settings, material, material)
     return material
 
@@ -36,12 +44,12 @@ def renewed(settings: ListenerSettings, read: ReadFile, old: Material) -> Materi
     keys, trust = read_stores(settings, read)
     if keys == old.keys and trust == old.trust:
         return None
-    new = read_material(settings, read, between_brokers=old.client is not None)
+    new = read_material(settings, read, connects=old.client is not None, is_checked=old.is_checked)
     if old.trust is None and new.trust is not None:
         raise _refused(settings, "ssl.truststore.location", "a trust store cannot be added to a running listener")
     if old.keys is not None and new.keys is not None:
         _check_names(settings, old.keys, new.keys)
-    if old.client is not None:
+    if old.is_checked:
         _shake_hands(settings, old, new)
         _shake_hands(settings, new, old)
     return new

@@ -73,7 +73,7 @@ async def listening(
     shakes = handshakes or Handshakes()
     endpoint = read.listeners[0]
     own = read.listener(endpoint.listener)
-    material = read_material(own, read_file, between_brokers=False) if endpoint.protocol == "SSL" else None
+    material = read_material(own, read_file, connects=False, is_checked=False) if endpoint.protocol == "SSL" else None
     tls = ServerSide(own, shakes, material) if material else None
     listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), tls=tls)
     await listener.serve(cast(Dispatcher, echo))

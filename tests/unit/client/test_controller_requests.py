@@ -11,7 +11,7 @@ from tests.support.scripted_broker import Answer, HangUp, ScriptedBroker
 
 def channel_to(controller: BrokerInfo | None, level: str = "3.9") -> ControllerChannel:
     to_controller = ToController(lambda: controller, "PLAINTEXT", "me")
-    return ControllerChannel(to_controller, 1, lambda: 9, InterBrokerProtocol.from_text(level))
+    return ControllerChannel(to_controller, to_controller, 1, lambda: 9, InterBrokerProtocol.from_text(level))
 
 
 async def test_controlled_shutdown() -> None:

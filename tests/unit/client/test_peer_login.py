@@ -165,7 +165,7 @@ async def test_our_own_broker_lets_us_in(tmp_path: Path) -> None:
 
 
 def login_of(text: str) -> Any:
-    return peer_login(BrokerConfig.parse(text), here)
+    return peer_login(BrokerConfig.parse(text), "IN", here)
 
 
 def test_the_servers_module_says_who_this_broker_is() -> None:

@@ -13,7 +13,8 @@ from tests.support.scripted_broker import Answer, Asked, ScriptedBroker
 
 
 def ids_from(controller: BrokerInfo | None) -> ProducerIds:
-    channel = ControllerChannel(ToController(lambda: controller, "PLAINTEXT", "me"), 1, lambda: 9)
+    to_controller = ToController(lambda: controller, "PLAINTEXT", "me")
+    channel = ControllerChannel(to_controller, to_controller, 1, lambda: 9)
     return ProducerIds(channel.allocate_producer_ids)
 
 

@@ -172,7 +172,22 @@ class TestListeners:
         )
         assert config.listeners[1] == Endpoint("OUT", "PLAINTEXT", "", 2)
         assert config.advertised_listeners[1] == Endpoint("OUT", "PLAINTEXT", "h.example", 3)
-        assert config.inter_broker_listener == "IN"
+        assert config.inter_broker_listener == config.control_plane_listener == "IN"
+
+    def test_the_control_planes_listener_is_another_one_that_is_advertised(self) -> None:
+        names = "listeners=IN://h:1,OUT://h:2\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT,C:PLAINTEXT\n"
+        names += "inter.broker.listener.name=IN\n"
+        assert parse(f"{names}control.plane.listener.name=out").control_plane_listener == "OUT"
+        for wrong, said in (
+            ("control.plane.listener.name=in", "another listener than that between brokers"),
+            ("control.plane.listener.name=C", "C is not among advertised.listeners"),
+            (
+                "advertised.listeners=IN://h:1\ncontrol.plane.listener.name=OUT",
+                "OUT is not among advertised.listeners",
+            ),
+        ):
+            with pytest.raises(ConfigProblems, match=said):
+                parse(names + wrong)
 
     def test_ipv6_and_a_name_for_the_machine(self) -> None:
         config = parse("listeners=PLAINTEXT://[::1]:9092")
