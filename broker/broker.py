@@ -21,6 +21,7 @@ from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.components import Components
+from logyard.broker.config.acted_on import AUTHORIZER_ZOOKEEPER
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.features import SUPPORTED
 from logyard.broker.config.topic import TopicConfig
@@ -112,6 +113,7 @@ def real_environment(config: BrokerConfig) -> Environment:
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
             tls=tls,
         ),
+        open_acl_zookeeper=acl_zookeeper(config),
         handshakes=handshakes,
         admission=admission,
         answers=answers,
@@ -119,6 +121,24 @@ def real_environment(config: BrokerConfig) -> Environment:
         close=partial(_end, admission, (pool, login_pool), record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
+    )
+
+
+def acl_zookeeper(config: BrokerConfig) -> Callable[[], ZooKeeperSession] | None:
+    """Return what opens the session for the ACLs; None: they are read in the broker's own (decision 29)."""
+    if not config.str("authorizer.class.name") or all(config.value(name) is None for name in AUTHORIZER_ZOOKEEPER):
+        return None
+
+    def of(name: str) -> Any:
+        own = config.value(f"authorizer.{name}")
+        return config.value(name) if own is None else own
+
+    return lambda: ZooKeeperSession(
+        str(config.value("authorizer.zookeeper.url") or config.str("zookeeper.connect")),
+        session_timeout_ms=of("zookeeper.session.timeout.ms"),
+        max_in_flight=of("zookeeper.max.in.flight.requests"),
+        access=zookeeper_access.of_authorizer(config),
+        set_acl=config.bool("zookeeper.set.acl"),
     )
 
 

@@ -105,7 +105,8 @@ class Components:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
-        self.authorization = authorization_from(config, zk, environment.chance.below)
+        open_own = environment.open_acl_zookeeper
+        self.authorization = authorization_from(config, zk, environment.chance.below, open_own)
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)

@@ -26,7 +26,8 @@ from logyard.broker.tls.server_side import ServerSide
 class Environment:
     """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
 
-    `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
+    `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py), `open_acl_zookeeper` that
+    of the ACLs if it is another one or another session; `open_listener` something
     that binds at once and serves later (server/listener.py), with TLS or without; `open_cleaner` a worker that cleans
     compacted logs, None if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is
     None, the disk's are used; `run_login_work` is the same for log-ins. Without `handshakes` no listener can have TLS.
@@ -49,6 +50,7 @@ class Environment:
     run_login_work: SubmitBlocking | None = None
     answers: UnreadAnswers | None = None
     handshakes: Handshakes | None = None
+    open_acl_zookeeper: Callable[[], Any] | None = None
 
     def lease_ports(self, store: LogStore, replicas: Replicas, metadata: MetadataCache, timers: Timers) -> LeasePorts:
         """Return what leases need of this broker."""

@@ -5,7 +5,7 @@ A key is listed here if some code reads it. Any other key of Kafka gets a warnin
 
 from collections.abc import Mapping
 
-ACTED_ON: Mapping[str, str] = {
+_ACTED_ON: Mapping[str, str] = {
     # The broker
     "broker.id": "The number of this broker, -1 to have one generated.",
     "node.id": "Another name for broker.id.",
@@ -173,7 +173,10 @@ ACTED_ON: Mapping[str, str] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer: rights by ACLs; empty: everything is allowed.",
     "super.users": "The principals that may do everything, separated by semicolons: User:a;User:b.",
     "allow.everyone.if.no.acl.found": "Whether everybody may do everything with a resource that has no ACL.",
-    "authorizer.zookeeper.url": "Where the ACLs are: the same as zookeeper.connect, or not set.",
+    "authorizer.zookeeper.url": "The ZooKeeper that has the ACLs; not set: zookeeper.connect.",
+    "authorizer.zookeeper.session.timeout.ms": "The session timeout there; not set: that of the broker.",
+    "authorizer.zookeeper.connection.timeout.ms": "How long a starting broker waits for it; not set: as for its own.",
+    "authorizer.zookeeper.max.in.flight.requests": "How many requests may be in flight there; not set: as for its own.",
     "logyard.audit.allowed": "Whether the audit log has a line for what is allowed too, not only for what is denied.",
     # Client quotas
     "quota.window.num": "Over how many windows the rates of clients are measured.",
@@ -209,6 +212,15 @@ ACTED_ON: Mapping[str, str] = {
     "logyard.queued.max.answer.bytes": "How many bytes of answers clients may leave unread, in all; -1 for no limit.",
     "logyard.validate.records": "Whether the offsets of uncompressed records may not have gaps either.",
 }
+
+# Of the authorizer's connection to ZooKeeper, by the key of the broker's own.
+_ACLS_TLS = {
+    f"authorizer.{name}": f"For the ACLs' ZooKeeper; not set: as for the broker's own. {doc}"
+    for name, doc in _ACTED_ON.items()
+    if name.startswith("zookeeper.ssl.") or name == "zookeeper.clientCnxnSocket"
+}
+ACTED_ON: Mapping[str, str] = {**_ACTED_ON, **_ACLS_TLS}
+AUTHORIZER_ZOOKEEPER = frozenset(name for name in ACTED_ON if name.startswith("authorizer.zookeeper."))
 
 # These may be set for one broker only, not as the cluster-wide default.
 DYNAMIC_PER_BROKER = frozenset(
@@ -307,8 +319,8 @@ DYNAMIC_CLUSTER_WIDE = frozenset(
     }
 )
 DYNAMIC = DYNAMIC_PER_BROKER | DYNAMIC_CLUSTER_WIDE
-# In Kafka these exist as overrides only: described if they are set, without a default (DynamicConfig.Broker).
-OVERRIDES_ONLY = frozenset(
+# Kafka has no default for these: they are described if they are set (DynamicConfig.Broker, and keys of AclAuthorizer).
+ONLY_IF_GIVEN = AUTHORIZER_ZOOKEEPER | frozenset(
     {
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",

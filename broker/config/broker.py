@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import dropwhile
 from typing import TypeVar
 
-from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, OVERRIDES_ONLY
+from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, ONLY_IF_GIVEN
 from logyard.broker.config.endpoints import (
     advertise_problems,
     http_problems,
@@ -199,8 +199,8 @@ class BrokerConfig(TypedValues):
 
         Sorted by name.
         """
-        everywhere = KEYS.keys() - OVERRIDES_ONLY
-        given = [*given_of(self._given), *(OVERRIDES_ONLY & self._given.keys())]
+        everywhere = KEYS.keys() - ONLY_IF_GIVEN
+        given = [*given_of(self._given), *(ONLY_IF_GIVEN & self._given.keys())]
         return [self._entry(name) for name in sorted([*everywhere, *given])]
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -241,7 +241,7 @@ class BrokerConfig(TypedValues):
                     found.append(ConfigSynonym(name, None if key.sensitive else layer[name], source))
         for name in names:
             default = format_value(_known(name).default)
-            if default is not None and name not in OVERRIDES_ONLY:
+            if default is not None and name not in ONLY_IF_GIVEN:
                 found.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != names[0], found))
 

@@ -18,7 +18,7 @@ from logyard.broker.config.key_types import (
     list_of,
     one_of,
 )
-from logyard.broker.config.security_keys import SECURITY_KEYS
+from logyard.broker.config.security_keys import AUTHORIZER_TLS_KEYS, SECURITY_KEYS
 
 BOOLEAN, STRING, INT, SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
 LONG, DOUBLE, LIST, CLASS = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS
@@ -301,6 +301,7 @@ KEYS: dict[str, Key] = {
         *QUOTA_KEYS,
         *TIERED_STORAGE_KEYS,
         *SECURITY_KEYS,
+        *AUTHORIZER_TLS_KEYS,
         *OWN_KEYS,
     )
 }

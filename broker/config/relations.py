@@ -78,9 +78,6 @@ def _authorizer(values: Values) -> list[str]:
     problems = []
     if named not in ("", ACL_AUTHORIZER):
         problems.append(f"authorizer.class.name: {ACL_AUTHORIZER} is expected, or nothing, not {named}")
-    elsewhere = values["authorizer.zookeeper.url"]
-    if named and elsewhere and elsewhere != values["zookeeper.connect"]:
-        problems.append("authorizer.zookeeper.url: ACLs in another ZooKeeper than zookeeper.connect are not supported")
     if not all(":" in user for user in super_users(users)):
         problems.append("super.users: principals separated by semicolons are expected: User:a;User:b")
     return problems

@@ -1,5 +1,7 @@
 """The keys of Kafka 3.9 that are about TLS, SASL, authorization and tokens."""
 
+from dataclasses import replace
+
 from logyard.broker.config.key_types import ConfigType, Key, at_least, between, one_of
 
 BOOLEAN, STRING, INT, SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
@@ -125,4 +127,11 @@ SECURITY_KEYS = (
     Key("zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS"),
     Key("zookeeper.ssl.crl.enable", BOOLEAN, False),
     Key("zookeeper.ssl.ocsp.enable", BOOLEAN, False),
+)
+
+# How the authorizer connects to ZooKeeper; what is not given is as for the broker's own connection (AclAuthorizer).
+AUTHORIZER_TLS_KEYS = tuple(
+    replace(key, name=f"authorizer.{key.name}", default=None)
+    for key in SECURITY_KEYS
+    if key.name.startswith("zookeeper.ssl.") or key.name == "zookeeper.clientCnxnSocket"
 )

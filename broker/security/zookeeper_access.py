@@ -89,6 +89,18 @@ def of_broker(config: BrokerConfig, environment: Mapping[str, str] = os.environ)
     return access
 
 
+def of_authorizer(config: BrokerConfig, environment: Mapping[str, str] = os.environ) -> Access:
+    """Return the access to the ZooKeeper that has the ACLs: `authorizer.zookeeper.ssl.*` over the broker's own.
+
+    As in Kafka the user is the broker's own, and without TLS there no setting of TLS counts. Raises LogyardError.
+    """
+    given = {name: config.value(name) for name in TOOL_KEYS}
+    for name in TOOL_KEYS - {JAAS_FILE}:
+        own = config.value(f"authorizer.{name}")
+        given[name] = given[name] if own is None else own
+    return _access(given, environment)
+
+
 def of_tool(file: Path | None, environment: Mapping[str, str] = os.environ) -> Access:
     """Return the access of a tool: `file` is that of Kafka's option --zk-tls-config-file. Raises LogyardError.
 

@@ -7,6 +7,7 @@ Rule 2: the audit log has a line for each decision that denies, and with `logyar
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,8 @@ from logyard.broker.security.acls.store import AclStore
 from logyard.broker.security.acls.watcher import AclWatcher
 from logyard.broker.server.request import Session
 from logyard.broker.server.rights import EverythingAllowed, Operation, Resource, Rights
-from logyard.broker.zk.session_watches import SessionWatch
+from logyard.broker.zk.own_session import OwnSession
+from logyard.broker.zk.session_watches import Followed
 from logyard.broker.znodes.ops import ZooKeeper
 
 # The bounds of what is kept for a connection: clients choose the names.
@@ -122,18 +124,30 @@ class Authorization:
 
     rights: Rights
     acls: AclStore | None = None
-    watches: Sequence[SessionWatch] = ()
+    watches: Sequence[Followed] = ()
 
 
-def authorization_from(config: BrokerConfig, zk: ZooKeeper, below: Callable[[int], int]) -> Authorization:
-    """Return what the settings ask for; `below` gives a random number below a bound."""
+def authorization_from(
+    config: BrokerConfig, zk: ZooKeeper, below: Callable[[int], int], open_own: Callable[[], Any] | None = None
+) -> Authorization:
+    """Return what the settings ask for; `below` gives a random number below a bound.
+
+    `zk` is the broker's session; `open_own` opens that of the ACLs where it is another one.
+    """
     if not config.str("authorizer.class.name"):
         return Authorization(EverythingAllowed())
     known = Acls(everyone_if_none=config.bool("allow.everyone.if.no.acl.found"))
-    store = AclStore(zk, known, _note, below)
+    own = None if open_own is None else open_own()
+    store = AclStore(own or zk, known, _note, below)
     users = super_users(config.str("super.users"))
     rights = AclAuthorizer(known, users, logs_allowed=config.bool("logyard.audit.allowed"))
-    return Authorization(rights, store, [AclWatcher(zk, store, _note)])
+    watcher = AclWatcher(own or zk, store, _note)
+    if own is None:
+        return Authorization(rights, store, [watcher])
+    timeout_ms = config.value("authorizer.zookeeper.connection.timeout.ms")
+    timeout_ms = config.int("zookeeper.connection.timeout.ms") if timeout_ms is None else timeout_ms
+    assert isinstance(timeout_ms, int)
+    return Authorization(rights, store, [OwnSession("ACLs", own, watcher, timeout_ms / 1000)])
 
 
 def _note(note: str) -> None:

@@ -3,9 +3,18 @@
 import asyncio
 from abc import ABC, abstractmethod
 from functools import partial
+from typing import Protocol
 
 from logyard.broker import tasks
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
+
+
+class Followed(Protocol):
+    """What is started in each session of the broker, and stopped with it."""
+
+    async def start(self) -> None: ...
+    async def renew(self) -> None: ...
+    async def stop(self) -> None: ...
 
 
 class SessionWatch(ABC):
@@ -69,7 +78,7 @@ class SessionWatch(ABC):
 class SessionWatches:
     """Several watches, started and stopped together, in their order."""
 
-    def __init__(self, *watches: SessionWatch) -> None:
+    def __init__(self, *watches: Followed) -> None:
         self._watches = watches
 
     async def start(self) -> None:

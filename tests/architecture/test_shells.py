@@ -114,6 +114,7 @@ SHELLS = {
     "broker.zk.kazoo_access": "connects kazoo by TLS and logs it in",
     "broker.zk.link": "is kazoo, whose threads it hands over to the loop",
     "broker.zk.memory": "answers as the server does: later, and with timers",
+    "broker.zk.own_session": "starts its watch again in a task",
     "broker.zk.registration": "waits until the broker's old registration is gone",
     "broker.zk.session": "waits for the session and for answers",
     "broker.zk.session_watches": "looks again in a task whenever a watch was called",

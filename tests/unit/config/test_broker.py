@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
+from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, ONLY_IF_GIVEN
 from logyard.broker.config.broker import (
     BrokerConfig,
     ConfigProblems,
@@ -240,7 +240,7 @@ class TestDescribe:
         return next(entry for entry in config.describe() if entry.name == name)
 
     def test_everything_is_there(self) -> None:
-        assert [entry.name for entry in parse().describe()] == sorted(KEYS.keys() - OVERRIDES_ONLY)
+        assert [entry.name for entry in parse().describe()] == sorted(KEYS.keys() - ONLY_IF_GIVEN)
 
     def test_what_kafka_knows_as_an_override_only_is_there_where_it_was_given(self) -> None:
         rate = "leader.replication.throttled.rate"

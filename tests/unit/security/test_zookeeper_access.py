@@ -162,3 +162,25 @@ def test_a_tool_s_file_has_kafka_s_keys_and_others_are_ignored(
         zookeeper_access.of_tool(path, {})
     with pytest.raises(LogyardError, match="No such file"):
         zookeeper_access.of_tool(tmp_path / "none", {})
+
+
+def test_the_authorizers_settings_are_laid_over_the_brokers(authority: Authority, jaas: Path) -> None:
+    """As AclAuthorizer does: TLS only if it is on for the authorizer, or for the broker and not off here."""
+    client = authority.issue("acls-client")
+    base = {"zookeeper__ssl__truststore__location": authority.certificate, "logyard__jaas__config__file": jaas}
+    plain = zookeeper_access.of_authorizer(config(**base), {})
+    assert (plain.tls, plain.login is not None) == (None, True)
+    on = {"authorizer__zookeeper__ssl__client__enable": "true"}
+    over = zookeeper_access.of_authorizer(config(**base, **on), {})
+    assert over.tls is not None
+    assert not over.has_certificate
+    assert zookeeper_access.of_broker(config(**base, **on), {}).tls is None
+    own = {"authorizer__zookeeper__ssl__keystore__location": client.pem}
+    assert zookeeper_access.of_authorizer(config(**base, **on, **own), {}).has_certificate
+    everywhere = {"zookeeper__ssl__client__enable": "true"}
+    assert zookeeper_access.of_authorizer(config(**base, **everywhere), {}).tls is not None
+    off = {"authorizer__zookeeper__ssl__client__enable": "false"}
+    assert zookeeper_access.of_authorizer(config(**base, **everywhere, **off), {}).tls is None
+    wrong = {"authorizer__zookeeper__ssl__truststore__location": "/nowhere.pem"}
+    with pytest.raises(LogyardError, match=r"/nowhere\.pem"):
+        zookeeper_access.of_authorizer(config(**base, **on, **wrong), {})

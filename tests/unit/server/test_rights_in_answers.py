@@ -299,10 +299,6 @@ async def test_what_is_allowed_is_logged_on_demand(tmp_path: Path, monkeypatch: 
     [
         ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "AclAuthorizer"),
         ("super.users=admin", "super.users"),
-        (
-            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nauthorizer.zookeeper.url=other:2181",
-            "authorizer.zookeeper.url",
-        ),
     ],
 )
 def test_settings_that_are_refused(line: str, told: str) -> None:
