@@ -51,8 +51,10 @@ from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
-# What they do needs the interpreter, or waits for a Kerberos server.
+# What they do needs the interpreter.
 LOGIN_THREADS = 2
+# They may wait for a Kerberos server, which must not delay the log-ins of clients.
+PEER_LOGIN_THREADS = 2
 # The longest that the event loop waits for a thread that runs Python code. Python's default, 5 ms, delays a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -84,6 +86,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     pauses.use(record_threads.pause)
     handshakes = Handshakes()
     login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
+    peer_login_pool = ThreadPoolExecutor(PEER_LOGIN_THREADS, thread_name_prefix="peer-login")
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -98,6 +101,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         run_blocking=partial(loop.run_in_executor, pool),
         run_record_work=record_threads.submit,
         run_login_work=partial(loop.run_in_executor, login_pool),
+        run_peer_login_work=partial(loop.run_in_executor, peer_login_pool),
         open_zookeeper=lambda: ZooKeeperSession(
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
@@ -118,7 +122,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         admission=admission,
         answers=answers,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=partial(_end, admission, (pool, login_pool), record_threads, handshakes),
+        close=partial(_end, admission, (pool, login_pool, peer_login_pool), record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )

@@ -30,7 +30,8 @@ class Environment:
     of the ACLs if it is another one or another session; `open_listener` something
     that binds at once and serves later (server/listener.py), with TLS or without; `open_cleaner` a worker that cleans
     compacted logs, None if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is
-    None, the disk's are used; `run_login_work` is the same for log-ins. Without `handshakes` no listener can have TLS.
+    None, the disk's are used; `run_login_work` is the same for clients' log-ins, `run_peer_login_work` for those of
+    this broker. Without `handshakes` no listener can have TLS.
     """
 
     clock: Clock
@@ -48,6 +49,7 @@ class Environment:
     open_cleaner: Callable[[], CleaningWorker] | None = None
     run_record_work: SubmitForClient | None = None
     run_login_work: SubmitBlocking | None = None
+    run_peer_login_work: SubmitBlocking | None = None
     answers: UnreadAnswers | None = None
     handshakes: Handshakes | None = None
     open_acl_zookeeper: Callable[[], Any] | None = None

@@ -255,7 +255,10 @@ class Link:
 
         begun_s = asyncio.get_running_loop().time()
         try:
-            session = await (login.renew(ask, self._session.version) if self._session else login.log_in(ask))
+            if self._session:
+                session = await login.renew(ask, self.host, self._session.version)
+            else:
+                session = await login.log_in(ask, self.host)
         except PeerRefusesLogin as error:
             self._drop(frames)
             self._note_refusal(login.mechanism, str(error))
@@ -271,7 +274,7 @@ class Link:
         """Log the first refusal, and then about one in a minute."""
         if self._refusals % REFUSALS_PER_LINE == 0:
             log.error(
-                "another broker refuses this broker's log-in, trying again",
+                "this broker cannot log in to another, trying again",
                 peer=f"{self.host}:{self.port}",
                 mechanism=mechanism,
                 why=why,

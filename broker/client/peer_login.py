@@ -41,11 +41,12 @@ class PeerLogin:
     """How this broker logs in: the mechanism, and what begins its exchange. Steps run in a thread."""
 
     mechanism: str
-    new_exchange: Callable[[], ClientExchange]
+    new_exchange: Callable[[str], ClientExchange]
+    """Begins the exchange with the broker at a host."""
     run_blocking: RunBlocking
 
-    async def log_in(self, ask: Ask) -> PeerSession:
-        """Log in on a new link.
+    async def log_in(self, ask: Ask, host: str) -> PeerSession:
+        """Log in on a new link to `host`.
 
         Raises LinkError; PeerRefusesLogin if trying again soon is of no use.
         """
@@ -54,23 +55,26 @@ class PeerLogin:
         version = min(AUTHENTICATE_VERSION_MAX, served.get(SASL_AUTHENTICATE, -1))
         if version < 0:
             raise PeerRefusesLogin("it does not serve SaslAuthenticate")
-        return await self.renew(ask, version)
+        return await self.renew(ask, host, version)
 
-    async def renew(self, ask: Ask, version: int) -> PeerSession:
+    async def renew(self, ask: Ask, host: str, version: int) -> PeerSession:
         """Log in again on the same link, with the same version of SaslAuthenticate (KIP-368); raises as `log_in`."""
         hello = await ask(SASL_HANDSHAKE, 1, {"mechanism": self.mechanism})
         if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise PeerRefusesLogin(f"it enables {', '.join(hello.mechanisms)}, not {self.mechanism}")
         if hello.error_code:
             raise PeerRefusesLogin(f"it answers SaslHandshake with error {hello.error_code}")
-        exchange = self.new_exchange()
+        exchange = self.new_exchange(host)
         try:
             return await self._exchange(ask, version, exchange)
         except LoginRefused as error:
             raise PeerRefusesLogin(str(error)) from None
 
     async def _exchange(self, ask: Ask, version: int, exchange: ClientExchange) -> PeerSession:
-        token: bytes | None = exchange.first()
+        try:
+            token: bytes | None = await self.run_blocking(exchange.first)
+        except LoginRefused as error:
+            raise PeerRefusesLogin(f"a log-in cannot begin: {error}") from None
         lifetime_ms = 0
         for _ in range(TOKENS_MAX):
             if token is None:

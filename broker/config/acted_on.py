@@ -85,6 +85,8 @@ _ACTED_ON: Mapping[str, str] = {
     "sasl.enabled.mechanisms": "The SASL mechanisms of a listener.",
     "sasl.jaas.config": "The login module of one mechanism of a listener, with its users or its key table.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which brokers log in to each other.",
+    "sasl.kerberos.service.name": "The first part of the brokers' Kerberos principals (GSSAPI).",
+    "sasl.kerberos.principal.to.local.rules": "How a Kerberos principal becomes a user's name: DEFAULT, or RULE:….",
     "sasl.oauthbearer.jwks.endpoint.url": "The keys that verify the tokens of OAUTHBEARER: https, http or file.",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often they are read.",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long after a failure they are read again, at first.",

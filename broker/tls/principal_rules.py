@@ -8,13 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from logyard.broker.config import java_patterns
+
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,|$)", re.DOTALL)
 _PARSER = re.compile(_RULE, re.DOTALL)
-_REFERENCE = re.compile(r"\$(\d+)|\\(.)", re.DOTALL)
-# Java's replacement fails on these when it is used; here they are refused before.
-_BARE_DOLLAR = re.compile(r"(?<!\\)\$(?!\d)")
-_GROUP = re.compile(r"(?<!\\)\$[1-9]")
 
 
 class NoRuleApplies(Exception):
@@ -32,22 +30,8 @@ class _Rule:
             return subject
         if not self.pattern.fullmatch(subject):
             return None
-        name = self.pattern.sub(self._replaced, subject)
+        name = self.pattern.sub(java_patterns.replaced(self.replacement), subject)
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
-
-    def _replaced(self, match: re.Match[str]) -> str:
-        """Java's replacement: `$12` is group 12 if there is one, else group 1 and a 2; no such group: as it stands."""
-
-        def reference(found: re.Match[str]) -> str:
-            digits = found[1]
-            if digits is None:
-                return found[2]
-            for end in range(len(digits), 0, -1):
-                if int(digits[:end]) <= match.re.groups:
-                    return (match[int(digits[:end])] or "") + digits[end:]
-            return found[0]
-
-        return _REFERENCE.sub(reference, self.replacement)
 
 
 class PrincipalRules:
@@ -81,6 +65,6 @@ def _rule(text: str) -> _Rule:
         pattern = re.compile(match[2])
     except re.error as error:
         raise ValueError(f"{match[2]!r} is no regular expression ({error})") from None
-    if _BARE_DOLLAR.search(match[3]) or (not pattern.groups and _GROUP.search(match[3])):
+    if java_patterns.has_wrong_reference(match[3], pattern.groups):
         raise ValueError(f"{text!r} refers to a group that its pattern does not have")
     return _Rule(pattern, match[3], match[4])

@@ -17,7 +17,7 @@ from tests.support import floors
 
 # Folder → the extras that whoever runs it has installed, besides the base dependencies.
 EXTRAS = {
-    "broker": ("broker",),
+    "broker": ("broker", "kerberos"),
     "spark_jobs": ("spark",),
     "operators": ("airflow",),
     "plugins": ("airflow",),
@@ -26,11 +26,12 @@ EXTRAS = {
     "logyard/cli": (),
     "logyard/local": ("local",),
     "logyard/login": ("pkcs12",),
-    "tests": ("broker", "spark", "airflow", "compose", "local", "dev"),
+    "tests": ("broker", "spark", "airflow", "compose", "local", "dev", "kerberos", "fuzz"),
 }
 
 # Declared, and imported by no code of ours: the reason.
 UNIMPORTED = {
+    "atheris": "tests/fuzz imports it when `make fuzz` runs",
     "apache-airflow": "brings Airflow's core and its SDK, which are what is imported",
     "apache-airflow-providers-apache-spark": "its operator is a base class, imported under Airflow's own name",
     "asyncpg": "SQLAlchemy loads it by the database's address",
@@ -52,6 +53,10 @@ ELSEWHERE = {
     ("tests", "jsonschema"): "Airflow checks with it what a provider tells of itself, and so does a test",
     ("tests", "fastapi"): "the page's tests run it as Airflow's web server does",
 }
+
+
+# Extras that not every .venv has: scripts/setup installs them where they can be built.
+NOT_EVERYWHERE = ("kerberos", "fuzz")
 
 
 def plain(name: str) -> str:
@@ -76,7 +81,8 @@ def declared() -> dict[str, frozenset[str]]:
 def providers() -> Mapping[str, frozenset[str]]:
     """Top-level name → the declared distributions that bring it. Only those are asked: of all it would take seconds."""
     found: dict[str, set[str]] = {}
-    for name in frozenset().union(*declared().values()):
+    everywhere = {extra: names for extra, names in declared().items() if extra not in NOT_EVERYWHERE}
+    for name in frozenset().union(*everywhere.values()):
         for file in distribution(name).files or ():
             root = file.parts[0].partition(".")[0]
             if file.suffix in (".py", ".so") and root not in ("", "__pycache__"):

@@ -2,13 +2,15 @@
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from logyard.broker.config.listener_keys import of_mechanism
 from logyard.broker.config.listener_settings import ListenerSettings
-from logyard.broker.security.sasl import jaas
+from logyard.broker.security.sasl import jaas, kerberos
 from logyard.broker.security.sasl import mechanism as names
+from logyard.broker.security.sasl.gssapi import GssapiClient
 from logyard.broker.security.sasl.mechanism import ClientExchange
 from logyard.broker.security.sasl.plain import PlainClient
 from logyard.broker.security.sasl.scram import ScramClient
@@ -44,15 +46,35 @@ def login_module(listener: ListenerSettings, mechanism: str) -> jaas.LoginModule
     return modules[0]
 
 
-def client_exchange(listener: ListenerSettings, mechanism: str) -> Callable[[], ClientExchange]:
-    """Return what begins this broker's log-in to others: with the user of the **server's** login module.
+def kerberos_of(listener: ListenerSettings) -> tuple[kerberos.Kerberos, str]:
+    """Return a listener's Kerberos principal, and the brokers' service name. Raises ValueError."""
+    module = login_module(listener, names.GSSAPI)
+    key = of_mechanism(listener.name, names.GSSAPI, JAAS)
+    try:
+        if module is None:
+            raise ValueError(f"not set; {kerberos.EXPECTED}")
+        keytab = kerberos.keytab_of(module)
+        settings = listener.of_mechanism(names.GSSAPI)
+        service = kerberos.service_name(module, settings.optional_str(kerberos.SERVICE_NAME))
+        found = kerberos.Kerberos(keytab)
+        found.check()
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+    return found, service
+
+
+def client_exchange(listener: ListenerSettings, mechanism: str) -> Callable[[str], ClientExchange]:
+    """Return what begins this broker's log-in to a host: with the user of the **server's** login module.
 
     Raises ValueError, without a secret.
     """
-    if mechanism not in (names.PLAIN, names.SCRAM_SHA_256, names.SCRAM_SHA_512):
+    if mechanism not in (names.PLAIN, names.SCRAM_SHA_256, names.SCRAM_SHA_512, names.GSSAPI):
         raise ValueError(f"sasl.mechanism.inter.broker.protocol: {mechanism} is not served between brokers")
     if mechanism not in listener.list("sasl.enabled.mechanisms"):
         raise ValueError(f"sasl.mechanism.inter.broker.protocol: {listener.name} does not enable {mechanism}")
+    if mechanism == names.GSSAPI:
+        principal, service = kerberos_of(listener)
+        return lambda host: GssapiClient(partial(principal.initiator, service, host))
     module = login_module(listener, mechanism)
     key = of_mechanism(listener.name, mechanism, JAAS)
     user = None if module is None else module.options.get("username")
@@ -61,7 +83,7 @@ def client_exchange(listener: ListenerSettings, mechanism: str) -> Callable[[], 
         raise ValueError(f"{key}: brokers log in with its `username` and `password`, which are not set")
     known_user, known_password = user, password
 
-    def begin() -> ClientExchange:
+    def begin(host: str) -> ClientExchange:
         # Not a partial, whose repr would have the password.
         if mechanism == names.PLAIN:
             return PlainClient(known_user, known_password)

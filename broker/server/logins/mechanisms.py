@@ -14,8 +14,10 @@ from logyard.broker.metadata.user_credentials import UserCredentials
 from logyard.broker.security.sasl import jaas
 from logyard.broker.security.sasl import mechanism as names
 from logyard.broker.security.sasl.bearer_tokens import TokenValidator
+from logyard.broker.security.sasl.gssapi import GssapiServer
 from logyard.broker.security.sasl.jwks_tokens import JwksTokens, TokenRules
-from logyard.broker.security.sasl.login_modules import JAAS, MODULES, NONCE_BYTES, login_module
+from logyard.broker.security.sasl.kerberos_names import KerberosNames
+from logyard.broker.security.sasl.login_modules import JAAS, MODULES, NONCE_BYTES, kerberos_of, login_module
 from logyard.broker.security.sasl.mechanism import ServerExchange
 from logyard.broker.security.sasl.oauthbearer import OAuthBearerServer
 from logyard.broker.security.sasl.plain import PlainServer
@@ -25,6 +27,7 @@ from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 
 CALLBACK = "sasl.server.callback.handler.class"
 _USER_PREFIX = "user_"
+_KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
 _UNSECURED, _JWKS = "OAuthBearerUnsecuredValidatorCallbackHandler", "OAuthBearerValidatorCallbackHandler"
 
 log = structlog.get_logger("logyard.login")
@@ -101,7 +104,17 @@ def _exchange(listener: ListenerSettings, mechanism: str, sources: CredentialSou
                 partial(sources.users.scram, mechanism), lambda token_id: sources.of_token(mechanism, token_id)
             )
             return partial(ScramServer, mechanism, lookup, partial(secrets.token_urlsafe, NONCE_BYTES))
-    raise ValueError(f"{listener.name_of('sasl.enabled.mechanisms')}: {mechanism} is not served")
+    return _kerberos(listener)
+
+
+def _kerberos(listener: ListenerSettings) -> NewExchange:
+    principal, _ = kerberos_of(listener)
+    rules = listener.of_mechanism(names.GSSAPI).list(_KERBEROS_RULES)
+    try:
+        users = KerberosNames(rules, principal.default_realm())
+    except ValueError as error:
+        raise ValueError(f"{listener.name_of(_KERBEROS_RULES)}: {error}") from None
+    return partial(GssapiServer, principal.acceptor, users)
 
 
 def _plain(listener: ListenerSettings, module: jaas.LoginModule | None) -> NewExchange:

@@ -31,7 +31,7 @@ async def here(work: Callable[[], Any]) -> Any:
 
 
 def login(password: str = "mine") -> PeerLogin:
-    return PeerLogin(PLAIN, lambda: PlainClient("me", password), here)
+    return PeerLogin(PLAIN, lambda _: PlainClient("me", password), here)
 
 
 class Peer:
@@ -155,7 +155,7 @@ async def test_our_own_broker_lets_us_in(tmp_path: Path) -> None:
         broker.components.configs.credentials.take("b", {SCRAM_SHA_256: credential.text()})
         await broker.create_topic("t", 1)  # which takes requests of the controller to its broker
         assert broker.components.services.login_counters.refused == 0
-        scram = PeerLogin(SCRAM_SHA_256, lambda: ScramClient(SCRAM_SHA_256, "b", "p", "nonce"), here)
+        scram = PeerLogin(SCRAM_SHA_256, lambda _: ScramClient(SCRAM_SHA_256, "b", "p", "nonce"), here)
         link = Link("127.0.0.1", broker.port, client_id="me", security=PeerSecurity(login=scram))
         assert (await link.request(METADATA, 9, {"topics": []})).controller_id == 1
         link.close()
@@ -170,16 +170,18 @@ def login_of(text: str) -> Any:
 
 def test_the_servers_module_says_who_this_broker_is() -> None:
     found = login_of(f"{SASL}sasl.mechanism.inter.broker.protocol=PLAIN\n{MODULE}")
-    assert found.new_exchange().first() == b"\0me\0mine"
+    assert found.new_exchange("h").first() == b"\0me\0mine"
     assert "mine" not in repr(found)
     scram = SASL.replace("=PLAIN", "=SCRAM-SHA-512") + "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512\n"
     scram += MODULE.replace(".plain.", ".scram-sha-512.").replace("Plain", "Scram")
-    assert isinstance(login_of(scram).new_exchange(), ScramClient)
+    assert isinstance(login_of(scram).new_exchange("h"), ScramClient)
     assert login_of(BASE + "listener.security.protocol.map=IN:PLAINTEXT\n") is None
 
 
 @pytest.mark.parametrize(("text", "problem"), [
-    (SASL, "GSSAPI is not served between brokers"),
+    (SASL, "IN does not enable GSSAPI"),
+    (f"{SASL}sasl.mechanism.inter.broker.protocol=OAUTHBEARER\n", "not served between"),
+    (SASL.replace("=PLAIN", "=GSSAPI"), r"listener.name.in.gssapi.sasl.jaas.config: not set; Krb5LoginModule"),
     (f"{SASL}sasl.mechanism.inter.broker.protocol=PLAIN\n", r"listener.name.in.plain.sasl.jaas.config: brokers log in"),
     (f"{SASL}sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256\n", "IN does not enable SCRAM-SHA-256"),
     (f"{SASL}sasl.mechanism.inter.broker.protocol=PLAIN\n{MODULE.replace('username', 'user')}", "`username`"),
