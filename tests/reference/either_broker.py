@@ -6,7 +6,7 @@ KINDS holds one letter a broker, by id: K for Apache Kafka, O for ours.
 
 What follows `--` is what the launcher gives every broker. Without its --strict: both read the same keys, and some
 of them only Kafka acts on. A file listeners.json beside KINDS (tests/support/secured.py) adds listeners to the one
-that the launcher gives: broker → security protocol → port.
+that the launcher gives: broker → security protocol → port, or host:port.
 """
 
 import argparse
@@ -43,9 +43,12 @@ def main() -> None:
     os.execv(java, [java, *options.jvm, *logging, "-cp", f"{options.jars}/*", "kafka.Kafka", str(config)])
 
 
-def with_listeners(config: Path, ports: dict[str, int]) -> Path:
+def with_listeners(config: Path, ports: dict[str, int | str]) -> Path:
     """Write the same properties with these listeners too; returns the new file."""
-    more = "".join(f",{protocol}://HOST:{port}" for protocol, port in ports.items())
+    more = "".join(
+        f",{protocol}://{port}" if isinstance(port, str) else f",{protocol}://HOST:{port}"
+        for protocol, port in ports.items()
+    )
     text, changed = re.subn(
         r"^((?:advertised\.)?listeners=PLAINTEXT://(.*):\d+)$",
         lambda found: found[1] + more.replace("HOST", found[2]),

@@ -1,6 +1,6 @@
 """sasl.kerberos.principal.to.local.rules: the cases of Kafka's KerberosNameTest, and what its classes do besides.
 
-tests/reference/test_kerberos_rules.py compares random rules with Kafka's own class.
+tests/reference/test_kerberos.py compares random rules with Kafka's own class.
 """
 
 import re
