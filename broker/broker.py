@@ -21,6 +21,7 @@ from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.components import Components
+from logyard.broker.config import http_side
 from logyard.broker.config.acted_on import AUTHORIZER_ZOOKEEPER
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.features import SUPPORTED
@@ -30,6 +31,7 @@ from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.http.server import HttpServer
+from logyard.broker.http_gate import gate_of
 from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
@@ -224,13 +226,14 @@ class Broker:
         components = self.components = Components(
             self.config, environment, self._zk, cluster_id, self.fail, self._policies
         )
-        logins = self._logins(components, environment)
+        sources = self._credential_sources(components, environment)
+        logins = self._logins(components, environment, sources)
         await components.load()
         self.listeners = [
             environment.open_listener(e, components.tls.server(e.listener)) for e in self.config.listeners
         ]
         if environment.open_http is not None:
-            self._http = environment.open_http(*self.config.http_listener)
+            self._http = environment.open_http(*self.config.http_listener, components.tls.http)
             components.services.http_address = self._http_address()
         self._registration = registration.BrokerRegistration(self._zk)
         self._zk.on_session_lost = self._session_lost
@@ -238,26 +241,32 @@ class Broker:
         await self.register()
         await components.start()
         if self._http is not None:
-            await self._http.start(components.http_app())
+            book = components.lease_service.leases.book
+            gate = gate_of(self.config, environment, sources, components.services, book)
+            await self._http.start(components.http.app(gate.access, gate.routes))
         self.before_serving()
         for listener in self.listeners:
             await listener.serve(components.dispatcher, logins.get(listener.name))
         addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self.listeners)
         log.info("serving", listeners=addresses, http=self._http_address(), epoch=components.broker_epoch)
 
-    def _logins(self, components: Components, environment: Environment) -> Mapping[str, BeginLogin]:
+    def _credential_sources(self, components: Components, environment: Environment) -> CredentialSources:
+        return CredentialSources(
+            components.configs.credentials,
+            environment.clock.now_ms,
+            components.tokens.credential,
+            partial(self._follow_keys, environment.run_login_work or environment.run_blocking),
+        )
+
+    def _logins(
+        self, components: Components, environment: Environment, sources: CredentialSources
+    ) -> Mapping[str, BeginLogin]:
         """Read the settings of the listeners with SASL. Raises ConfigProblems."""
-        run_blocking = environment.run_login_work or environment.run_blocking
         return logins_of(
             self.config,
-            CredentialSources(
-                components.configs.credentials,
-                environment.clock.now_ms,
-                components.tokens.credential,
-                partial(self._follow_keys, run_blocking),
-            ),
+            sources,
             components.dispatcher,
-            run_blocking,
+            environment.run_login_work or environment.run_blocking,
             environment.clock,
             components.services.login_counters,
         )
@@ -331,8 +340,8 @@ class Broker:
     def _http_address(self) -> str | None:
         if self._http is None:
             return None
-        advertised = self.config.optional_str("http.advertised.listener")
-        return advertised or f"{self._http.host}:{self._http.port}"
+        told = self.config.optional_str("http.advertised.listener") or f"{self._http.host}:{self._http.port}"
+        return told if http_side.shared(self.config) is None else f"https://{told}"
 
     def _session_lost(self) -> None:
         log.warning("the ZooKeeper session is lost")

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
-from starlette.applications import Starlette
 
 from logyard.broker import tasks
 from logyard.broker.cleaner.service import CleaningService
@@ -22,6 +21,7 @@ from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinators import Coordinators
 from logyard.broker.environment import Environment
 from logyard.broker.http.service import HttpService
+from logyard.broker.http_gate import login_at_others
 from logyard.broker.leases import restart
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log import settings as log_settings
@@ -260,6 +260,7 @@ class Components:
             run_blocking=environment.run_blocking,
             open_worker=environment.open_cleaner,
         )
+        service.http_login = login_at_others(self.config, self.tls)
         self.replicas.requests.add_listener(service.catch_up)
         return service
 
@@ -290,10 +291,6 @@ class Components:
             FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
             *([TokenWatcher(zk, self.tokens, lambda note: log.warning("tokens", note=note))] * self.tokens.is_enabled),
         )
-
-    def http_app(self) -> Starlette:
-        """Return the HTTP application: /health, /metrics, and with the token /leases and /partitions."""
-        return self.http.app(self.config.optional_str("http.token.file"), self.config.log_dirs[0])
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Return whether requests are served, and the details for monitoring."""

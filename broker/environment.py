@@ -31,7 +31,7 @@ class Environment:
     that binds at once and serves later (server/listener.py), with TLS or without; `open_cleaner` a worker that cleans
     compacted logs, None if there is no cleaner. `run_record_work` runs work on records in separate threads; if it is
     None, the disk's are used; `run_login_work` is the same for clients' log-ins, `run_peer_login_work` for those of
-    this broker. Without `handshakes` no listener can have TLS.
+    this broker. Without `handshakes` nothing can have TLS.
     """
 
     clock: Clock
@@ -42,7 +42,7 @@ class Environment:
     run_blocking: SubmitBlocking
     open_zookeeper: Callable[[], Any]
     open_listener: Callable[[Endpoint, ServerSide | None], Any]
-    open_http: Callable[[str, int], HttpServer] | None
+    open_http: Callable[[str, int, ServerSide | None], HttpServer] | None
     close: Callable[[], None]
     admission: Admission | None = None
     open_files_max: int = 1 << 20

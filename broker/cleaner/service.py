@@ -8,7 +8,7 @@ from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
 from logyard.broker.cleaner.settings import settings_from
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.client import http_get
-from logyard.broker.client.http_get import NoAnswer
+from logyard.broker.client.http_get import HttpLogin, NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
@@ -39,6 +39,7 @@ class CleaningService:
         self._settings = settings_from(config)
         self._broker_id = config.broker_id
         self._metadata, self._zk, self._run = metadata, zk, run_blocking
+        self.http_login = HttpLogin()
         leases = lease_service.leases
         self.catch_up = CatchUp(
             CatchUpPorts(
@@ -104,5 +105,5 @@ class CleaningService:
             raise NoAnswer(f"broker {broker_id}: {error}") from error
         if address is None:
             raise NoAnswer(f"broker {broker_id} publishes no HTTP address, or is gone")
-        answer: bytes = await self._run(partial(http_get.get, address, path))
+        answer: bytes = await self._run(partial(http_get.get, address, path, self.http_login))
         return answer

@@ -210,6 +210,8 @@ _ACTED_ON: Mapping[str, str] = {
     # Our own
     "http.listener": "Where metrics, health and segment leases are served: host:port, port 0 for any free one.",
     "http.token.file": "A file with the bearer token of HTTP; not set: http.token in the first log directory.",
+    "http.security.listener": "The listener (SSL or SASL_SSL) whose TLS and log-ins HTTP shares; not set: plain HTTP.",
+    "http.metrics.open": "Whether /metrics needs no log-in on an HTTP side that has them.",
     "http.advertised.listener": "The address at which others reach HTTP; not set: the one that is bound.",
     "logyard.queued.max.answer.bytes": "How many bytes of answers clients may leave unread, in all; -1 for no limit.",
     "logyard.validate.records": "Whether the offsets of uncompressed records may not have gaps either.",

@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import dropwhile
 from typing import TypeVar
 
+from logyard.broker.config import http_side
 from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, ONLY_IF_GIVEN
 from logyard.broker.config.endpoints import (
     advertise_problems,
-    http_problems,
     listen_problems,
     parse_endpoints,
     parse_host_port,
@@ -105,6 +105,7 @@ class BrokerConfig(TypedValues):
             max(InterBrokerProtocol),
         )
         self.listeners, self.advertised_listeners = self._endpoints(problems)
+        problems += http_side.problems(self, self.listeners, self.listener)
         if problems:
             raise ConfigProblems(problems)
 
@@ -171,12 +172,12 @@ class BrokerConfig(TypedValues):
         own = prefixed(listener, key)
         return self.int(own if own in self._given else key)
 
-    def listener(self, name: str) -> ListenerSettings:
+    def listener(self, name: str, *, only_asks: bool = False) -> ListenerSettings:
         """Return the settings of one of `listeners`. Raises KeyError if there is none of that name."""
         endpoint = next((e for e in self.listeners if e.listener == name), None)
         if endpoint is None:
             raise KeyError(name)
-        return ListenerSettings(endpoint, self._given, self._values)
+        return ListenerSettings(endpoint, self._given, self._values, only_asks=only_asks)
 
     def security_of_listeners(self) -> dict[str, ConfigValue]:
         """Return the settings of TLS and SASL that listeners have for themselves, by their full names."""
@@ -277,7 +278,6 @@ class BrokerConfig(TypedValues):
         problems += advertise_problems(advertised, listeners, self.inter_broker_listener, control and control.upper())
         if self._given.get("inter.broker.listener.name") and "security.inter.broker.protocol" in self._given:
             problems.append("inter.broker.listener.name: leave it or security.inter.broker.protocol out")
-        problems += http_problems(self.str("http.listener"), self.optional_str("http.advertised.listener"))
         return listeners, advertised
 
 

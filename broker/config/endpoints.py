@@ -52,28 +52,6 @@ def is_unspecified(host: str) -> bool:
         return False
 
 
-def http_problems(listener: str, advertised: str | None) -> list[str]:
-    """Return what is wrong with the HTTP listener's address and with its advertised one, a line each."""
-    try:
-        host, _ = parse_host_port(listener)
-    except ValueError as error:
-        return [f"http.listener: {error}"]
-    if advertised is None:
-        if not is_unspecified(host):
-            return []
-        return [
-            f"http.listener: others would be told to reach {listener}, which is their own machine: "
-            "set http.advertised.listener=HOST:PORT to an address of this one"
-        ]
-    try:
-        told, port = parse_host_port(advertised)
-    except ValueError as error:
-        return [f"http.advertised.listener: {error}"]
-    if is_unspecified(told) or not port:
-        return [f"http.advertised.listener: an address and port that others can reach are expected, not {advertised}"]
-    return []
-
-
 def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
     """Return what is wrong with the addresses to bind, a line each."""
     problems = []

@@ -284,6 +284,8 @@ OWN_KEYS = (
     Key("http.listener", STRING, "127.0.0.1:0", NOT_EMPTY),
     Key("http.advertised.listener", STRING),
     Key("http.token.file", STRING),
+    Key("http.security.listener", STRING),
+    Key("http.metrics.open", BOOLEAN, False),
     Key("logyard.jaas.config.file", STRING),
     Key("logyard.validate.records", BOOLEAN, False),
     Key("logyard.queued.max.answer.bytes", LONG, 1 << 30),

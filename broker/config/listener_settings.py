@@ -16,10 +16,19 @@ class ListenerSettings(TypedValues):
     """
 
     def __init__(
-        self, endpoint: Endpoint, given: Mapping[builtins.str, ConfigValue], broker: Mapping[builtins.str, ConfigValue]
+        self,
+        endpoint: Endpoint,
+        given: Mapping[builtins.str, ConfigValue],
+        broker: Mapping[builtins.str, ConfigValue],
+        *,
+        only_asks: builtins.bool = False,
     ) -> None:
-        """Use `BrokerConfig.listener`. `given` has all keys that were given, `broker` the broker's effective values."""
+        """Use `BrokerConfig.listener`. `given` has all keys that were given, `broker` the broker's effective values.
+
+        With `only_asks` no client has to show a certificate (`client_auth`): there are other ways to log in.
+        """
         self.name = endpoint.listener
+        self._only_asks = only_asks
         self.protocol = endpoint.protocol
         self._given = given
         prefix = prefixed(endpoint.listener, "")
@@ -50,4 +59,5 @@ class ListenerSettings(TypedValues):
         """ssl.client.auth: none, requested or required. Of a SASL_SSL listener only its own key counts (KIP-684)."""
         if self.protocol == "SASL_SSL" and not self.is_own("ssl.client.auth"):
             return "none"
-        return self.str("ssl.client.auth")
+        found = self.str("ssl.client.auth")
+        return "requested" if self._only_asks and found == "required" else found

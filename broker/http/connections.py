@@ -3,7 +3,8 @@
 Rule 1: a request's head has to be complete ten seconds after the connection was made or the last answer was sent.
 Rule 2: while a body is sent or an answer is read, 16 KiB a minute have to pass, or the rest of it.
 Rule 3: while the broker works on a request there is no limit: a commit may take minutes.
-Rule 4: there are 512 connections at most; one more is closed at once.
+Rule 4: there are 512 connections at most. One more takes the place of the one that has gone longest without a request;
+        if all have one, it is closed at once.
 
 A head has at most 16 KiB (h11's bound).
 """
@@ -29,8 +30,26 @@ class BoundedConnection(H11Protocol):
         self._since = self.loop.time()
         self._timer = self.loop.call_later(LOOK_S, self._look)
         if len(self.connections) > CONNECTIONS_MAX:
-            self.logger.warning("HTTP connection refused: %d are open", CONNECTIONS_MAX)
-            transport.abort()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for a request, this one if none does."""
+        others: Any = [other for other in self.connections if other is not self]
+        idle = [other for other in others if isinstance(other, BoundedConnection) and other.is_idle]
+        leaving: BoundedConnection = min(idle, key=lambda other: other.since, default=self)
+        self.logger.warning("HTTP connection closed: %d are open", CONNECTIONS_MAX)
+        leaving.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, or for the end of its handshake or head."""
+        cycle: Any = self.cycle
+        return not self.transport.is_closing() and (cycle is None or cycle.response_complete)
+
+    @property
+    def since(self) -> float:
+        """When it last went on, in seconds of the loop's clock."""
+        return self._since
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()

@@ -1,38 +1,57 @@
-"""The routes that a broker serves over HTTP: /health and /metrics for monitoring, /leases and /partitions for jobs.
+"""The routes that a broker serves over HTTP: /health and /metrics for monitoring, the others for jobs and brokers.
 
-They only translate between HTTP and LeaseService; docs/leases.md is the contract of the lease routes.
+They only translate between HTTP and LeaseService; docs/leases.md is the contract of the lease routes. Who may use a
+route is in rights_table.py; one without a row there is a KeyError at the start.
 """
 
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route as StarletteRoute
 
 from logyard.broker.errors import StorageError
-from logyard.broker.http.token import matches
+from logyard.broker.http.access import Access, Endpoint
+from logyard.broker.http.bodies import read_body
+from logyard.broker.http.rights_table import Route
 from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.service import LeaseService
 
-JSON_BYTES_MAX = 4 * 1024 * 1024
-
 log = structlog.get_logger("logyard.http")
 
-Json = dict[str, Any]
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+Health = Callable[[], tuple[bool, dict[str, Any]]]
 
 
 def build(
-    lease_service: LeaseService, token: str, health: Callable[[], tuple[bool, Json]], metrics: Callable[[], bytes]
+    lease_service: LeaseService,
+    access: Access,
+    health: Health,
+    metrics: Callable[[], bytes],
+    more: Sequence[tuple[Route, Endpoint]] = (),
 ) -> Starlette:
-    """Return the ASGI application. `health` gives (ready, details), `metrics` Prometheus text."""
+    """Return the ASGI application. `health` gives (ready, details), `metrics` Prometheus text.
 
+    Raises KeyError if a route has no row in the table of rights.
+    """
+    routes = [
+        *_monitoring_routes(health, metrics),
+        *lease_routes(lease_service, access),
+        *replica_routes(lease_service, access),
+        *decision_routes(lease_service),
+        *more,
+    ]
+    return Starlette(
+        routes=[
+            StarletteRoute(route.path, answered(access.guarded(route, endpoint)), methods=[route.method])
+            for route, endpoint in routes
+        ]
+    )
+
+
+def _monitoring_routes(health: Health, metrics: Callable[[], bytes]) -> list[tuple[Route, Endpoint]]:
     async def show_health(request: Request) -> Response:
         ready, details = health()
         return JSONResponse(details, 200 if ready else 503)
@@ -40,24 +59,7 @@ def build(
     async def show_metrics(request: Request) -> Response:
         return PlainTextResponse(metrics(), media_type="text/plain; version=0.0.4")
 
-    routes = [Route("/health", show_health), Route("/metrics", show_metrics)]
-    for path, method, endpoint in (*lease_routes(lease_service), *replica_routes(lease_service)):
-        routes.append(Route(path, guarded(endpoint, token), methods=[method]))
-    for path, method, endpoint in decision_routes(lease_service):
-        routes.append(Route(path, answered(endpoint), methods=[method]))
-    return Starlette(routes=routes)
-
-
-def guarded(endpoint: Endpoint, token: str) -> Endpoint:
-    """Return the endpoint with a check of the token before it."""
-    answer = answered(endpoint)
-
-    async def guard(request: Request) -> Response:
-        if not matches(request.headers.get("authorization"), token):
-            return _refusal(LeaseError("unauthorized", 401, "send the token of http.token as a bearer token"))
-        return await answer(request)
-
-    return guard
+    return [(Route("GET", "/health"), show_health), (Route("GET", "/metrics"), show_metrics)]
 
 
 def answered(endpoint: Endpoint) -> Endpoint:
@@ -77,20 +79,21 @@ def answered(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-def lease_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """Return (path, method, endpoint) of the routes of leases."""
+def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Route, Endpoint]]:
+    """Return the routes of leases with their endpoints."""
 
     async def take(request: Request) -> Response:
-        return JSONResponse(await lease_service.grant(await _body(request)), 201)
+        return JSONResponse(await lease_service.grant(await read_body(request)), 201)
 
     async def list_leases(request: Request) -> Response:
-        return JSONResponse(lease_service.list_leases(request.query_params.get("run_id")))
+        leases = lease_service.list_leases(request.query_params.get("run_id"))["leases"]
+        return JSONResponse({"leases": [lease for lease in leases if access.sees(request, lease["topic"])]})
 
     async def show(request: Request) -> Response:
         return JSONResponse(lease_service.show(request.path_params["lease_id"]))
 
     async def heartbeat(request: Request) -> Response:
-        return JSONResponse(await lease_service.heartbeat(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.heartbeat(request.path_params["lease_id"], await read_body(request)))
 
     async def read(request: Request) -> Response:
         params = request.path_params
@@ -112,28 +115,32 @@ def lease_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]
         return JSONResponse(answer, 201 if made else 200)
 
     async def commit(request: Request) -> Response:
-        return JSONResponse(await lease_service.commit(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.commit(request.path_params["lease_id"], await read_body(request)))
 
     async def abort(request: Request) -> Response:
-        return JSONResponse(await lease_service.abort(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.abort(request.path_params["lease_id"], await read_body(request)))
 
     return [
-        ("/leases", "POST", take),
-        ("/leases", "GET", list_leases),
-        ("/leases/{lease_id}", "GET", show),
-        ("/leases/{lease_id}/heartbeat", "POST", heartbeat),
-        ("/leases/{lease_id}/segments/{base_offset:int}/{file}", "GET", read),
-        ("/leases/{lease_id}/parts/{base_offset:int}", "PUT", put_part),
-        ("/leases/{lease_id}/commit", "POST", commit),
-        ("/leases/{lease_id}/abort", "POST", abort),
+        (Route("POST", "/leases"), take),
+        (Route("GET", "/leases"), list_leases),
+        (Route("GET", "/leases/{lease_id}"), show),
+        (Route("POST", "/leases/{lease_id}/heartbeat"), heartbeat),
+        (Route("GET", "/leases/{lease_id}/segments/{base_offset:int}/{file}"), read),
+        (Route("PUT", "/leases/{lease_id}/parts/{base_offset:int}"), put_part),
+        (Route("POST", "/leases/{lease_id}/commit"), commit),
+        (Route("POST", "/leases/{lease_id}/abort"), abort),
     ]
 
 
-def replica_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """Return (path, method, endpoint) of the routes of replicas, without a lease."""
+def replica_routes(lease_service: LeaseService, access: Access) -> list[tuple[Route, Endpoint]]:
+    """Return the routes of replicas, without a lease, with their endpoints."""
 
     async def partitions(request: Request) -> Response:
-        return JSONResponse(await lease_service.partitions())
+        told = await lease_service.partitions()
+        told["partitions"] = [row for row in told["partitions"] if access.sees(request, row["topic"])]
+        if not access.sees_cluster(request):
+            told |= {"log_dirs": [], "strays": []}
+        return JSONResponse(told)
 
     async def partition(request: Request) -> Response:
         return JSONResponse(
@@ -142,17 +149,19 @@ def replica_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint
 
     async def quarantine(request: Request) -> Response:
         params = request.path_params
-        return JSONResponse(await lease_service.quarantine(params["topic"], params["partition"], await _body(request)))
+        return JSONResponse(
+            await lease_service.quarantine(params["topic"], params["partition"], await read_body(request))
+        )
 
     return [
-        ("/partitions/{topic}/{partition:int}/quarantine", "POST", quarantine),
-        ("/partitions", "GET", partitions),
-        ("/partitions/{topic}/{partition:int}", "GET", partition),
+        (Route("POST", "/partitions/{topic}/{partition:int}/quarantine"), quarantine),
+        (Route("GET", "/partitions"), partitions),
+        (Route("GET", "/partitions/{topic}/{partition:int}"), partition),
     ]
 
 
-def decision_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """Return (path, method, endpoint) of what brokers ask each other, without a token."""
+def decision_routes(lease_service: LeaseService) -> list[tuple[Route, Endpoint]]:
+    """Return the routes of what brokers ask each other, with their endpoints."""
 
     async def decisions(request: Request) -> Response:
         return JSONResponse(lease_service.decisions())
@@ -162,29 +171,16 @@ def decision_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoin
         return Response(data, media_type="application/octet-stream", headers={"x-content-sha256": sha256})
 
     return [
-        ("/decisions", "GET", decisions),
-        ("/decisions/{topic}/{partition:int}", "GET", decision),
+        (Route("GET", "/decisions"), decisions),
+        (Route("GET", "/decisions/{topic}/{partition:int}"), decision),
     ]
 
 
 def _refusal(error: LeaseError) -> Response:
-    return JSONResponse({"error": error.code, "message": str(error), **error.extra}, error.status)
-
-
-async def _body(request: Request) -> Json:
-    """Read a JSON object of at most 4 MiB; raises LeaseError."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > JSON_BYTES_MAX:
-            raise LeaseError("too_large", 413, f"a JSON body may have at most {JSON_BYTES_MAX} bytes")
-    try:
-        body = json.loads(data)
-    except ValueError as error:
-        raise LeaseError("invalid_request", 400, f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise LeaseError("invalid_request", 400, "the body must be a JSON object")
-    return body
+    headers = {}
+    if error.status in (401, 429):
+        headers = {"connection": "close"} | ({"www-authenticate": "Basic, Bearer"} if error.status == 401 else {})
+    return JSONResponse({"error": error.code, "message": str(error), **error.extra}, error.status, headers)
 
 
 def _whole_number(name: str, text: str | None) -> int:

@@ -11,6 +11,8 @@ import uvicorn
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.connections import BoundedConnection
+from logyard.broker.http.tls_connections import TlsConnections
+from logyard.broker.tls.server_side import ServerSide
 
 
 class HttpRefused(LogyardError):
@@ -20,9 +22,9 @@ class HttpRefused(LogyardError):
 class HttpServer:
     """One listening socket and, after `start`, the server on it."""
 
-    def __init__(self, host: str, port: int, *, authenticated: bool = False) -> None:
+    def __init__(self, host: str, port: int, tls: ServerSide | None = None, *, authenticated: bool = False) -> None:
         """Bind; raises HttpRefused. An address off loopback needs a token that somebody chose (http.token.file)."""
-        if not authenticated and not _is_loopback(host):
+        if tls is None and not authenticated and not _is_loopback(host):
             raise HttpRefused(
                 f"http.listener={host}:{port}: without authentication only a loopback address is allowed; "
                 "set http.token.file to a file with a shared token, or listen on 127.0.0.1:0"
@@ -38,12 +40,23 @@ class HttpServer:
             ) from error
         self.host = host
         self.port: int = self._socket.getsockname()[1]
+        self._tls = tls
         self.server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, app: Any) -> None:
+        connection: Any = BoundedConnection if self._tls is None else TlsConnections(self._tls)
         config = uvicorn.Config(
-            app, http=BoundedConnection, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+            app,
+            http=connection,
+            # A connection that becomes one of WebSocket would have no bounds any more.
+            ws="none",
+            # Else a client on this machine could give any address as its own.
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(config)
         # Signals belong to the broker.

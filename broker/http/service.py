@@ -1,12 +1,14 @@
 """What one broker serves over HTTP: leases, metrics and health behind one ASGI application."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 
-from logyard.broker.http import routes, token
+from logyard.broker.http import routes
+from logyard.broker.http.access import Access, Endpoint
 from logyard.broker.http.metrics import ApiFigures, LoopPauses, Metrics, Sources
+from logyard.broker.http.rights_table import Route
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.transactions.verification_figures import VerificationFigures
 
@@ -48,12 +50,10 @@ class HttpService:
         """Measure no more pauses."""
         self._pauses.close()
 
-    def app(self, token_file: str | None, log_dir: str) -> Starlette:
-        """Return the ASGI application; the token comes from `token_file`, else from `http.token` in `log_dir`.
+    def app(self, access: Access, more: Sequence[tuple[Route, Endpoint]] = ()) -> Starlette:
+        """Return the ASGI application behind this gate, with the gate's own routes.
 
         From now on the event loop's pauses are measured: they are read at /metrics.
-        Raises LogyardError where `token_file` has no token.
         """
-        secret = token.load(token_file) if token_file is not None else token.load_or_create(log_dir)
         self._pauses.start()
-        return routes.build(self._lease_service, secret, self._health, self._metrics.text)
+        return routes.build(self._lease_service, access, self._health, self._metrics.text, more)

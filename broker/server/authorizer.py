@@ -51,7 +51,13 @@ class AclAuthorizer:
         return self._acls.version
 
     def allow(
-        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+        self,
+        session: Session,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        api_key: int | str = -1,
+        count: int = 1,
     ) -> bool:
         acls = self._acls
         if session.decided_version != acls.version or session.decided_principal != session.principal:
@@ -95,17 +101,17 @@ class AclAuthorizer:
         return allowed
 
     def _audit(
-        self, session: Session, operation: Operation, resource: str, api_key: int, count: int, *, allowed: bool
+        self, session: Session, operation: Operation, resource: str, api_key: int | str, count: int, *, allowed: bool
     ) -> None:
         """Log a line with the words of Kafka's."""
         log.info(
             f"Principal = {shown(session.principal)} is {'Allowed' if allowed else 'Denied'} Operation = {operation} "
             f"from host = {session.client_host} on resource = {resource} "
-            f"for request = {API_NAMES.get(api_key, api_key)} with resourceRefCount = {count}",
+            f"for request = {_request_name(api_key)} with resourceRefCount = {count}",
             logger="kafka.authorizer.logger",
         )
 
-    def _tell_of_broker(self, session: Session, api_key: int) -> None:
+    def _tell_of_broker(self, session: Session, api_key: int | str) -> None:
         if session.principal in self._told or len(self._told) >= BROKERS_TOLD_MAX:
             return
         self._told[session.principal] = None
@@ -114,7 +120,7 @@ class AclAuthorizer:
             "into super.users of all brokers, or allow it ClusterAction on the cluster",
             principal=session.principal,
             host=session.client_host,
-            request=API_NAMES.get(api_key, api_key),
+            request=_request_name(api_key),
         )
 
 
@@ -148,6 +154,11 @@ def authorization_from(
     timeout_ms = config.int("zookeeper.connection.timeout.ms") if timeout_ms is None else timeout_ms
     assert isinstance(timeout_ms, int)
     return Authorization(rights, store, [OwnSession("ACLs", own, watcher, timeout_ms / 1000)])
+
+
+def _request_name(request: int | str) -> str:
+    """Return the name of an API by its key; a route of HTTP is its own name."""
+    return request if isinstance(request, str) else API_NAMES.get(request, str(request))
 
 
 def _note(note: str) -> None:

@@ -30,12 +30,19 @@ class Rights(Protocol):
         ...
 
     def allow(
-        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+        self,
+        session: Session,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        api_key: int | str = -1,
+        count: int = 1,
     ) -> bool:
         """Whether the session's principal may do the operation on the resource of that name.
 
-        `api_key` is the request's, and `count` how often it names the resource, for the audit log; with a count of 0
-        nothing is logged: the request does not ask for the resource, but for what the principal may see.
+        `api_key` is the request's (of HTTP: its route), and `count` how often it names the resource, for the audit log;
+        with a count of 0 nothing is logged: the request does not ask for the resource, but for what the principal may
+        see.
         """
         ...
 
@@ -52,7 +59,13 @@ class EverythingAllowed:
     logs_allowed = False
 
     def allow(
-        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+        self,
+        session: Session,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        api_key: int | str = -1,
+        count: int = 1,
     ) -> bool:
         return True
 

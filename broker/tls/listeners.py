@@ -1,9 +1,15 @@
-"""The TLS of one broker: the server side of each of its listeners that has one, and its own side towards others."""
+"""The TLS of one broker: the server side of each of its listeners that has one, and its own side towards others.
+
+The HTTP side has the stores and settings of one of the listeners (`http.security.listener`), but only asks for
+certificates: who has none may show a password or a token.
+"""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from logyard.broker.config import http_side
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.tls import client_side
 from logyard.broker.tls.context import read_file
@@ -13,6 +19,8 @@ from logyard.broker.tls.server_side import ServerSide
 from logyard.broker.tls.stores import ReadFile
 
 PROTOCOLS = ("SSL", "SASL_SSL")
+# No listener can have this name: theirs are in capitals.
+HTTP = "http"
 
 P = TypeVar("P", bound=asyncio.BufferedProtocol)
 
@@ -39,6 +47,11 @@ class TlsListeners:
                 settings, self._read, connects=name in connects, is_checked=name == between_brokers
             )
             self._servers[name] = ServerSide(settings, self._handshakes, material)
+        http = http_side.shared(config)
+        if http is not None:
+            assert self._handshakes is not None
+            material = read_material(http, self._read, connects=True, is_checked=False)
+            self._servers[HTTP] = ServerSide(http, self._handshakes, material)
 
     @property
     def is_open(self) -> bool:
@@ -52,7 +65,9 @@ class TlsListeners:
         """
         found = {}
         for name, server in list(self._servers.items()):
-            new = renewed(config.listener(name), self._read, server.material)
+            settings = http_side.shared(config) if name == HTTP else config.listener(name)
+            assert settings is not None  # `http.security.listener` cannot change while the broker runs
+            new = renewed(settings, self._read, server.material)
             if new is not None:
                 found[name] = new
         return found
@@ -65,6 +80,21 @@ class TlsListeners:
     def server(self, listener: str) -> ServerSide | None:
         """Return the server side of a listener; None: it is plain."""
         return self._servers.get(listener)
+
+    @property
+    def http(self) -> ServerSide | None:
+        """The server side of HTTP; None: it is plain."""
+        return self._servers.get(HTTP)
+
+    def http_client(self) -> ssl.SSLContext:
+        """Return the context for requests to the HTTP side of other brokers, which has the same settings as this one's.
+
+        Without TLS at HTTP it trusts the system's authorities.
+        """
+        http = self._servers.get(HTTP)
+        if http is None or http.material.client is None:
+            return ssl.create_default_context()
+        return http.material.client
 
     def speaks_tls(self, listener: str) -> bool:
         """Whether this broker's connections to others on that listener use TLS."""

@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.__main__",),
     ("broker.broker",),
     ("broker.components",),
-    ("broker.coordinators",),
+    ("broker.coordinators", "broker.http_gate"),
     ("broker.environment",),
     ("broker.settings_changes",),
     ("broker.cleaner",),

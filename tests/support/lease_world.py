@@ -27,6 +27,9 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.http import routes
+from logyard.broker.http.access import Access, everything
+from logyard.broker.http.identities import OwnerOfTheFile
+from logyard.broker.http.rights_table import OPEN_WHEN_PLAIN
 from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.leases.service import LeaseService
@@ -115,7 +118,8 @@ class LeaseWorld:
         self.leases = self.lease_service.leases
         await self.store.load()
         await restart.restore(self.leases)
-        asgi = routes.build(self.lease_service, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
+        access = Access(OwnerOfTheFile(TOKEN), everything, self.leases.book, open_routes=OPEN_WHEN_PLAIN)
+        asgi = routes.build(self.lease_service, access, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(asgi),
             base_url="http://broker",

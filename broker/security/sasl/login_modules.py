@@ -63,6 +63,17 @@ def kerberos_of(listener: ListenerSettings) -> tuple[kerberos.Kerberos, str]:
     return found, service
 
 
+def own_login(listener: ListenerSettings, mechanism: str) -> tuple[str, str] | None:
+    """Return user and password of the **server's** login module, with which this broker logs in to others.
+
+    None if they are not set. Raises ValueError, without a secret.
+    """
+    module = login_module(listener, mechanism)
+    user = None if module is None else module.options.get("username")
+    password = None if module is None else module.options.get("password")
+    return (user, password) if user and password else None
+
+
 def client_exchange(listener: ListenerSettings, mechanism: str) -> Callable[[str], ClientExchange]:
     """Return what begins this broker's log-in to a host: with the user of the **server's** login module.
 
@@ -75,13 +86,11 @@ def client_exchange(listener: ListenerSettings, mechanism: str) -> Callable[[str
     if mechanism == names.GSSAPI:
         principal, service = kerberos_of(listener)
         return lambda host: GssapiClient(partial(principal.initiator, service, host))
-    module = login_module(listener, mechanism)
-    key = of_mechanism(listener.name, mechanism, JAAS)
-    user = None if module is None else module.options.get("username")
-    password = None if module is None else module.options.get("password")
-    if not user or not password:
+    known = own_login(listener, mechanism)
+    if known is None:
+        key = of_mechanism(listener.name, mechanism, JAAS)
         raise ValueError(f"{key}: brokers log in with its `username` and `password`, which are not set")
-    known_user, known_password = user, password
+    known_user, known_password = known
 
     def begin(host: str) -> ClientExchange:
         # Not a partial, whose repr would have the password.

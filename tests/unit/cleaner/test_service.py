@@ -71,7 +71,7 @@ async def test_whom_it_asks_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
         world.lead(leader=2, leader_epoch=1)
         assert side.leader_of(TP) == 2
         assert side.leader_of(TopicPartition("unknown", 0)) is None
-        monkeypatch.setattr(http_get, "get", lambda address, path: f"{address}{path}".encode())
+        monkeypatch.setattr(http_get, "get", lambda address, path, login: f"{address}{path}".encode())
         assert await side.ask(2, "/decisions") == b"127.0.0.1:7002/decisions"
         with pytest.raises(NoAnswer, match="broker 3 publishes no HTTP address"):
             await side.ask(3, "/decisions")

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from logyard.broker.client import http_get
+from logyard.broker.client.http_get import HttpLogin
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -33,13 +34,13 @@ def address() -> Iterator[str]:
 
 
 def test_the_body_of_an_answer(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert http_get.get(address, "/decisions") == b"hello"
+    assert http_get.get(address, "/decisions", HttpLogin()) == b"hello"
     monkeypatch.setattr(http_get, "ANSWER_BYTES_MAX", 4999)
     for path, reason in (("/gone", "status 404"), ("/large", "more than 4999 bytes")):
         with pytest.raises(http_get.NoAnswer, match=reason):
-            http_get.get(address, path)
+            http_get.get(address, path, HttpLogin())
 
 
 def test_nobody_there() -> None:
     with pytest.raises(http_get.NoAnswer, match="ConnectionRefusedError"):
-        http_get.get("127.0.0.1:1", "/decisions")
+        http_get.get("127.0.0.1:1", "/decisions", HttpLogin())

@@ -37,7 +37,9 @@ READ_BY_OWN_KEY = {name for name in AUTHORIZER_ZOOKEEPER if name.removeprefix("a
 
 
 def source() -> str:
-    tables = set((BROKER / "config").glob("*.py")) - {BROKER / "config" / "broker.py"}
+    tables = set((BROKER / "config").glob("*.py")) - {
+        BROKER / "config" / name for name in ("broker.py", "http_side.py")
+    }
     files = sorted(set(BROKER.rglob("*.py")) - tables)
     return "\n".join(path.read_text() for path in files)
 

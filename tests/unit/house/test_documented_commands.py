@@ -63,6 +63,7 @@ OTHERS_DOTTED = {
     "partition.metadata": "a file of Kafka",
     "decision.bytes": "a file of a lease",
     "http.token": "a file in the first log directory",
+    "http.runs": "a file in the first log directory",
     "lease.json": "a file of a lease",
     "findings.parquet": "a file of the audit",
     "replicas.parquet": "a file of the audit",

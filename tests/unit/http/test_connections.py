@@ -146,11 +146,31 @@ async def test_one_connection_too_many_is_closed_at_once(monkeypatch: pytest.Mon
     async with serving() as server:
         peers = [await Peer.of(server) for _ in range(3)]
         for peer in peers:
-            peer.writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            assert b"200" in await peer.head()
+            peer.writer.write(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
+            await peer.writer.drain()
+        await asyncio.sleep(0.1)
         late = await Peer.of(server)
         late.writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await late.head()
+        for peer in peers:
+            assert b"200" in await peer.head()
+            peer.writer.close()
+
+
+async def test_who_asks_for_nothing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(connections, "HEAD_S", 60.0)
+    async with serving() as server:
+        peers = []
+        for _ in range(3):
+            peers.append(await Peer.of(server))
+            await asyncio.sleep(0.02)
+        for _ in range(5):
+            late = await Peer.of(server)
+            late.writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert b"200" in await late.head()
+            late.writer.close()
+        assert await asyncio.wait_for(peers[0].reader.read(), 20) == b""
         for peer in peers:
             peer.writer.close()

@@ -10,8 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import token
+from logyard.broker.http.access import Access, everything
+from logyard.broker.http.identities import OwnerOfTheFile
 from logyard.broker.http.metrics import LoopPauses, snake_case
+from logyard.broker.http.rights_table import OPEN_WHEN_PLAIN
 from logyard.broker.http.service import HttpService
+from logyard.broker.leases.book import LeaseBook
 from logyard.broker.transactions.verification_figures import VerificationFigures
 from tests.support.lease_world import LeaseWorld, fill
 
@@ -31,7 +35,13 @@ def side(world: LeaseWorld, ready: bool = True, verification: VerificationFigure
 
 
 async def asked(http_side: HttpService, log_dir: Path, path: str, secret: str | None = None) -> httpx.Response:
-    transport = httpx.ASGITransport(http_side.app(None, str(log_dir)))
+    access = Access(
+        OwnerOfTheFile(token.load_or_create(str(log_dir))),
+        everything,
+        LeaseBook(0, int, lambda _: None),
+        open_routes=OPEN_WHEN_PLAIN,
+    )
+    transport = httpx.ASGITransport(http_side.app(access))
     headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://broker", headers=headers) as client:
         return await client.get(path)
@@ -108,7 +118,7 @@ async def test_the_token_is_kept_and_private(tmp_path: Path) -> None:
         assert (await asked(side(world), tmp_path, "/leases", secret)).status_code == 200
         assert file.read_text().strip() == secret
         with pytest.raises(LogyardError, match=r"http\.token\.file"):
-            side(world).app(str(tmp_path / "missing"), str(tmp_path))
+            token.load(str(tmp_path / "missing"))
 
 
 def test_names_in_snake_case() -> None:

@@ -34,7 +34,13 @@ class Only:
     allowed: Operation | None = None
 
     def allow(
-        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+        self,
+        session: Session,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        api_key: int | str = -1,
+        count: int = 1,
     ) -> bool:
         assert (resource, name) == (Resource.CLUSTER, CLUSTER)
         return operation is self.allowed

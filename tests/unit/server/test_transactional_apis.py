@@ -33,7 +33,13 @@ class Refusing:
         self._refused = operation, resource, name
 
     def allow(
-        self, session: Session, operation: Operation, resource: Resource, name: str, api_key: int = -1, count: int = 1
+        self,
+        session: Session,
+        operation: Operation,
+        resource: Resource,
+        name: str,
+        api_key: int | str = -1,
+        count: int = 1,
     ) -> bool:
         return (operation, resource, name) != self._refused
 

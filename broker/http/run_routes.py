@@ -1,0 +1,75 @@
+"""The routes of runs and their tokens (docs/leases.md, Tokens of runs). Only who has logged in as a user uses them."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from logyard.broker.http.access import Endpoint, caller_of
+from logyard.broker.http.bodies import read_body
+from logyard.broker.http.rights_table import Route
+from logyard.broker.http.run_tokens import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, Run, RunTokens
+from logyard.broker.leases.book import Purpose
+from logyard.broker.leases.requests import RUN_ID_CHARACTERS_MAX, invalid_request
+
+TOPIC_CHARACTERS_MAX = 249
+
+
+class Kept(Protocol):
+    """What keeps the runs over a restart (run_file.py)."""
+
+    async def save(self) -> None: ...
+
+
+def run_routes(runs: RunTokens, file: Kept) -> list[tuple[Route, Endpoint]]:
+    """Return the routes with their endpoints."""
+
+    async def issue(request: Request) -> Response:
+        body = await read_body(request)
+        topic = str(body["topic"])
+        if not 0 < len(topic) <= TOPIC_CHARACTERS_MAX:
+            raise invalid_request(f"topic: 1 to {TOPIC_CHARACTERS_MAX} characters are expected")
+        run = runs.begin(caller_of(request).principal, _run_id(body), _ttl_ms(body) or TTL_MS_DEFAULT)
+        await file.save()
+        token = runs.token(run, topic, Purpose(body["purpose"]))
+        return JSONResponse({"token": token, **_described(run)}, 201, {"cache-control": "no-store"})
+
+    async def renew(request: Request) -> Response:
+        body = await read_body(request)
+        run = runs.renew(caller_of(request).principal, _run_id(body), _ttl_ms(body))
+        await file.save()
+        return JSONResponse(_described(run))
+
+    async def end(request: Request) -> Response:
+        body = await read_body(request)
+        ended = runs.end(caller_of(request).principal, _run_id(body))
+        if ended:
+            await file.save()
+        return JSONResponse({"run_id": _run_id(body), "ended": ended})
+
+    return [
+        (Route("POST", "/tokens"), issue),
+        (Route("POST", "/runs/renew"), renew),
+        (Route("POST", "/runs/end"), end),
+    ]
+
+
+def _described(run: Run) -> dict[str, Any]:
+    return {"run_id": run.run_id, "ttl_ms": run.ttl_ms, "expires_at_ms": run.expires_ms}
+
+
+def _run_id(body: Mapping[str, Any]) -> str:
+    run_id = body.get("run_id")
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= RUN_ID_CHARACTERS_MAX:
+        raise invalid_request(f"run_id: a text of 1 to {RUN_ID_CHARACTERS_MAX} characters is expected")
+    return run_id
+
+
+def _ttl_ms(body: Mapping[str, Any]) -> int | None:
+    ttl_ms = body.get("ttl_ms")
+    if ttl_ms is None:
+        return None
+    if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX:
+        raise invalid_request(f"ttl_ms: {TTL_MS_MIN} to {TTL_MS_MAX} is expected")
+    return ttl_ms
