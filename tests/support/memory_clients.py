@@ -321,7 +321,10 @@ class MemoryClient(MemoryTransactions, MemoryAccess):
     def groups(self) -> list[GroupView]:
         c = self._cluster
         members = {group: c.group_members.get(group, 0) for group in sorted({*c.group_commits, *c.group_members})}
-        return [GroupView(group, "Stable" if count else "Empty", count) for group, count in members.items()]
+        return [
+            GroupView(group, "Stable" if count else "Empty", count, "", tuple(c.group_topics.get(group, ())))
+            for group, count in members.items()
+        ]
 
     def describe_group(self, group_id: str) -> Group:
         """Members share the partitions that the group has committed for, in turn."""

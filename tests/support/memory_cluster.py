@@ -55,6 +55,7 @@ class MemoryCluster:
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     log_dirs: dict[tuple[str, int, int], str] = field(default_factory=dict)
     group_members: dict[str, int] = field(default_factory=dict)
+    group_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # those assigned to its members
     group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)

@@ -144,12 +144,13 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A consumer group: its state and the number of its members."""
+    """A consumer group: its state, the number of its members, and the topics that are assigned to them."""
 
     group_id: str
     state: str
     members: int = 0
     protocol_type: str = ""
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

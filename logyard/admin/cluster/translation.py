@@ -55,10 +55,20 @@ def replica_sizes(answers: Iterable[Mapping[str, Any]]) -> list[ReplicaSize]:
 
 
 def groups(described: Mapping[str, Mapping[str, Any]]) -> list[GroupView]:
-    return [
-        GroupView(group, str(d.get("group_state", "")), len(d.get("members") or ()), str(d.get("protocol_type", "")))
-        for group, d in sorted(described.items())
-    ]
+    """DescribeGroups responses, whose members' assignments are decoded where they are of the consumer protocol."""
+    found = []
+    for group, described_as in sorted(described.items()):
+        members = described_as.get("members") or ()
+        state, kind = str(described_as.get("group_state", "")), str(described_as.get("protocol_type", ""))
+        topics = {topic for member in members for topic in _assigned_topics(member.get("member_assignment"))}
+        found.append(GroupView(group, state, len(members), kind, tuple(sorted(topics))))
+    return found
+
+
+def _assigned_topics(assignment: Any) -> list[str]:
+    if not isinstance(assignment, Mapping):  # bytes of another protocol
+        return []
+    return [str(entry["topic"]) for entry in assignment.get("assigned_partitions") or ()]
 
 
 def configs(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ConfigValue]:

@@ -93,10 +93,8 @@ class CachedCluster:
         return await self.cache.get(Query("groups", "groups", 10.0, lambda c: c.groups()), wait_s)
 
     async def lag(self, groups: list[GroupView], snapshot: ClusterSnapshot, wait_s: float) -> Cached[Lag]:
-        names = [group.group_id for group in groups]
-
         def read(client: DescribingClient) -> Lag:
-            return read_lag(client, names, snapshot, self.cache.peek("lag"))
+            return read_lag(client, groups, snapshot, self.cache.peek("lag"))
 
         return await self.cache.get(Query("lag", "groups", 10.0, read), wait_s)
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.cluster.snapshot import ClusterSnapshot, GroupView
 from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.groups.groups import DEAD, Group
-from logyard.admin.ports import DescribingClient
+from logyard.admin.ports import EARLIEST, LATEST, DescribingClient
 from logyard.broker.model import TopicPartition
 
 BUDGET_S = 5.0
@@ -18,7 +18,8 @@ PARTITIONS_MAX = 50_000
 class Lag:
     """`committed`: group → partition → offset; `round`: the number of the read that had it; `ends`: partition → offset.
 
-    `number`: how many reads there were; `problem`: the first error of the last one.
+    `uncommitted`: group → the partitions without a commit of the topics that it reads; `starts`: the first offsets of
+    these. `number`: how many reads there were; `problem`: the first error of the last one.
     """
 
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
@@ -26,6 +27,8 @@ class Lag:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     number: int = 0
     problem: str | None = None
+    uncommitted: Mapping[str, Sequence[TopicPartition]] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, group: str) -> dict[TopicPartition, int | None] | None:
         """Records not consumed yet, by partition (None: its leader did not answer); None: the group is not read yet."""
@@ -33,6 +36,25 @@ class Lag:
         if committed is None:
             return None
         return {tp: _behind(self.ends.get(tp), offset) for tp, offset in sorted(committed.items())}
+
+    def unread(self, group: str) -> dict[TopicPartition, int | None]:
+        """All records of the partitions for which the group has committed nothing (None: their leader did not answer).
+
+        Whether the group will read them is decided by its consumers' `auto.offset.reset`, which no broker knows.
+        """
+        return {tp: records(self.starts.get(tp), self.ends.get(tp)) for tp in self.uncommitted.get(group, ())}
+
+
+def records(start: int | None, end: int | None) -> int | None:
+    return None if start is None or end is None else max(end - start, 0)
+
+
+def without_commit(
+    topics: Iterable[str], committed: Collection[TopicPartition], snapshot: ClusterSnapshot
+) -> list[TopicPartition]:
+    """The partitions of these topics, and of those that have commits, without a commit."""
+    named = sorted({*topics, *(tp.topic for tp in committed)})
+    return [tp for tp, _ in snapshot.partitions(named) if tp not in committed]
 
 
 def total(lags: Iterable[int | None]) -> int | None:
@@ -43,7 +65,7 @@ def total(lags: Iterable[int | None]) -> int | None:
 
 def read_lag(
     client: DescribingClient,
-    groups: Sequence[str],
+    groups: Sequence[GroupView],
     snapshot: ClusterSnapshot,
     before: Lag | None,
     clock: Callable[[], float] = time.monotonic,
@@ -52,10 +74,11 @@ def read_lag(
     before = before or Lag()
     deadline = clock() + BUDGET_S
     number = before.number + 1
-    committed = {group: before.committed[group] for group in groups if group in before.committed}
+    topics = {group.group_id: group.topics for group in groups}
+    committed = {group: before.committed[group] for group in topics if group in before.committed}
     rounds = {group: before.round[group] for group in committed}
     problem: str | None = None
-    for group in sorted(groups, key=lambda name: rounds.get(name, 0)):
+    for group in sorted(topics, key=lambda name: rounds.get(name, 0)):
         if clock() >= deadline:
             break
         try:
@@ -63,28 +86,39 @@ def read_lag(
         except ApiError as refusal:
             problem = problem or f"group {group}: {refusal}"
         rounds[group] = number
-    ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets}, snapshot)
+    uncommitted = {group: without_commit(topics[group], offsets, snapshot) for group, offsets in committed.items()}
+    open_ones = {tp for partitions in uncommitted.values() for tp in partitions}
+    ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets} | open_ones, snapshot)
+    starts = read_ends(client, open_ones, snapshot, EARLIEST)
     rounds = {group: rounds[group] for group in committed}
-    return Lag(committed, rounds, ends, number, problem)
+    return Lag(committed, rounds, ends, number, problem, uncommitted, starts)
 
 
 def read_ends(
-    client: DescribingClient, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot
+    client: DescribingClient,
+    partitions: Collection[TopicPartition],
+    snapshot: ClusterSnapshot,
+    timestamp: int = LATEST,
 ) -> dict[TopicPartition, int]:
-    """End offsets of the partitions with a living leader: asking for others would end in a time-out."""
+    """End (or first) offsets of the partitions with a living leader: asking for others would end in a time-out."""
     leaders = {tp: view.leader for tp, view in snapshot.partitions(sorted({tp.topic for tp in partitions}))}
     led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in snapshot.brokers][:PARTITIONS_MAX]
-    return client.offsets(led) if led else {}
+    return client.offsets(led, timestamp) if led else {}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """One group with its committed offsets; `ends` is None where they could not be read (`problem` says why)."""
+    """One group with its committed offsets; `ends` is None where they could not be read (`problem` says why).
+
+    `starts`: the first offsets of the partitions that it reads and has committed nothing for.
+    """
 
     group: Group
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int] | None
     problem: str | None = None
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    uncommitted: Sequence[TopicPartition] = ()
 
 
 def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -> GroupDetail:
@@ -94,10 +128,13 @@ def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -
         return GroupDetail(group, {}, {})
     committed = client.group_offsets(name)
     assigned = {tp for member in group.members for tp in member.partitions}
+    uncommitted = without_commit({tp.topic for tp in assigned}, committed, snapshot)
     try:
-        return GroupDetail(group, committed, read_ends(client, assigned | set(committed), snapshot))
+        ends = read_ends(client, assigned | set(committed) | set(uncommitted), snapshot)
+        starts = read_ends(client, uncommitted, snapshot, EARLIEST)
     except LogyardError as problem:
-        return GroupDetail(group, committed, None, str(problem))
+        return GroupDetail(group, committed, None, str(problem), {}, uncommitted)
+    return GroupDetail(group, committed, ends, None, starts, uncommitted)
 
 
 def _behind(end: int | None, committed: int) -> int | None:

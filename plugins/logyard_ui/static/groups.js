@@ -5,6 +5,7 @@ import { number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Section, State } from "./components.js";
+import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
 import { rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
 import { useDelayedText } from "./delayed_text.js";
@@ -23,6 +24,7 @@ export function Groups() {
 
 function List({ data }) {
   const { place, conn } = useCluster();
+  const latest = isLatest(place);
   const [typed, setTyped] = useDelayedText(place, "q");
   const found = useMemo(
     () => data.groups.filter((row) => row.group.toLowerCase().includes(typed.trim().toLowerCase())),
@@ -57,7 +59,7 @@ function List({ data }) {
         value: (row) => row.topics?.length,
         cell: (row) => row.topics?.join(", ") ?? h("span", { "data-quiet": "" }, "not read yet"),
       },
-      { id: "lag", label: "Lag", end: true, width: "8rem", value: (row) => row.lag, cell: (row) => number(row.lag) },
+      lagColumn(latest),
       {
         id: "protocol",
         label: "Protocol",
@@ -66,7 +68,7 @@ function List({ data }) {
         cell: (row) => row.protocol_type || "–",
       },
     ],
-    [conn],
+    [conn, latest],
   );
   return h(
     React.Fragment,
@@ -80,6 +82,7 @@ function List({ data }) {
         h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(found.length, "group")),
       ),
     ),
+    h(LagChoice, { uncommitted: sumOf(data.groups, "uncommitted"), unread: sumOf(data.groups, "unread") }),
     h(MissingParts, { data }),
     data.groups.length === 0
       ? h(Empty, { title: "There is no group." }, "A group appears when a consumer joins one or commits an offset.")
@@ -96,6 +99,15 @@ function List({ data }) {
     data.old_groups?.length > 0 && h(OldConsumers, { data }),
   );
 }
+
+const lagColumn = (latest) => ({
+  id: "lag",
+  label: "Lag",
+  end: true,
+  width: "8rem",
+  value: (row) => lagOf(row, latest),
+  cell: (row) => number(lagOf(row, latest)),
+});
 
 const OLD_COLUMNS = [
   { id: "group", label: "Group", cell: (row) => row.group },
@@ -173,6 +185,7 @@ const MEMBER_COLUMNS = [
 
 function Content({ data }) {
   const { place } = useCluster();
+  const latest = isLatest(place);
   const columns = useMemo(
     () => [
       {
@@ -195,10 +208,10 @@ function Content({ data }) {
         end: true,
         width: "10rem",
         value: (row) => row.committed,
-        cell: (row) => number(row.committed),
+        cell: (row) => (row.committed === null ? h("span", { "data-quiet": "" }, "none") : number(row.committed)),
       },
       { id: "end", label: "End", end: true, width: "10rem", value: (row) => row.end, cell: (row) => number(row.end) },
-      { id: "lag", label: "Lag", end: true, width: "8rem", value: (row) => row.lag, cell: (row) => number(row.lag) },
+      lagColumn(latest),
       {
         id: "client",
         label: "Read by",
@@ -206,7 +219,7 @@ function Content({ data }) {
         cell: (row) => row.client_id ?? h("span", { "data-quiet": "" }, "no member"),
       },
     ],
-    [place],
+    [place, latest],
   );
   return h(
     Flex,
@@ -215,7 +228,7 @@ function Content({ data }) {
       facts: [
         ["State", h(State, { state: data.state })],
         ["Members", number(data.members_total ?? data.members.length)],
-        ["Lag", number(data.lag)],
+        ["Lag", number(lagOf(data, latest))],
         [
           "Coordinator",
           data.coordinator === null || data.coordinator === undefined ? "–" : `Broker ${data.coordinator}`,
@@ -224,6 +237,7 @@ function Content({ data }) {
       ],
     }),
     h(MissingParts, { data }),
+    h(LagChoice, data),
     h(
       Section,
       { title: "Offsets" },

@@ -6,6 +6,7 @@ import { bytes, number, plural, time } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
+import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
 import { rowLink } from "./page_address.js";
 import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
@@ -247,7 +248,7 @@ function Groups({ topic }) {
       },
       { id: "state", label: "State", width: "10rem", cell: (row) => h(State, { state: row.state }) },
       { id: "members", label: "Members", end: true, width: "7rem", cell: (row) => number(row.members) },
-      { id: "lag", label: "Lag", end: true, width: "8rem", cell: (row) => number(row.lag) },
+      { id: "lag", label: "Lag", end: true, width: "8rem", cell: (row) => number(lagOf(row, isLatest(place))) },
       { id: "most", label: "Largest lag", width: "14rem", cell: (row) => furthest(row.partitions) },
     ],
     [place],
@@ -259,7 +260,12 @@ function Groups({ topic }) {
       ? h(Text, { color: "fg.muted" }, "Not read yet.")
       : topic.groups.length === 0
         ? h(Empty, { title: "No group has committed an offset here." })
-        : h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
+        : h(
+            Fragment,
+            null,
+            h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
+            h(LagChoice, { uncommitted: sumOf(topic.groups, "uncommitted"), unread: sumOf(topic.groups, "unread") }),
+          ),
   );
 }
 

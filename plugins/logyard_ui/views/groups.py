@@ -1,6 +1,6 @@
 """Consumer groups with state, members and lag; one group with the offsets of its partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from logyard.admin.cluster.snapshot import GroupView
 from logyard.admin.groups.groups import DEAD, Member, OffsetRow, offset_rows
 from logyard.broker.model import TopicPartition
-from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, total
+from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, records, total
 from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups
 from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, RequestedCluster
 from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
@@ -85,19 +85,26 @@ def old_groups_json(old: OldGroups | None) -> dict[str, Any]:
 
 def _listed(group: GroupView, lag: Lag | None) -> dict[str, Any]:
     lags = lag.of(group.group_id) if lag is not None else None
+    unread = {} if lag is None else lag.unread(group.group_id)
     return {
         "group": group.group_id,
         "state": group.state,
         "members": group.members,
         "protocol_type": group.protocol_type,
-        "topics": None if lags is None else sorted({tp.topic for tp in lags})[:TOPICS_MAX],
+        "topics": None if lags is None else sorted({tp.topic for tp in (*lags, *unread)})[:TOPICS_MAX],
         "lag": None if lags is None else total(lags.values()) if lags else 0,
+        "unread": None if lags is None else total(unread.values()) if unread else 0,
+        "uncommitted": None if lags is None else len(unread),
     }
 
 
 def group_json(detail: GroupDetail, protocol_type: str | None) -> dict[str, Any]:
     group = detail.group
-    rows = offset_rows(group, detail.committed, detail.ends or {})
+    ends = detail.ends or {}
+    rows = offset_rows(group, detail.committed, ends)
+    listed = {row.tp for row in rows}
+    rows += [OffsetRow(tp, None, ends.get(tp)) for tp in detail.uncommitted if tp not in listed]
+    unread = [records(detail.starts.get(tp), ends.get(tp)) for tp in detail.uncommitted]
     return {
         "group": group.name,
         "state": group.state,
@@ -107,8 +114,10 @@ def group_json(detail: GroupDetail, protocol_type: str | None) -> dict[str, Any]
         "members_total": len(group.members),
         "members": [_member(member) for member in group.members[:MEMBERS_MAX]],
         "partitions_total": len(rows),
-        "partitions": [_row(row) for row in rows[:PARTITIONS_MAX]],
+        "partitions": [_row(row, detail.starts) for row in rows[:PARTITIONS_MAX]],
         "lag": total(_lag(row) for row in rows),
+        "unread": total(unread) if unread else 0,
+        "uncommitted": len(unread),
     }
 
 
@@ -125,7 +134,7 @@ def _member(member: Member) -> dict[str, Any]:
     }
 
 
-def _row(row: OffsetRow) -> dict[str, Any]:
+def _row(row: OffsetRow, starts: Mapping[TopicPartition, int]) -> dict[str, Any]:
     tp: TopicPartition = row.tp
     return {
         "topic": tp.topic,
@@ -133,6 +142,7 @@ def _row(row: OffsetRow) -> dict[str, Any]:
         "committed": row.committed,
         "end": row.end,
         "lag": _lag(row),
+        "unread": None if row.committed is not None else records(starts.get(tp), row.end),
         "member_id": row.member.consumer_id if row.member is not None else None,
         "client_id": row.member.client_id if row.member is not None else None,
     }

@@ -154,21 +154,24 @@ def _transaction(found: TopicTransaction) -> dict[str, Any]:
 
 
 def _groups(topic: str, parts: TopicParts) -> list[dict[str, Any]] | None:
-    """The groups that have committed offsets of the topic, the largest lag first."""
+    """The groups that read the topic: those with committed offsets or members; the largest lag first."""
     if parts.lag is None:
         return None
     states = {group.group_id: group for group in parts.groups or ()}
     found: list[dict[str, Any]] = []
     for group in sorted(parts.lag.committed):
         lags = {tp: lag for tp, lag in (parts.lag.of(group) or {}).items() if tp.topic == topic}
-        if lags:
+        unread = {tp: count for tp, count in parts.lag.unread(group).items() if tp.topic == topic}
+        if lags or unread:
             view = states.get(group)
             found.append(
                 {
                     "group": group,
                     "state": view.state if view is not None else None,
                     "members": view.members if view is not None else None,
-                    "lag": total(lags.values()),
+                    "lag": total(lags.values()) if lags else 0,
+                    "unread": total(unread.values()) if unread else 0,
+                    "uncommitted": len(unread),
                     "partitions": {
                         str(tp.partition): {"committed": parts.lag.committed[group][tp], "lag": lag}
                         for tp, lag in list(lags.items())[:PARTITIONS_MAX]

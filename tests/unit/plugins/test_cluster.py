@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from logyard.admin.cluster import translation
 from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
+    GroupView,
     NewTopic,
     PartitionView,
     ReplicaSize,
@@ -22,13 +24,14 @@ from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
 from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, count_cluster
-from logyard.plugins.logyard_ui.cluster.lag import Lag, read_lag
+from logyard.plugins.logyard_ui.cluster.lag import Lag, read_group, read_lag
 from logyard.plugins.logyard_ui.cluster.plan_preview import PARTITIONS_MAX, BadPlanRequest, PlanRequest, preview
 from logyard.plugins.logyard_ui.cluster.progress import Progress, read_progress
 from logyard.plugins.logyard_ui.cluster.sizes import read_sizes, sizes_json
 from logyard.plugins.logyard_ui.cluster.state import ControllerEpoch, read_state, replicas_document
 from logyard.plugins.logyard_ui.responses.document import Document
 from logyard.plugins.logyard_ui.views.brokers import directories_json
+from logyard.plugins.logyard_ui.views.groups import group_json
 from logyard.plugins.logyard_ui.views.reassignments import moves_json
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -198,16 +201,49 @@ def test_reading_lag_goes_on_where_it_stopped() -> None:
     cluster.end_offsets = {T0: 10}
     snapshot = client.snapshot()
     times = iter([0.0, 0.0, 99.0])
-    first = read_lag(client, ["a", "b", "secret"], snapshot, None, lambda: next(times))
+    first = read_lag(client, _groups("a", "b", "secret"), snapshot, None, lambda: next(times))
     assert (set(first.committed), first.of("a"), first.of("b")) == ({"a"}, {T0: 9}, None)
     times = iter([0.0, 0.0, 99.0])
-    then = read_lag(client, ["a", "b"], snapshot, first, lambda: next(times))
+    then = read_lag(client, _groups("a", "b"), snapshot, first, lambda: next(times))
     assert then.of("b") == {T0: 8, U0: None}  # u is not there: nobody knows its end
     assert then.of("a") == {T0: 9}
-    every = read_lag(client, ["a", "b", "secret"], snapshot, then)
+    every = read_lag(client, _groups("a", "b", "secret"), snapshot, then)
     assert every.problem == "group secret: not yours"
-    assert read_lag(client, ["a"], snapshot, every).committed.keys() == {"a"}
+    assert read_lag(client, _groups("a"), snapshot, every).committed.keys() == {"a"}
     assert Lag().of("a") is None
+
+
+def test_partitions_without_a_commit_are_unread() -> None:
+    """A group that has committed for one of three partitions has not read the other two; their starts count."""
+    cluster = MemoryCluster({1: None})
+    client = MemoryClient(cluster)
+    client.create_topic(NewTopic("t", 3, 1))
+    client.create_topic(NewTopic("u", 1, 1))
+    client.snapshot()
+    t1, t2 = TopicPartition("t", 1), TopicPartition("t", 2)
+    cluster.group_commits = {"a": {T0: 4}, "idle": {}}
+    cluster.end_offsets = {T0: 10, t1: 100, t2: 7, U0: 5}
+    cluster.start_offsets = {t1: 40}
+    snapshot = client.snapshot()
+    lag = read_lag(client, [GroupView("a", "Empty"), GroupView("idle", "Stable", 1, "", ("u",))], snapshot, None)
+    assert (lag.of("a"), lag.unread("a")) == ({T0: 6}, {t1: 60, t2: 7})
+    assert (lag.of("idle"), lag.unread("idle")) == ({}, {U0: 5})  # its member reads u
+    detail = read_group(client, "a", snapshot)
+    found = group_json(detail, None)
+    assert (found["lag"], found["unread"], found["uncommitted"]) == (6, 67, 2)
+    rows = [(row["partition"], row["committed"], row["lag"], row["unread"]) for row in found["partitions"]]
+    assert rows == [(0, 4, 6, None), (1, None, None, 60), (2, None, None, 7)]
+
+
+def test_the_topics_of_members_are_known() -> None:
+    assignment = {"assigned_partitions": [{"topic": "t", "partitions": [0]}, {"topic": "u", "partitions": [1]}]}
+    members = [{"member_assignment": assignment}, {"member_assignment": b"another protocol"}, {}]
+    (found,) = translation.groups({"g": {"group_state": "Stable", "protocol_type": "consumer", "members": members}})
+    assert (found.members, found.topics) == (3, ("t", "u"))
+
+
+def _groups(*names: str) -> list[GroupView]:
+    return [GroupView(name, "Empty") for name in names]
 
 
 def test_moves_by_bytes() -> None:

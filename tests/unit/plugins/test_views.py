@@ -159,7 +159,15 @@ def test_one_topic(viewer: PageClient) -> None:
     assert found["bytes"] == 1800
     assert found["configs"][0]["name"] == "cleanup.policy"
     assert found["groups"] == [
-        {"group": "readers", "state": "Stable", "members": 2, "lag": 6, "partitions": {"0": {"committed": 3, "lag": 6}}}
+        {
+            "group": "readers",
+            "state": "Stable",
+            "members": 2,
+            "lag": 6,
+            "unread": 0,
+            "uncommitted": 5,
+            "partitions": {"0": {"committed": 3, "lag": 6}},
+        }
     ]
     assert (found["pending"], found["problems"]) == ([], {})
     assert viewer.answer("/api/topic?name=gone").status_code == 404
