@@ -8,11 +8,13 @@ from typing import Any
 from airflow.sdk import BaseOperator, conf
 
 from logyard.admin.cluster.observation import Observation, observe
+from logyard.admin.errors import LogyardError
+from logyard.admin.ports import DescribingClient
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
-from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
+from logyard.operators.triggers.base import REPORT_S, ClusterTrigger, WaitFailed
 
 # A trigger reports its own time-out; Airflow ends the deferral only this many seconds later.
 GRACE_S = 60
@@ -79,6 +81,7 @@ class ClusterOperator(TellsOutcome, BaseOperator):
             pause = hook.pause()
             deadline = pause.monotonic() + self.wait_timeout_s
             defer_at = pause.monotonic() + min(defer_after_s(), self.wait_timeout_s)
+            report_at = pause.monotonic() + REPORT_S
             while True:
                 seen = observe(client, trigger.wants())
                 values = trigger.look(seen)
@@ -89,6 +92,9 @@ class ClusterOperator(TellsOutcome, BaseOperator):
                     break
                 if pause.monotonic() >= deadline:
                     raise WaitFailed(f"gave up waiting for {said}")
+                if trigger.reports and pause.monotonic() >= report_at:
+                    self._report(trigger, client, pause.monotonic())
+                    report_at = pause.monotonic() + REPORT_S
                 pause.sleep(self.poll_interval_s)
         return self.defer(  # raises TaskDeferred
             trigger=trigger,
@@ -96,6 +102,14 @@ class ClusterOperator(TellsOutcome, BaseOperator):
             kwargs=kwargs or None,
             timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
         )
+
+    def _report(self, trigger: ClusterTrigger, client: DescribingClient, now_s: float) -> None:
+        try:
+            text = trigger.report(client, now_s)
+        except LogyardError as problem:
+            text = f"how far it is, is not known now ({problem})"
+        if text:
+            self.log.info(text)
 
     def _say(self, trigger: ClusterTrigger, seen: Observation, said: str) -> str:
         missing = trigger.missing(seen)

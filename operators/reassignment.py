@@ -9,7 +9,7 @@ from airflow.sdk import Context
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
-from logyard.admin.quantities import size
+from logyard.admin.quantities import plural, size
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.reassignment.execution import cancel_moves, start_moves
@@ -46,6 +46,13 @@ def disk_limits(
 def topics_on(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
     """The topics of which these brokers have replicas."""
     return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})
+
+
+def wave_line(wave: Sequence[Move], plan: Plan, state: PlanProgress) -> str:
+    """The moves that run now and the bytes that they copy, of those that are left."""
+    left = [move for move in plan.moves if move.tp in set(state.running)]
+    copied, whole = (sum(move.size * len(move.adding) for move in moves) for moves in (wave, left))
+    return f"this wave: {plural(len(wave), 'move')}, {size(copied)} to copy of {size(whole)} that are left"
 
 
 class PlanReassignmentOperator(ClusterOperator):
@@ -280,7 +287,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
                     self._give_up(client, plan, snapshot, state)
                 self._hold_throttle(client, plan, snapshot, state)
                 waiting, later = self._start_wave(client, plan, snapshot, state)
-            self.log.info("%d of %d moves done", len(state.done), len(plan.moves))
+            self.log.info("%d of %d moves done; %s", len(state.done), len(plan.moves), wave_line(waiting, plan, state))
             trigger = ReassignmentDoneTrigger(
                 moves=[m.as_json() for m in waiting],
                 held_back=[m.as_json() for m in later],

@@ -5,19 +5,24 @@ import inspect
 import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from airflow.sdk import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.errors import LogyardError
+from logyard.admin.ports import DescribingClient
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.watch import ClusterWatch
 
 DONE, FAILED, TIMEOUT = "done", "failed", "timeout"
 
 _MARGIN_S_MIN = 1.0
+REPORT_S = 30.0
+# A report that gets no answer must not hold up what waits.
+_BRIEF_S = 5.0
 
 
 class WaitFailed(LogyardError):
@@ -80,6 +85,9 @@ class ClusterTrigger(BaseTrigger):
     :param deadline_ms: when the wait fails, in ms since 1970.
     """
 
+    reports: ClassVar[bool] = False
+    """Whether `report` has something to tell."""
+
     def __init__(self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.logyard_conn_id = logyard_conn_id
@@ -93,6 +101,11 @@ class ClusterTrigger(BaseTrigger):
     @abstractmethod
     def missing(self, seen: Observation) -> str:
         """What is still missing, in a few words."""
+
+    def report(self, client: DescribingClient, now_s: float) -> str | None:
+        """How far it is, for the log every REPORT_S; None: nothing to tell. May ask the cluster, within its time-outs;
+        `now_s` is on a clock that never goes back."""
+        return None
 
     def wants(self) -> Wanted:
         """What the observation must contain beside the snapshot."""
@@ -115,6 +128,7 @@ class ClusterTrigger(BaseTrigger):
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         said = ""
+        report_at = clock() + REPORT_S
         while True:
             seen = await watch.next_look(self.poll_interval_s, self.wants())
             if isinstance(seen, Exception):
@@ -132,3 +146,26 @@ class ClusterTrigger(BaseTrigger):
                 said = waiting_for
             if clock() >= deadline:
                 return WaitEvent(TIMEOUT, f"gave up waiting for {waiting_for}")
+            if self.reports and clock() >= report_at:
+                await self._tell()
+                report_at = clock() + REPORT_S
+
+    async def _tell(self) -> None:
+        """Log how far it is, read by a thread with a client of its own."""
+        hook = ClusterHook(self.logyard_conn_id)
+        settings = await hook.asettings()
+        brief = replace(settings, request_timeout_s=_BRIEF_S, total_timeout_s=_BRIEF_S)
+
+        def read() -> str | None:
+            client = hook.connector.cluster(brief)
+            try:
+                return self.report(client, time.monotonic())
+            finally:
+                client.close()
+
+        try:
+            text = await asyncio.get_running_loop().run_in_executor(None, read)
+        except LogyardError as problem:
+            text = f"how far it is, is not known now ({problem})"
+        if text:
+            self.log.info(text)

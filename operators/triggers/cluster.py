@@ -8,6 +8,8 @@ from typing import Any
 from logyard.admin.cluster.observation import Observation
 from logyard.admin.cluster.snapshot import topic_json
 from logyard.admin.connector import Connector
+from logyard.admin.ports import DescribingClient
+from logyard.admin.reassignment.copying import CopyReport
 from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.waves import adopt, held_back
@@ -151,6 +153,8 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     :param throttle_owner: the owner of that throttle.
     """
 
+    reports = True
+
     def __init__(
         self,
         *,
@@ -168,6 +172,10 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.throttle_owner = throttle_owner
         self._away_since: float | None = None
+        self._copying = CopyReport(_moves(moves))
+
+    def report(self, client: DescribingClient, now_s: float) -> str | None:
+        return self._copying.line(client, now_s)
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
         started, later = _moves(self.moves), _moves(self.held_back)

@@ -14,8 +14,10 @@ from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.waves import ForeignReassignment
 from logyard.broker.model import TopicPartition
+from logyard.operators import base as operator_base
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import StalePlan
+from logyard.operators.triggers import base as trigger_base
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import Store, context, remade, run, use
@@ -263,3 +265,18 @@ def test_a_verification_keeps_what_others_have_set_since(cluster: MemoryCluster)
     run(verify(document), context(task_id="v"))
     assert cluster.broker_config[2] == {settings.LEADER_RATE: "33"}
     assert not any(cluster.broker_config[b] for b in (1, 3, 4))
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_the_log_tells_waves_bytes_and_rate(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], deferrable: bool
+) -> None:
+    cluster.sizes = dict.fromkeys(cluster.assignments, 3 * 2**20)
+    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
+    cluster.ticks_to_move = 200
+    monkeypatch.setattr(trigger_base, "REPORT_S", 0.05)
+    monkeypatch.setattr(operator_base, "REPORT_S", 0.05)
+    run(execute(document, throttle="5", deferrable=deferrable), context())
+    told = capsys.readouterr().out
+    assert "0 of 1 moves done; this wave: 1 move, 3.0 MiB to copy of 3.0 MiB that are left" in told
+    assert "0 of 1 move in place; 3.0 MiB of 3.0 MiB copied, 0 B per second" in told
