@@ -24,10 +24,24 @@ from logyard.plugins.logyard_ui.views import (
     reassignments,
     replica_map,
     topic,
+    topic_check,
     topics,
 )
 
-_API = (overview, topics, topic, replica_map, brokers, reassignments, plan, groups, connections, actions, polls)
+_API = (
+    overview,
+    topics,
+    topic,
+    topic_check,
+    replica_map,
+    brokers,
+    reassignments,
+    plan,
+    groups,
+    connections,
+    actions,
+    polls,
+)
 
 
 def make_app(services: Services | None = None) -> FastAPI:

@@ -139,6 +139,11 @@ class Browser:
         """What the console got since the last call: {level, message, source}."""
         return list(self._send("POST", "se/log", {"type": "browser"}))
 
+    def resize(self, width: int, height: int) -> None:
+        """Show pages as on a screen of that size; a window itself cannot be as narrow as a phone."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._send("POST", "goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
+
     # -- elements ---------------------------------------------------------------------------------
 
     def find(self, where: str) -> list[str]:

@@ -57,9 +57,10 @@ class Connections:
 
 
 @contextmanager
-def connections() -> Iterator[Connections]:
+def connections(**fields: Any) -> Iterator[Connections]:
+    """With `logyard_default`, whose `fields` may name a real cluster."""
     made = Connections()
-    made.add(CONNECTION)
+    made.add(CONNECTION, **fields)
     try:
         yield made
     finally:

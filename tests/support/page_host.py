@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from logyard.admin.connector import Connector
+from logyard.admin.connector import RealConnector
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.local.ports import HOST
 from tests.support.memory_cluster import MemoryCluster
@@ -56,16 +56,22 @@ def large_cluster(topics: int, partitions: int, brokers: int) -> MemoryCluster:
 
 
 @contextmanager
-def hosted(cluster: MemoryCluster, *, connector: Connector | None = None, acts: bool = False) -> Iterator[str]:
+def hosted(
+    cluster: MemoryCluster | None, *, bootstrap: str = "", acts: bool = False, role: str = "OP", **extra: Any
+) -> Iterator[str]:
     """Serve it on a free port of loopback, from a thread; yields the address.
 
-    With `acts` the user may start every action's DAG; no DAG runs, so tests go as far as the review.
+    `bootstrap`: a real cluster instead of one in memory. With `acts` the user may start every action's DAG; no DAG
+    runs, so tests go as far as the review. `extra`: more of the connection.
     """
     import uvicorn
 
-    with socket.socket() as listening, connections():
+    fields: dict[str, Any] = {"host": bootstrap} if bootstrap else {}
+    with socket.socket() as listening, connections(**fields, extra=extra):
         listening.bind((HOST, 0))
-        server = uvicorn.Server(uvicorn.Config(_app(cluster, connector, acts), log_level="error", lifespan="off"))
+        connector = RealConnector() if bootstrap else None
+        app = make_app(cluster, connector=connector, actions=_every_action() if acts else None)
+        server = uvicorn.Server(uvicorn.Config(_around(_logged_in(app, role)), log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
@@ -78,7 +84,8 @@ def hosted(cluster: MemoryCluster, *, connector: Connector | None = None, acts: 
             thread.join(10)
 
 
-def _app(cluster: MemoryCluster, connector: Connector | None, acts: bool) -> Any:
+def _around(page: Any) -> Any:
+    """Airflow's UI around the page."""
     import airflow
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -95,6 +102,9 @@ def _app(cluster: MemoryCluster, connector: Connector | None, acts: bool) -> Any
         "/ui/config": _CONFIG,
         "/ui/auth/menus": {"authorized_menu_items": [], "extra_menu_items": []},
         "/ui/auth/me": {"id": "op", "username": "op"},
+        "/api/v2/monitor/health": {
+            part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+        },
         "/api/v2/plugins": {"plugins": [plugin], "total_entries": 1},
     }
 
@@ -106,10 +116,7 @@ def _app(cluster: MemoryCluster, connector: Connector | None, acts: bool) -> Any
 
     return Starlette(
         routes=[
-            Mount(
-                "/logyard",
-                _logged_in(make_app(cluster, connector=connector, actions=_every_action() if acts else None)),
-            ),
+            Mount("/logyard", page),
             Mount("/static", StaticFiles(directory=dist)),
             Route("/{path:path}", rest),
         ]
@@ -122,9 +129,9 @@ def _every_action() -> Any:
     return Actions(lambda: [ActionDag(name, f"logyard_{name}", "logyard_default", False) for name in ACTIONS])
 
 
-def _logged_in(app: Any) -> Any:
-    """The application for whoever asks, as an operator."""
-    headers = [(name.lower().encode(), value.encode()) for name, value in login("OP").items()]
+def _logged_in(app: Any, role: str) -> Any:
+    """The application for whoever asks, as a user of that role."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in login(role).items()]
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, "headers": [*scope["headers"], *headers]}, receive, send)

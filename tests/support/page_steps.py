@@ -83,3 +83,27 @@ def create(yard: Yard, topic: str, partitions: int, replicas: int, **configs: st
     with yard.client() as client:
         client.create_topic(NewTopic(topic, partitions, replicas, configs=configs))
         eventually(lambda: client.snapshot([topic]).ready(topic), f"{topic} is led")
+
+
+# Answers of the page's own routes come late.
+SLOW_ANSWERS = """
+const ask = globalThis.fetch;
+globalThis.fetch = async (...all) => {
+  if (String(all[0]?.url ?? all[0]).includes('/logyard/api/')) await new Promise((done) => setTimeout(done, 1500));
+  return ask(...all);
+};
+"""
+
+
+def tile(browser: Browser) -> Any:
+    """Height and text of the dashboard's tile; None while there is none."""
+    return browser.script(
+        "const tile = document.querySelector(\"section[aria-label='Logyard clusters']\");"
+        "return tile && { height: tile.getBoundingClientRect().height, text: tile.innerText };"
+    )
+
+
+def outcome_in_dialog(browser: Browser) -> str:
+    """What the run did, in the dialog: the sentence of its operator, and its table."""
+    browser.wait_for("//*[@role='dialog']//*[@data-testid='outcome']", 30)
+    return browser.text("[role=dialog] [data-testid=outcome]")

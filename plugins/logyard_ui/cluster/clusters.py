@@ -20,6 +20,7 @@ from logyard.plugins.logyard_ui.cluster.progress import Progress, Running, read_
 from logyard.plugins.logyard_ui.cluster.rights import TopicRights, read_rights
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes, sizes_json
 from logyard.plugins.logyard_ui.cluster.state import ClusterState, ControllerEpoch, read_state
+from logyard.plugins.logyard_ui.cluster.topic_check import TopicChange, Verdict, check
 from logyard.plugins.logyard_ui.cluster.transactions import TopicTransactions, read_transactions
 from logyard.plugins.logyard_ui.responses.document import Document
 
@@ -146,6 +147,11 @@ class CachedCluster:
 
     async def broker_configs(self, broker: int, wait_s: float) -> Cached[dict[str, ConfigValue]]:
         query = Query("broker configs", "details", 10.0, lambda c: c.broker_configs(broker), str(broker))
+        return await self.cache.get(query, wait_s)
+
+    async def topic_check(self, change: TopicChange, wait_s: float) -> Cached[Verdict]:
+        """Whether the brokers would take a change; they are asked again for every request, but for repeated ones."""
+        query = Query("topic check", "topic check", 0.5, lambda c: check(c, change), repr(change), 8)
         return await self.cache.get(query, wait_s)
 
     async def plan(

@@ -130,6 +130,7 @@ def replicas_document(counts: ClusterCounts, snapshot: ClusterSnapshot) -> Docum
             "racks": [snapshot.brokers[b].rack if b in snapshot.brokers else None for b in counts.columns],
             "topics_total": len(counts.rows),
             "topics": [row[0] for row in counts.rows[:shown]],
+            "internal": [row[TOPIC_COLUMNS.index("internal")] for row in counts.rows[:shown]],
             "replicas": counts.placed[:shown],
             "leaders": counts.led[:shown],
             "total": {"replicas": [c.replicas for c in totals], "leaders": [c.leaders for c in totals]},

@@ -1,7 +1,7 @@
 // An action's dialog: its form, then a review of what will be done, then the run.
 
 import { ACTIONS } from "./actions.js";
-import { sentence } from "./api.js";
+import { get, pageApi, sentence } from "./api.js";
 import { useCluster } from "./cluster_context.js";
 import { starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
@@ -49,17 +49,27 @@ function Steps({ asked, close }) {
   const [run, setRun] = useState(null);
   if (run) return h(Run, { run, close });
   if (step === "form") return h(Form, { spec, values, setValues, next: () => setStep("review"), close });
-  return h(Review, { spec, values, back: () => setStep("form"), done: setRun });
+  const back = spec.fields.length ? () => setStep("form") : close;
+  return h(Review, { spec, values, back, done: setRun });
 }
 
 function Form({ spec, values, setValues, next, close }) {
+  const { conn } = useCluster();
   const [tried, setTried] = useState(false);
-  const problems = wrong(spec, values);
+  const [busy, setBusy] = useState(false);
+  const [refused, setRefused] = useState({});
+  const problems = { ...refused, ...wrong(spec, values) };
   const whole = Object.keys(problems).length === 0 ? (spec.check?.(values) ?? "") : "";
-  const submit = (event) => {
+  const submit = async (event) => {
     event.preventDefault();
-    if (Object.keys(problems).length === 0 && !whole) next();
-    else setTried(true);
+    if (busy) return;
+    setTried(true);
+    if (Object.keys(problems).length > 0 || whole) return;
+    setBusy(true);
+    const found = await asked(spec, conn, values);
+    setBusy(false);
+    if (found) setRefused(found);
+    else next();
   };
   return h(
     Box,
@@ -82,19 +92,36 @@ function Form({ spec, values, setValues, next, close }) {
               field,
               value: values[field.id],
               problem: tried ? problems[field.id] : "",
-              set: (value) => setValues((old) => ({ ...old, [field.id]: value })),
+              set: (value) => {
+                setRefused({}); // it was about other values
+                setValues((old) => ({ ...old, [field.id]: value }));
+              },
             }),
           ),
         tried && whole && h(Notice, { status: "warning" }, whole),
+        refused[""] && h(Problem, { problem: refused[""] }),
       ),
     ),
     h(
       Dialog.Footer,
       null,
       h(Button, { type: "button", variant: "ghost", size: "sm", onClick: close }, "Cancel"),
-      h(Button, { type: "submit", size: "sm", colorPalette: "brand" }, "Review"),
+      h(Button, { type: "submit", size: "sm", colorPalette: "brand", loading: busy }, "Review"),
     ),
   );
+}
+
+// What the brokers would refuse, by field ("": the whole); null where they would not, or cannot be asked now.
+async function asked(spec, conn, values) {
+  if (!spec.asks) return null;
+  try {
+    const { refused } = await get(pageApi("topic_check", { conn_id: conn, ...spec.asks(values) }));
+    if (!refused) return null;
+    const field = spec.parts?.[refused.part] ?? refused.part;
+    return { [spec.fields.some((one) => one.id === field) ? field : ""]: refused.text };
+  } catch {
+    return null; // the run itself will say it
+  }
 }
 
 function Entry({ field, value, problem, set }) {
@@ -135,6 +162,7 @@ function Review({ spec, values, back, done }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
   const conf = spec.conf(values);
+  const leave = spec.fields.length > 0 ? "Back" : "Cancel";
   const submit = async (event) => {
     event.preventDefault();
     if (busy || typed !== word) return;
@@ -187,7 +215,7 @@ function Review({ spec, values, back, done }) {
     h(
       Dialog.Footer,
       null,
-      h(Button, { type: "button", variant: "ghost", size: "sm", onClick: back, disabled: busy }, "Back"),
+      h(Button, { type: "button", variant: "ghost", size: "sm", onClick: back, disabled: busy }, leave),
       h(
         Button,
         {

@@ -13,7 +13,7 @@ const reassign = {
   dag: "reassign_replicas",
   title: "Move replicas",
   start: "Move them",
-  fields: [throttleField],
+  fields: [], // the goals and the throttle are those of the plan that is shown
   conf: (values) => given({ ...values.goals, throttle: whole(values.throttle), approve: false }),
   say: (values) =>
     [

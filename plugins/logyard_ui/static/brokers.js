@@ -25,7 +25,7 @@ export function Brokers() {
   );
 }
 
-const count = (id, label, width = "6.5rem") => ({
+const count = (id, label, width = "6.8rem") => ({
   id,
   label,
   end: true,
@@ -36,7 +36,7 @@ const count = (id, label, width = "6.5rem") => ({
 const skew = (id, label) => ({
   id: `skew_${id}`,
   label,
-  width: "9.5rem",
+  width: "10.5rem",
   value: (row) => row.skew?.[id],
   cell: (row) => h(SkewBar, { value: row.skew?.[id], label: `${label} of broker ${row.id}` }),
 });
@@ -48,14 +48,14 @@ function List({ data }) {
       {
         id: "id",
         label: "Broker",
-        width: "11rem",
+        width: "10.5rem",
         value: (row) => row.id,
         cell: (row) => h(Identity, { broker: row, to: place.to({ view: "broker", broker: row.id }) }),
       },
       {
         id: "address",
         label: "Address",
-        width: "11rem",
+        width: "9.5rem",
         value: (row) => row.host,
         cell: (row) => (row.alive ? `${row.host}:${row.port}` : h("span", { "data-bad": "" }, "not alive")),
       },
@@ -71,7 +71,7 @@ function List({ data }) {
       count("leaders", "Leaders"),
       skew("leaders", "Leaders’ skew"),
       {
-        ...count("out_of_sync", "Out of sync"),
+        ...count("out_of_sync", "Out of sync", "8.5rem"),
         cell: (row) => h("span", { "data-bad": row.out_of_sync ? "" : undefined }, number(row.out_of_sync)),
       },
       { ...count("bytes", "Bytes", "7.5rem"), cell: (row) => bytes(row.bytes) },

@@ -4,20 +4,20 @@ import { pageApi } from "./api.js";
 import { number, outageSentence } from "./format.js";
 import { Fragment, RouterLink, UI, h } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
-import { Health } from "./components.js";
+import { Health, Loading } from "./components.js";
 import { PAGE, search } from "./page_address.js";
 
-const { Box, Flex, Heading, Text } = UI;
+const { Box, Flex, Heading, Skeleton, Text } = UI;
 const CONNECTIONS_MS = 60000;
 // A dashboard is left open for days: it polls less often than the page.
 const EVERY_MS = 10000;
 const SHOWN = 8;
 
 function LogyardTile() {
-  const { data } = usePolled(pageApi("connections"), CONNECTIONS_MS);
+  const { data, problem } = usePolled(pageApi("connections"), CONNECTIONS_MS);
   const connections = data?.connections ?? [];
-  // Without a connection there is no tile; errors of a cluster appear in its line.
-  if (connections.length === 0) return null;
+  // Without a connection there is no tile; errors of a cluster appear in its line. While it loads its place is kept.
+  if (connections.length === 0 && (data || problem)) return null;
   return h(
     Box,
     { order: 4, as: "section", "aria-label": "Logyard clusters", width: "full" },
@@ -25,6 +25,7 @@ function LogyardTile() {
     h(
       Flex,
       { direction: "column", borderWidth: "1px", borderRadius: "md", overflow: "hidden" },
+      !data && h(Box, { padding: "2.5" }, h(Loading, { what: "clusters", rows: 1 })),
       connections.slice(0, SHOWN).map((connection) => h(Line, { key: connection.conn_id, conn: connection.conn_id })),
       connections.length > SHOWN &&
         h(Text, { padding: "2", color: "fg.muted", fontSize: "sm" }, `and ${connections.length - SHOWN} more`),
@@ -49,7 +50,9 @@ function Line({ conn }) {
     h(
       RouterLink,
       { to: { pathname: PAGE, search: search({ conn_id: conn }) } },
-      h(Health, { health: data?.health ?? (problem ? "unreachable" : "") }),
+      data || problem
+        ? h(Health, { health: data?.health ?? "unreachable" })
+        : h(Skeleton, { width: "5.5rem", height: "6", role: "status", "aria-label": `Loading ${conn}` }),
       h(Text, { fontWeight: "semibold" }, conn),
       h(Text, { color: "fg.muted", fontSize: "sm", flex: "1", minWidth: "12rem", truncate: true }, said(data, problem)),
       data && h(Counts, { data }),

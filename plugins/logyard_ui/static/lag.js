@@ -25,7 +25,7 @@ export function LagChoice({ uncommitted, unread }) {
   if (!uncommitted) return null;
   return h(
     Flex,
-    { direction: "column", gap: "1", "data-testid": "lag-choice" },
+    { direction: "column", gap: "1", marginY: "1", "data-testid": "lag-choice" },
     h(CheckboxField, {
       label: "Count partitions without a commit from their first record",
       on: !isLatest(place),

@@ -9,7 +9,7 @@ const VIEWS = ["overview", "topics", "brokers", "map", "groups", "reassignments"
 const ONES = ["topic", "broker", "group"];
 
 // What stays in the address when another view is opened.
-const KEPT = ["conn_id"];
+const KEPT = ["conn_id", "internal"];
 
 export function search(place) {
   const query = new URLSearchParams();

@@ -174,8 +174,7 @@ function Preview({ goals, running }) {
 }
 
 function Difference({ plan, goals, running }) {
-  if (plan.partitions_total === 0)
-    return h(Empty, { title: "Nothing would move." }, "The cluster meets the goals already.");
+  if (plan.partitions_total === 0) return h(NothingMoves, { goals });
   return h(
     Flex,
     { direction: "column", gap: "4", role: "region", "aria-label": "Difference" },
@@ -225,6 +224,17 @@ function Difference({ plan, goals, running }) {
           `The first ${number(plan.partitions.length)} of ${plural(plan.partitions_total, "partition")}.`,
         ),
     ),
+  );
+}
+
+function NothingMoves({ goals }) {
+  if (goals.drain.length > 0 || goals.replication_factor !== "" || goals.balance || goals.balance_disk)
+    return h(Empty, { title: "Nothing would move." }, "The cluster meets the goals already.");
+  return h(
+    Empty,
+    { title: "Choose a goal." },
+    "Empty brokers, change the number of replicas, or balance. Without a goal only replicas on brokers that are not ",
+    "alive would move, and there are none.",
   );
 }
 

@@ -7,6 +7,7 @@ import { ActionButton } from "./action_button.js";
 import { Empty, Loaded } from "./components.js";
 import { rowLink } from "./page_address.js";
 import { SkewBar } from "./skew_bar.js";
+import { InternalTopics } from "./internal_topics.js";
 import { Search, Table } from "./table.js";
 import { useDelayedText } from "./delayed_text.js";
 
@@ -27,10 +28,14 @@ function Content({ data }) {
   const what = place.get("of") === "leaders" ? "leaders" : "replicas";
   const [typed, setTyped] = useDelayedText(place, "q");
   const wanted = React.useDeferredValue(typed);
+  const internal = place.get("internal") === "1";
   const rows = useMemo(() => asRows(data, what), [data, what]);
   const found = useMemo(
-    () => rows.filter((row) => row.name.toLowerCase().includes(wanted.trim().toLowerCase())),
-    [rows, wanted],
+    () =>
+      rows.filter(
+        (row) => (internal || !row.internal) && row.name.toLowerCase().includes(wanted.trim().toLowerCase()),
+      ),
+    [rows, wanted, internal],
   );
   if (data.brokers.length === 0) return h(Empty, { title: "No broker has replicas yet." });
   return h(
@@ -60,6 +65,7 @@ function Content({ data }) {
             ),
           ),
         ),
+        h(InternalTopics),
         h(
           Text,
           { color: "fg.muted", fontSize: "sm" },
@@ -179,6 +185,7 @@ function asRows(data, what) {
     const counts = data[what][index];
     return {
       name,
+      internal: data.internal[index] === 1,
       counts,
       sum: counts.reduce((sum, value) => sum + value, 0),
       spread: Math.max(...counts) - Math.min(...counts),

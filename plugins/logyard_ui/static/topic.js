@@ -130,7 +130,7 @@ const PARTITION_COLUMNS = [
     id: "partition",
     label: "Partition",
     end: true,
-    width: "6.5rem",
+    width: "7.5rem",
     value: (row) => row.partition,
     cell: (row) => row.partition,
   },
@@ -138,7 +138,7 @@ const PARTITION_COLUMNS = [
     id: "leader",
     label: "Leader",
     end: true,
-    width: "6rem",
+    width: "6.5rem",
     value: (row) => row.leader,
     cell: (row) =>
       h(
@@ -178,7 +178,8 @@ const PARTITION_COLUMNS = [
   { id: "records", label: "Records", end: true, value: (row) => row.records, cell: (row) => number(row.records) },
   {
     id: "size",
-    label: "Bytes",
+    label: "Bytes at the leader",
+    width: "13rem",
     end: true,
     value: (row) => row.sizes?.[row.leader],
     cell: (row) => h("span", { title: sizes(row) }, bytes(row.sizes?.[row.leader])),

@@ -1,8 +1,15 @@
 // The actions on one topic: create, alter, add partitions, delete. Pure; `actions.js` describes a spec.
+//
+// `asks(values)` is what the brokers are asked before the review (`api/topic_check`), `parts` says which field a part
+// of their answer belongs to, where it is not the field of that name.
 
 import { bytes, number } from "./format.js";
 import { given, topicField, whole } from "./forms.js";
 import { difference, parse } from "./config_lines.js";
+
+function pairs(settings) {
+  return Object.entries(settings).map(([name, value]) => `${name}=${value}`);
+}
 
 function listed(settings) {
   return Object.entries(settings).map(([name, value]) => `${name} = ${value}`);
@@ -25,10 +32,17 @@ export const createTopic = {
     { id: "configs", label: "Settings", kind: "lines", help: "One on each line: cleanup.policy=compact" },
   ],
   check: (values) => parse(values.configs ?? "").problem,
+  asks: (values) => ({
+    action: "create_topic",
+    topic: values.topic.trim(),
+    partitions: whole(values.partitions),
+    replication_factor: whole(values.replication_factor),
+    set: pairs(parse(values.configs ?? "").settings),
+  }),
   conf: (values) => {
     const { settings } = parse(values.configs ?? "");
     return given({
-      topic: values.topic,
+      topic: values.topic.trim(),
       partitions: whole(values.partitions),
       replication_factor: whole(values.replication_factor),
       configs: Object.keys(settings).length ? settings : undefined,
@@ -60,6 +74,15 @@ export const alterTopic = {
     const { settings, problem } = parse(values.configs ?? "");
     return problem || (Object.keys(difference(values.before, settings)).length === 0 ? "Nothing is changed yet." : "");
   },
+  asks: (values) => {
+    const changes = Object.entries(difference(values.before, parse(values.configs).settings));
+    return {
+      action: "alter_topic",
+      topic: values.topic,
+      set: pairs(Object.fromEntries(changes.filter(([, value]) => value !== null))),
+      unset: changes.filter(([, value]) => value === null).map(([name]) => name),
+    };
+  },
   conf: (values) => ({ topic: values.topic, alter: difference(values.before, parse(values.configs).settings) }),
   say: (values) => [
     `Settings of topic ${values.topic} change:`,
@@ -78,6 +101,8 @@ export const expandTopic = {
     Number(values.expand_to) > values.partitions
       ? ""
       : `There are ${values.partitions} already, and partitions cannot be removed.`,
+  asks: (values) => ({ action: "expand_topic", topic: values.topic, partitions: whole(values.expand_to) }),
+  parts: { partitions: "expand_to" },
   conf: (values) => ({ topic: values.topic, expand_to: whole(values.expand_to) }),
   say: (values) => [
     `Topic ${values.topic} gets ${values.expand_to} partitions instead of ${values.partitions}; this cannot be undone.`,

@@ -6,6 +6,7 @@ import { bytes, number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./airflow_ui.js";
 import { Empty, Loaded } from "./components.js";
 import { CheckboxField } from "./checkbox.js";
+import { InternalTopics } from "./internal_topics.js";
 import { PageLink, rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
 import { useDelayedText } from "./delayed_text.js";
@@ -48,11 +49,7 @@ function List({ data, sizes }) {
           on: only === "trouble",
           set: (on) => place.stay({ only: on ? "trouble" : "" }),
         }),
-        h(CheckboxField, {
-          label: "Include internal topics",
-          on: internal,
-          set: (on) => place.stay({ internal: on ? "1" : "" }),
-        }),
+        h(InternalTopics),
         h(
           Text,
           { color: "fg.muted", fontSize: "sm", role: "status" },
@@ -64,7 +61,7 @@ function List({ data, sizes }) {
       ),
       h(
         Flex,
-        { gap: "2" },
+        { gap: "2", wrap: "wrap" },
         h(ActionButton, { action: "retention_report", plain: true }, "Report"),
         h(ActionButton, { action: "topics_as_code", values: { file: "topics.yaml" }, plain: true }, "From a file"),
         h(ActionButton, { action: "create_topic" }, "Create topic"),
@@ -86,11 +83,11 @@ function List({ data, sizes }) {
 }
 
 function columnsOf(place) {
-  const count = (id, label, bad) => ({
+  const count = (id, label, { bad = false, width = "9.5rem" } = {}) => ({
     id,
     label,
     end: true,
-    width: "9.5rem",
+    width,
     value: (row) => row[id],
     cell: (row) =>
       h(
@@ -108,14 +105,14 @@ function columnsOf(place) {
     },
     count("partitions", "Partitions"),
     count("replication_factor", "Replicas each"),
-    count("under_replicated", "Under-replicated", true),
-    count("offline", "Offline", true),
+    count("under_replicated", "Under-replicated", { bad: true, width: "11rem" }),
+    count("offline", "Offline", { bad: true, width: "7rem" }),
     count("not_preferred", "Not preferred"),
     {
       id: "bytes",
-      label: "Bytes",
+      label: "Bytes, all replicas",
       end: true,
-      width: "8rem",
+      width: "12rem",
       value: (row) => row.bytes,
       cell: (row) => bytes(row.bytes),
     },

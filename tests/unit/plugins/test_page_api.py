@@ -17,6 +17,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.configs.entities import Entity
 from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
+from logyard.plugins.logyard_ui.access.actions import ActionDag, Actions
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import PageClient, connections, make_app
@@ -26,7 +27,13 @@ pytestmark = pytest.mark.airflow
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs/page-api.md"
 SECTION = re.compile(r"^### `GET api/(\w+)[^`]*`\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
-QUERIES = {"topic": "name=orders", "group": "name=billing", "broker": "id=1", "plan": "topic=payments&drain=1"}
+QUERIES = {
+    "topic": "name=orders",
+    "topic_check": "action=create_topic&topic=new&replication_factor=9",
+    "group": "name=billing",
+    "broker": "id=1",
+    "plan": "topic=payments&drain=1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,8 @@ def viewer() -> Iterator[PageClient]:
     client.create_acls(acls.parse({"topic": "orders", "principal": "User:billing", "operation": "Read"}))
     client.alter_quotas(Entity(("users",), ("billing",)), {"consumer_byte_rate": 1048576.0})
     with connections():
-        yield PageClient(make_app(cluster))
+        dag = ActionDag("create_topic", "logyard_create_topic", "logyard_default", False)
+        yield PageClient(make_app(cluster, actions=Actions(lambda: [dag])), "OP")
 
 
 def _examples() -> dict[str, dict[str, Any]]:
