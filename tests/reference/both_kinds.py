@@ -23,7 +23,7 @@ class BothKinds:
 
     @cached_property
     def admin(self) -> KafkaClusterClient:
-        return KafkaClusterClient(ClusterSettings(bootstrap=tuple(self.cluster.bootstrap.split(","))))
+        return KafkaClusterClient(ClusterSettings.read("", self.cluster.admin_options))
 
     def close(self) -> None:
         if "admin" in self.__dict__:

@@ -1,8 +1,11 @@
-"""One cluster, both kinds of broker on one ZooKeeper: either controls the other, leads it and follows it."""
+"""One cluster, both kinds of broker on one ZooKeeper: either controls the other, leads it and follows it.
+
+In plain text, and secured: SASL_SSL with SCRAM between brokers and for clients, and ACLs that the clients need.
+"""
 
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition as Ours
 from tests.reference.both_kinds import BothKinds
-from tests.support import kafka
+from tests.support import kafka, secured
 from tests.support.load import Load
 from tests.support.real_cluster import eventually
 
@@ -21,12 +24,28 @@ from tests.support.real_cluster import eventually
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="module", params=["KKO", "OOK"])
+@pytest.fixture(scope="module", params=["KKO", "OOK", "KKO-secured", "OOK-secured"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
     kafka.jars_or_skip()
-    home = tmp_path_factory.mktemp(request.param)
-    with kafka.running(home, request.param) as cluster, closing(BothKinds(cluster, request.param)) as both:
+    kinds, _, is_secured = request.param.partition("-")
+    with running(tmp_path_factory.mktemp(request.param), kinds, bool(is_secured)) as both:
         yield both
+
+
+@contextmanager
+def running(home: Path, kinds: str, is_secured: bool) -> Iterator[BothKinds]:
+    if not is_secured:
+        with kafka.running(home, kinds) as cluster, closing(BothKinds(cluster, kinds)) as both:
+            yield both
+        return
+    with secured.running(home, kinds, between="SCRAM-SHA-512") as world:
+        # alice is no super user: each of these ACLs is needed.
+        for prefix in ("t-", "survivor-", "moved"):
+            for operation in ("Read", "Write"):
+                world.allow("alice", "Topic", prefix, operation, prefixed=True)
+        world.allow("alice", "Group", "t-", "Read", prefixed=True)
+        with closing(BothKinds(world.reached_by("alice"), kinds)) as both:
+            yield both
 
 
 @pytest.fixture(params=["K", "O"])
@@ -148,7 +167,7 @@ def test_follower_that_has_more_than_the_new_leader_cuts_its_log(both: BothKinds
 def test_group_keeps_its_offsets_when_its_coordinator_moves_to_the_other_kind(both: BothKinds, topic: str) -> None:
     create(both, topic, LED_BY_EACH)
     both.cluster.produce(topic, [(str(n).encode(), b"v") for n in range(300)])
-    conf = {"bootstrap.servers": both.cluster.bootstrap, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    conf = {**both.cluster.client_options, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     committed = {}
     for number in range(8):  # enough names to fall on every partition of the offsets topic
         group = f"{topic}-{number}"
@@ -226,13 +245,14 @@ def test_clean_stop_hands_over_to_the_other_kind(both: BothKinds, topic: str, ki
     both.settled(topic)
 
 
+@pytest.mark.parametrize("is_secured", [False, True], ids=["plain", "secured"])
 @pytest.mark.parametrize("unclean", [False, True], ids=["clean", "killed"])
-def test_brokers_are_replaced_one_by_one_in_place(tmp_path: Path, unclean: bool) -> None:
+def test_brokers_are_replaced_one_by_one_in_place(tmp_path: Path, unclean: bool, is_secured: bool) -> None:
     """The way over, and the way back: under load every broker of Kafka's becomes ours on its own files, then again."""
     kafka.jars_or_skip()
     topic = "moved"
-    with kafka.running(tmp_path / "cluster", "KKK") as cluster:
-        both = BothKinds(cluster, "KKK")
+    with running(tmp_path / "cluster", "KKK", is_secured) as both:
+        cluster = both.cluster
         create(both, topic, LED_BY_EACH, min_insync_replicas="2", segment_bytes="200000")
         load = Load(cluster, topic)
         load.start()

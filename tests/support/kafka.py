@@ -84,16 +84,23 @@ def jars_or_skip(profile: str = "kafka") -> Path:
 
 @contextmanager
 def running(
-    directory: Path, kinds: str, config: Mapping[str, str] | None = None, jvm: Sequence[str] = BROKER_JVM
+    directory: Path,
+    kinds: str,
+    config: Mapping[str, str] | None = None,
+    jvm: Sequence[str] = BROKER_JVM,
+    zookeeper: str | None = None,
 ) -> Iterator[RealCluster]:
-    """A cluster on one ZooKeeper; each letter of `kinds` is a broker: K is Apache Kafka, O is ours."""
+    """A cluster on one ZooKeeper; each letter of `kinds` is a broker: K is Apache Kafka, O is ours.
+
+    `zookeeper` is the address of one that runs; None: start one.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     kinds_file(directory).write_text(kinds)
     cluster = cluster_at(directory, jvm)
     replicas = str(min(3, len(kinds)))
     keys = {**CONFIG, "offsets.topic.replication.factor": replicas, **(config or {})}
     try:
-        cluster.start(Settings(len(kinds), None, None, keys))
+        cluster.start(Settings(len(kinds), zookeeper, None, keys))
         yield RealCluster(cluster)
     finally:
         cluster.stop()

@@ -16,7 +16,7 @@ class Load(threading.Thread):
         self.acknowledged: dict[tuple[int, bytes], int] = {}
         self._cluster, self._topic = cluster, topic
         self._stop_wanted = threading.Event()
-        settings = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+        settings = {**cluster.client_options, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
         self._producer = Producer({**settings, **conf})
 
     def _delivered(self, error: Any, message: Any) -> None:

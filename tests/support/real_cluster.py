@@ -12,7 +12,7 @@ Fixtures give one (`cluster`, shared; `own_cluster` for what kills brokers), ove
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,18 @@ def eventually(look: Callable[..., Any], what: str, timeout_s: float = WAIT_S) -
 
 
 class RealCluster:
-    """One cluster, seen from outside."""
+    """One cluster, seen from outside. `clients` and `admins`: librdkafka's options, for a secured one."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        clients: Mapping[str, str] | None = None,
+        admins: Mapping[str, str] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.directory = cluster.layout.directory
+        self._clients = dict(clients or {})
+        self._admins = dict(admins or clients or {})
 
     @property
     def description(self) -> dict[str, Any]:
@@ -58,12 +65,22 @@ class RealCluster:
     def bootstrap(self) -> str:
         return str(self.description["bootstrap"])
 
+    @property
+    def client_options(self) -> dict[str, str]:
+        """Options of librdkafka for who produces and consumes."""
+        return {"bootstrap.servers": self.bootstrap, **self._clients}
+
+    @property
+    def admin_options(self) -> dict[str, str]:
+        """Options of librdkafka for who manages the cluster."""
+        return {"bootstrap.servers": self.bootstrap, **self._admins}
+
     def address(self, broker: int) -> str:
         """One broker's host:port."""
         return next(f"{each['host']}:{each['port']}" for each in self.description["brokers"] if each["id"] == broker)
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient(self.admin_options)
 
     def create(self, topic: str, partitions: int = 3, replicas: int = 3, **config: str) -> None:
         new = NewTopic(topic, partitions, replicas, config={k.replace("_", "."): v for k, v in config.items()})
@@ -80,7 +97,7 @@ class RealCluster:
             if error is None:
                 acknowledged[message.partition(), message.value()] = message.offset()
 
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 5, **conf})
+        producer = Producer({**self.client_options, "acks": "all", "linger.ms": 5, **conf})
         for key, value in events:
             producer.produce(topic, value, key, on_delivery=delivered)
             producer.poll(0)
@@ -89,7 +106,7 @@ class RealCluster:
 
     def consume(self, topic: str, count: int, timeout_s: float = WAIT_S) -> list[Any]:
         """Read `count` records from the start of every partition, without a group's help."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+        consumer = Consumer({**self.client_options, "group.id": "unused", "enable.auto.commit": False})
         try:
             found = consumer.list_topics(topic, timeout=10).topics[topic]
             consumer.assign([TopicPartition(topic, p, 0) for p in found.partitions])

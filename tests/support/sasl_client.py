@@ -1,6 +1,7 @@
 """A client that logs in byte by byte: for what no library does. It knows nothing of the broker's own log-in."""
 
 import asyncio
+import ssl
 import struct
 from typing import Any
 
@@ -21,8 +22,8 @@ class SaslClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, port: int) -> "SaslClient":
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, tls: ssl.SSLContext | None = None) -> "SaslClient":
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)

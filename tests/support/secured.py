@@ -13,7 +13,7 @@ there too: its users are `User:ANONYMOUS`, who may do nothing.
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,12 +31,17 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from logyard.admin.configs import entities
+from logyard.admin.configs import znodes as user_znodes
+from logyard.admin.zookeeper.znodes import KazooZnodes
 from logyard.local.ports import HOST, Ports
 from tests.support import kafka
 from tests.support.authority import Authority, Issued
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.token_endpoint import AUDIENCE, TokenEndpoint
+from tests.support.zookeeper import running_zookeeper
 
+CONTROL = "CONTROL"  # the name of the control plane's listener, where there is one
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
@@ -78,8 +83,12 @@ class Secured:
         """The brokers' addresses on that listener."""
         if protocol == "PLAINTEXT":
             return self.cluster.bootstrap
-        ports = json.loads(listeners_file(self.directory).read_text())
-        return ",".join(f"{HOST}:{of[protocol]}" for of in ports.values())
+        return ",".join(f"{HOST}:{of[protocol]}" for of in self.ports().values())
+
+    def ports(self) -> dict[int, dict[str, int]]:
+        """Return broker → listener → port of all listeners besides PLAINTEXT."""
+        told = json.loads(listeners_file(self.directory).read_text())
+        return {int(broker): of for broker, of in told.items()}
 
     def password(self, user: str, mechanism: str) -> str:
         known = self.users[user]
@@ -131,6 +140,10 @@ class Secured:
         path.write_text("".join(f"{key}={value}\n" for key, value in self.java(user, mechanism, protocol).items()))
         return path
 
+    def reached_by(self, user: str) -> RealCluster:
+        """The cluster as that user's producers and consumers see it; the super user manages it."""
+        return RealCluster(self.cluster.cluster, self.librdkafka(user), self.librdkafka("admin"))
+
     def admin(self) -> AdminClient:
         """The super user, by PLAIN."""
         return AdminClient(self.librdkafka("admin", "PLAIN"))
@@ -165,8 +178,11 @@ class Secured:
         password = self.password(user, mechanism)
         return f'{_MODULES}.{module} required username="{user}" password="{password}";'
 
-    def config(self) -> dict[str, str]:
-        """The brokers' keys, the same for both kinds."""
+    def config(self, between: str = "PLAIN", *, control: bool = False) -> dict[str, str]:
+        """The brokers' keys, the same for both kinds; brokers log in at each other by the mechanism `between`.
+
+        `control`: the controller's requests have a listener of their own, CONTROL.
+        """
         known = "".join(f' user_{name}="{user.plain}"' for name, user in self.users.items())
         plain = (
             f'{_MODULES}.plain.PlainLoginModule required username="broker" password="{self.broker_password}"'
@@ -174,7 +190,7 @@ class Secured:
         )
         keys = {
             "security.inter.broker.protocol": "SASL_SSL",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": between,
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": f"file:{self.endpoint.jwks}",
             "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -187,15 +203,30 @@ class Secured:
             "super.users": "User:broker;User:admin",
             "delegation.token.secret.key": "tk-" + secrets.token_urlsafe(12),
         }
-        for listener in ("sasl_ssl", "sasl_plaintext"):
+        if control:
+            names = [f"{name}:{name}" for name in PROTOCOLS]
+            keys["listener.security.protocol.map"] = ",".join([*names, f"{CONTROL}:SASL_SSL"])
+            keys["control.plane.listener.name"] = CONTROL
+        for listener in ("sasl_ssl", "sasl_plaintext", *([CONTROL.lower()] if control else [])):
             prefix = f"listener.name.{listener}"
             keys[f"{prefix}.plain.sasl.jaas.config"] = plain
             for mechanism in SCRAM:
-                keys[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{_MODULES}.scram.ScramLoginModule required;"
+                own = f' username="broker" password="{self.broker_password}"' if mechanism == between else ""
+                module = f"{_MODULES}.scram.ScramLoginModule required{own};"
+                keys[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = module
             keys[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{_OAUTH}.OAuthBearerLoginModule required;"
             handler = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
             keys[f"{prefix}.oauthbearer.sasl.server.callback.handler.class"] = handler
         return keys
+
+    def make_brokers_user(self, zookeeper: str, mechanism: str) -> None:
+        """Write the brokers' own SCRAM credential to ZooKeeper, before there is a broker."""
+        client = KazooZnodes(zookeeper)
+        try:
+            made = {mechanism: f"iterations=4096,password={self.broker_password}"}
+            user_znodes.alter(client, entities.Entity((entities.USERS,), ("broker",)), made, ())
+        finally:
+            client.close()
 
     def make_scram_users(self) -> None:
         """Give every user both SCRAM mechanisms; returns when the brokers know them."""
@@ -225,21 +256,29 @@ def running(
     config: Mapping[str, str] | None = None,
     jvm: Sequence[str] = kafka.BROKER_JVM,
     scram: bool = True,
+    between: str = "PLAIN",
+    control: bool = False,
 ) -> Iterator[Secured]:
     """A secured cluster; each letter of `kinds` is a broker: K is Apache Kafka, O is ours.
 
-    `config` overrides the brokers' keys; without `scram` the SCRAM users are not made.
+    `config` overrides the brokers' keys; without `scram` the SCRAM users are not made. Brokers log in at each other by
+    the mechanism `between`; with `control` the controller's requests have a listener of their own.
     """
     directory.mkdir(parents=True, exist_ok=True)
     world = Secured(directory)
     chosen = Ports(directory)
-    names = {p: p.lower() for p in PROTOCOLS if p != "PLAINTEXT"}
+    names = {p: p.lower() for p in (*PROTOCOLS, *([CONTROL] if control else [])) if p != "PLAINTEXT"}
     ports = {b: {p: chosen.choose(f"broker-{b}-{name}") for p, name in names.items()} for b in range(len(kinds))}
     listeners_file(directory).write_text(json.dumps(ports))
     options = (*jvm, f"{ALLOWED_URLS}=file:{world.endpoint.jwks}")
-    keys = {**world.config(), **(config or {})}
-    with world.endpoint, kafka.running(directory, kinds, keys, options) as cluster:
-        world.cluster = cluster
+    keys = {**world.config(between, control=control), **(config or {})}
+    with ExitStack() as stack:
+        stack.enter_context(world.endpoint)
+        zookeeper = None
+        if between in SCRAM:
+            zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper")).connect
+            world.make_brokers_user(zookeeper, between)
+        world.cluster = stack.enter_context(kafka.running(directory, kinds, keys, options, zookeeper))
         if scram:
             world.make_scram_users()
         yield world
