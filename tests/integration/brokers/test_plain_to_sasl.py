@@ -1,4 +1,4 @@
-"""A cluster goes from plain text to SASL over TLS while it serves: broker by broker, in the steps of docs/sasl.md.
+"""A cluster goes from plain text to SASL over TLS with ACLs while it serves, in the steps of docs/sasl.md.
 
 The brokers are whole ones with real sockets and logs, on one event loop, over ZooKeeper in memory.
 """
@@ -6,14 +6,22 @@ The brokers are whole ones with real sockets and logs, on one event loop, over Z
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from logyard.broker.broker import Broker, real_environment
 from logyard.broker.clock import SystemClock
@@ -29,7 +37,13 @@ pytestmark = pytest.mark.timeout(300)
 
 BROKERS = range(3)
 PLAIN, SECURE = "PLAINTEXT", "SASL_SSL"
-BROKER_PASSWORD, CLIENT_PASSWORD = "brokers-own-word", "clients-own-word"
+BROKER_PASSWORD, CLIENT_PASSWORD, ADMIN_PASSWORD = "brokers-own-word", "clients-own-word", "admins-own-word"
+PASSWORDS = {"client": CLIENT_PASSWORD, "admin": ADMIN_PASSWORD, "stranger": CLIENT_PASSWORD}
+RIGHTS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:broker;User:admin",
+}
+OPEN = {**RIGHTS, "allow.everyone.if.no.acl.found": "true"}
 COMMON = {
     "zookeeper.connect": "in.memory:2181",
     "group.initial.rebalance.delay.ms": "0",
@@ -69,8 +83,11 @@ class Rolling:
     async def _new_tree() -> ZooKeeperTree:
         return ZooKeeperTree(SystemClock())
 
-    async def start(self, broker: int, listeners: tuple[str, ...], between: str) -> None:
+    async def start(
+        self, broker: int, listeners: tuple[str, ...], between: str, rights: Mapping[str, str] | None = None
+    ) -> None:
         """Start a broker with these listeners; brokers use the one named `between`."""
+        known = "".join(f' user_{name}="{password}"' for name, password in PASSWORDS.items())
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         keys = {
             **COMMON,
@@ -80,10 +97,11 @@ class Rolling:
             "inter.broker.listener.name": between,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": (
                 f'{module} required username="broker" password="{BROKER_PASSWORD}" '
-                f'user_broker="{BROKER_PASSWORD}" user_client="{CLIENT_PASSWORD}";'
+                f'user_broker="{BROKER_PASSWORD}"{known};'
             ),
             "ssl.keystore.location": str(self._certificate.pem),
             "ssl.truststore.location": str(self._authority.certificate),
+            **(rights or {}),
         }
         config = BrokerConfig.parse("".join(f"{key}={value}\n" for key, value in keys.items()))
         world = real_environment(config)
@@ -107,15 +125,15 @@ class Rolling:
     def refused(self) -> int:
         return sum(b.components.services.login_counters.refused for b, _ in self._running.values() if b.components)
 
-    def options(self, protocol: str) -> dict[str, Any]:
+    def options(self, protocol: str, user: str = "client") -> dict[str, Any]:
         options = {"bootstrap.servers": ",".join(f"{HOST}:{self._ports[b][protocol]}" for b in BROKERS)}
         if protocol == SECURE:
             options |= {
                 "security.protocol": SECURE,
                 "ssl.ca.location": str(self._authority.certificate),
                 "sasl.mechanisms": "PLAIN",
-                "sasl.username": "client",
-                "sasl.password": CLIENT_PASSWORD,
+                "sasl.username": user,
+                "sasl.password": PASSWORDS[user],
             }
         return options
 
@@ -128,11 +146,13 @@ class Rolling:
 
         eventually(full, "every replica is in sync", 90)
 
-    def turn(self, listeners: tuple[str, ...], between: str, protocol: str) -> None:
+    def turn(
+        self, listeners: tuple[str, ...], between: str, protocol: str, rights: Mapping[str, str] | None = None
+    ) -> None:
         """Restart broker after broker with these listeners."""
         for broker in BROKERS:
             self.run(self.stop(broker))
-            self.run(self.start(broker, listeners, between))
+            self.run(self.start(broker, listeners, between, rights))
             self.await_full_isr(protocol)
 
 
@@ -186,6 +206,28 @@ def consumed(options: dict[str, Any], wanted: set[bytes]) -> set[bytes]:
     return found
 
 
+def allow_the_client(admin: AdminClient) -> None:
+    """Make all ACLs in one request: as soon as a topic has one, whoever has none is refused."""
+    wanted = [
+        (ResourceType.TOPIC, "events", AclOperation.WRITE),
+        (ResourceType.TOPIC, "events", AclOperation.READ),
+        (ResourceType.GROUP, "check", AclOperation.READ),
+    ]
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    acls = [AclBinding(kind, name, literal, "User:client", "*", what, allow) for kind, name, what in wanted]
+    for made in admin.create_acls(acls).values():
+        made.result(30)
+
+
+def refusal_of(options: dict[str, Any], topic: str) -> str | None:
+    """Produce one record; returns the error's name, None if it was taken."""
+    told: list[str | None] = []
+    producer = Producer(options)
+    producer.produce(topic, b"one more", on_delivery=lambda error, _: told.append(error and error.name()))
+    producer.flush(30)
+    return told[0]
+
+
 def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Rolling(tmp_path)
     try:
@@ -201,12 +243,17 @@ def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path, capsy
             load.use(cluster.options(SECURE))
             cluster.turn((PLAIN, SECURE), SECURE, SECURE)
             cluster.turn((SECURE,), SECURE, SECURE)
+            cluster.turn((SECURE,), SECURE, SECURE, OPEN)
+            allow_the_client(AdminClient(cluster.options(SECURE, "admin")))
+            cluster.turn((SECURE,), SECURE, SECURE, RIGHTS)
         assert load.failed == []
         assert len(load.acknowledged) > 100
         assert load.acknowledged - consumed(cluster.options(SECURE), load.acknowledged) == set()
         assert cluster.refused() == 0
+        assert refusal_of(cluster.options(SECURE, "stranger"), "events") == "TOPIC_AUTHORIZATION_FAILED"
+        assert refusal_of(cluster.options(SECURE), "events") is None
     finally:
         cluster.close()
     logged = capsys.readouterr()
-    assert BROKER_PASSWORD not in logged.out + logged.err
-    assert CLIENT_PASSWORD not in logged.out + logged.err
+    for password in (BROKER_PASSWORD, *PASSWORDS.values()):
+        assert password not in logged.out + logged.err
