@@ -88,9 +88,9 @@ class Components:
         self.tls = TlsListeners(environment.handshakes)
         self.tls_updates = TlsUpdates(config, self.tls, environment.run_blocking)
         run_login_work = environment.run_login_work or environment.run_blocking
-        self.security, control_security = peer_securities(
-            config, self.tls, environment.run_peer_login_work or environment.run_blocking
-        )
+        run_peer_login_work = environment.run_peer_login_work or environment.run_blocking
+        now_ms = environment.clock.now_ms
+        self.security, control_security = peer_securities(config, self.tls, run_peer_login_work, now_ms)
         self.tokens = DelegationTokens(TokenSettings.of(config), zk, environment.clock.now_ms, run_login_work)
         self.links = BrokerLinks(config, self.metadata, self.security, control_security)
         self.isr_changes = self._isr_changes(zk)

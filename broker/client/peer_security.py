@@ -35,18 +35,22 @@ PLAIN = PeerSecurity()
 
 
 def peer_securities(
-    config: BrokerConfig, tls: TlsListeners, run_blocking: RunBlocking
+    config: BrokerConfig, tls: TlsListeners, run_blocking: RunBlocking, now_ms: Callable[[], int]
 ) -> tuple[PeerSecurity, PeerSecurity]:
     """Return how links connect on the listener between brokers, and on that of the control plane (often the same).
 
     Raises ConfigProblems.
     """
     names = config.inter_broker_listener, config.control_plane_listener
-    made = {name: PeerSecurity(name, tls, peer_login(config, name, run_blocking)) for name in dict.fromkeys(names)}
+    made = {
+        name: PeerSecurity(name, tls, peer_login(config, name, run_blocking, now_ms)) for name in dict.fromkeys(names)
+    }
     return made[names[0]], made[names[1]]
 
 
-def peer_login(config: BrokerConfig, name: str, run_blocking: RunBlocking) -> PeerLogin | None:
+def peer_login(
+    config: BrokerConfig, name: str, run_blocking: RunBlocking, now_ms: Callable[[], int]
+) -> PeerLogin | None:
     """Return how this broker logs in to others on that listener, None if it does not. Raises ConfigProblems.
 
     The mechanism is the same on both listeners, as in Kafka.
@@ -56,6 +60,6 @@ def peer_login(config: BrokerConfig, name: str, run_blocking: RunBlocking) -> Pe
         return None
     mechanism = config.str("sasl.mechanism.inter.broker.protocol")
     try:
-        return PeerLogin(mechanism, client_exchange(listener, mechanism), run_blocking)
+        return PeerLogin(mechanism, client_exchange(listener, mechanism, now_ms), run_blocking)
     except ValueError as error:
         raise ConfigProblems([str(error)]) from None

@@ -1,12 +1,10 @@
 """How a broker or a tool connects to ZooKeeper, from Kafka's settings `zookeeper.ssl.*` and a JAAS file (facts §18.6).
 
-Kafka's JVM is told of the JAAS file, and of the section in it, by system properties, in the variable KAFKA_OPTS:
-`-Djava.security.auth.login.config=FILE -Dzookeeper.sasl.clientconfig=Client -Dzookeeper.sasl.client=true`. They are
-read from there, so that a start script of Kafka's serves; `logyard.jaas.config.file` names the file in the settings.
+Kafka's JVM is told of the JAAS file (sasl/jaas_file.py), and of the section in it, by system properties in KAFKA_OPTS,
+`-Dzookeeper.sasl.clientconfig=Client -Dzookeeper.sasl.client=true`. They are read from there too.
 """
 
 import os
-import shlex
 import ssl
 from collections.abc import Mapping
 from functools import partial
@@ -20,19 +18,14 @@ from logyard.broker.config.listener_settings import ListenerSettings
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
-from logyard.broker.security.sasl import jaas
+from logyard.broker.security.sasl import jaas_file
 from logyard.broker.tls.context import client_context, read_stores
 from logyard.broker.zk.access import Access, Login
 
-JAAS_FILE = "logyard.jaas.config.file"
-OPTIONS = "KAFKA_OPTS"
+JAAS_FILE = jaas_file.KEY
 FILE_VARIABLE = "LOGYARD_ZK_TLS_CONFIG_FILE"
 SECTION = "Client"
-_JAVA_JAAS, _SASL, _SASL_SECTION = (
-    "java.security.auth.login.config",
-    "zookeeper.sasl.client",
-    "zookeeper.sasl.clientconfig",
-)
+_SASL, _SASL_SECTION = "zookeeper.sasl.client", "zookeeper.sasl.clientconfig"
 
 # A store's type by the end of its file's name, as ZooKeeper's client chooses it.
 TYPES: Final[Mapping[str, str]] = {".jks": "JKS", ".p12": "PKCS12", ".pem": "PEM"}
@@ -121,7 +114,7 @@ def of_tool(file: Path | None, environment: Mapping[str, str] = os.environ) -> A
 
 
 def _access(given: Mapping[str, ConfigValue], environment: Mapping[str, str]) -> Access:
-    login = _login(given.get(JAAS_FILE), java_properties(environment.get(OPTIONS, "")))
+    login = _login(given.get(JAAS_FILE), environment)
     if not given["zookeeper.ssl.client.enable"]:
         return Access(login=login)
     tls = ZooKeeperTls(given)
@@ -133,18 +126,16 @@ def _context(tls: ZooKeeperTls) -> ssl.SSLContext:
     return client_context(tls, *read_stores(tls))
 
 
-def _login(file: ConfigValue, java: Mapping[str, str]) -> Login | None:
-    path = str(file or java.get(_JAVA_JAAS) or "")
-    if not path or java.get(_SASL, "true").lower() == "false":
+def _login(file: ConfigValue, environment: Mapping[str, str]) -> Login | None:
+    java = jaas_file.java_properties(environment.get(jaas_file.OPTIONS, ""))
+    path = jaas_file.path_in(file, environment)
+    if path is None or java.get(_SASL, "true").lower() == "false":
         return None
     section = java.get(_SASL_SECTION, SECTION)
     try:
-        found = jaas.parse_file(Path(path).read_text(encoding="utf-8")).get(section)
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "no UTF-8 text"
-        raise LogyardError(f"the JAAS file {path}: {reason}") from None
-    except jaas.BadJaas as problem:
-        raise LogyardError(f"the JAAS file {path}: {problem}") from None
+        found = jaas_file.sections(path).get(section)
+    except ValueError as problem:
+        raise LogyardError(str(problem)) from None
     if not found:
         return None
     where = f"section {section} of {path}"
@@ -157,16 +148,6 @@ def _login(file: ConfigValue, java: Mapping[str, str]) -> Login | None:
     if not username or password is None:
         raise LogyardError(f"{where}: username and password are expected")
     return Login(username, password, where)
-
-
-def java_properties(options: str) -> dict[str, str]:
-    """Return the system properties (`-Dname=value`) in the options of a JVM."""
-    try:
-        words = shlex.split(options)
-    except ValueError:
-        return {}
-    pairs = (word[2:].partition("=") for word in words if word.startswith("-D"))
-    return {name: value for name, _, value in pairs}
 
 
 def _type(given: ConfigValue, location: ConfigValue, store: str) -> ConfigValue:

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import psutil
 import pytest
@@ -207,3 +208,22 @@ def test_the_controllers_requests_come_by_its_own_listener(world: Secured, contr
     load.stop()
     assert load.lost() == {}
     both.settled(topic)
+
+
+def test_brokers_of_both_kinds_log_in_to_each_other_with_tokens(tmp_path: Path) -> None:
+    """The tokens end every twenty seconds: both kinds get new ones in time, and nothing is lost or delayed by it."""
+    kafka.jars_or_skip()
+    with secured.running(tmp_path / "cluster", KINDS, between="OAUTHBEARER", token_life_s=20) as world:
+        world.create("events", partitions=2, replicas=2)
+        load = Load(world.reached_by("admin"), "events")
+        load.start()
+        before = world.endpoint.asked
+        time.sleep(50)
+        eventually(lambda: world.reached_by("admin").isrs_full("events"), "in sync")
+        load.stop()
+        assert load.lost() == {}
+        assert world.endpoint.asked - before >= 4  # twice for each broker
+        for log in (tmp_path / "cluster").rglob("broker-*.log"):
+            for trouble in ("cannot log in to another", "refuses this broker's log-in", "Failed authentication"):
+                assert trouble not in log.read_text()
+            assert world.broker_password not in log.read_text()

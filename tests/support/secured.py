@@ -69,8 +69,9 @@ class Secured:
         self.broker = self.authority.issue("broker", ("localhost", HOST))
         self.users = {name: Secrets() for name in USERS}
         self.certificates: dict[str, Issued] = {name: self.authority.issue(name) for name in USERS}
-        self.endpoint = TokenEndpoint(directory / "oauth", {name: user.oauth for name, user in self.users.items()})
         self.broker_password = secrets.token_urlsafe(12)
+        clients = {name: user.oauth for name, user in self.users.items()} | {"broker": self.broker_password}
+        self.endpoint = TokenEndpoint(directory / "oauth", clients)
         self.cluster: RealCluster = None  # type: ignore[assignment]  # set by `running`
 
     @property
@@ -214,7 +215,12 @@ class Secured:
                 own = f' username="broker" password="{self.broker_password}"' if mechanism == between else ""
                 module = f"{_MODULES}.scram.ScramLoginModule required{own};"
                 keys[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = module
-            keys[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{_OAUTH}.OAuthBearerLoginModule required;"
+            own = f' clientId="broker" clientSecret="{self.broker_password}"' if between == "OAUTHBEARER" else ""
+            keys[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{_OAUTH}.OAuthBearerLoginModule required{own};"
+            if own:
+                login = f"{_OAUTH}.OAuthBearerLoginCallbackHandler"
+                keys[f"{prefix}.oauthbearer.sasl.login.callback.handler.class"] = login
+                keys["sasl.oauthbearer.token.endpoint.url"] = self.endpoint.url
             handler = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
             keys[f"{prefix}.oauthbearer.sasl.server.callback.handler.class"] = handler
         return keys
@@ -258,6 +264,7 @@ def running(
     scram: bool = True,
     between: str = "PLAIN",
     control: bool = False,
+    token_life_s: float = 300,
 ) -> Iterator[Secured]:
     """A secured cluster; each letter of `kinds` is a broker: K is Apache Kafka, O is ours.
 
@@ -266,11 +273,12 @@ def running(
     """
     directory.mkdir(parents=True, exist_ok=True)
     world = Secured(directory)
+    world.endpoint.life_s = token_life_s
     chosen = Ports(directory)
     names = {p: p.lower() for p in (*PROTOCOLS, *([CONTROL] if control else [])) if p != "PLAINTEXT"}
     ports = {b: {p: chosen.choose(f"broker-{b}-{name}") for p, name in names.items()} for b in range(len(kinds))}
     listeners_file(directory).write_text(json.dumps(ports))
-    options = (*jvm, f"{ALLOWED_URLS}=file:{world.endpoint.jwks}")
+    options = (*jvm, f"{ALLOWED_URLS}=file:{world.endpoint.jwks},{world.endpoint.url}")
     keys = {**world.config(between, control=control), **(config or {})}
     with ExitStack() as stack:
         stack.enter_context(world.endpoint)

@@ -5,6 +5,7 @@ A refused token is answered with a JSON status; the client then sends a byte 1, 
 
 import json
 import re
+from collections.abc import Callable, Mapping
 
 from logyard.broker.security.sasl.bearer_tokens import TokenRefused, TokenValidator
 from logyard.broker.security.sasl.mechanism import Identity, LoginRefused
@@ -52,6 +53,25 @@ class OAuthBearerServer:
             )
         self.identity = Identity(valid.principal, valid.expires_ms)
         return b""
+
+
+class OAuthBearerClient:
+    """The client's side: one token, and the extensions (KIP-342). `token` may wait; it raises LoginRefused."""
+
+    def __init__(self, token: Callable[[], str], extensions: Mapping[str, str] | None = None) -> None:
+        self._token = token
+        self._extensions = dict(extensions or {})
+        self.is_done = False
+
+    def first(self) -> bytes:
+        more = "".join(f"{name}={value}{_KVSEP}" for name, value in self._extensions.items())
+        return f"n,,{_KVSEP}auth=Bearer {self._token()}{_KVSEP}{more}{_KVSEP}".encode()
+
+    def step(self, token: bytes) -> bytes | None:
+        if token:
+            return _KVSEP.encode()  # a refusal, which the server tells as an error now
+        self.is_done = True
+        return None
 
 
 def parse_first(message: bytes) -> tuple[str, str]:

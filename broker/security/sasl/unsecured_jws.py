@@ -55,8 +55,8 @@ class UnsecuredTokens:
         principal = claims.get(rules.principal_claim)
         if not isinstance(principal, str) or not principal.strip():
             raise TokenRefused(f"the token has no claim {rules.principal_claim}")
-        expires_ms = _milliseconds(claims, "exp")
-        issued_ms = _milliseconds(claims, "iat") if "iat" in claims else None
+        expires_ms = milliseconds(claims, "exp")
+        issued_ms = milliseconds(claims, "iat") if "iat" in claims else None
         if issued_ms is not None and now_ms + rules.clock_skew_ms < issued_ms:
             raise TokenRefused("the token is issued in the future")
         if now_ms - rules.clock_skew_ms >= expires_ms:
@@ -82,10 +82,11 @@ def _read(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise TokenRefused("a token of three parts is expected")
     if parts[2]:
         raise TokenRefused("the token is signed, but no keys are configured to verify it")
-    return _object(parts[0]), _object(parts[1])
+    return decoded(parts[0]), decoded(parts[1])
 
 
-def _object(part: str) -> dict[str, Any]:
+def decoded(part: str) -> dict[str, Any]:
+    """Return the JSON object in one part of a token. Raises TokenRefused."""
     try:
         found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
@@ -95,7 +96,8 @@ def _object(part: str) -> dict[str, Any]:
     return found
 
 
-def _milliseconds(claims: Mapping[str, Any], name: str) -> int:
+def milliseconds(claims: Mapping[str, Any], name: str) -> int:
+    """Return a claim that is a time in seconds. Raises TokenRefused."""
     seconds = claims.get(name)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e14:
         raise TokenRefused(f"the token has no number as {name}")
