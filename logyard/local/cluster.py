@@ -199,7 +199,8 @@ class LocalCluster:
 
     def _launch(self, broker: int, port: int, settings: Settings, address: str) -> None:
         security = self._security(settings)
-        secured = security.broker_keys(own_zookeeper=settings.zookeeper is None) if security is not None else {}
+        own = settings.zookeeper is None
+        secured = security.broker_keys(broker, own_zookeeper=own) if security is not None else {}
         path = self.layout.write_properties(broker, port, address, settings, secured)
         command = [*self._broker_command, "--config", str(path), "--strict"]
         # A task of Airflow may be starting it: the broker must not get Airflow's keys.

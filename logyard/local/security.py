@@ -41,7 +41,6 @@ class ClusterSecurity:
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self.authority = Authority(self.folder)
-        self._certificate = self.authority.issue("broker", HOSTS)
         self._passwords = self._kept_passwords()
         self._write_zookeeper_files()
 
@@ -52,15 +51,19 @@ class ClusterSecurity:
         """Return how the launcher asks the brokers whether they serve."""
         return Credentials(self.authority.certificate, ADMIN, self.password(ADMIN))
 
-    def broker_keys(self, *, own_zookeeper: bool) -> dict[str, str]:
-        """Return the settings of every broker; `own_zookeeper`: the launcher's ZooKeeper, which knows its user."""
+    def broker_keys(self, broker: int, *, own_zookeeper: bool) -> dict[str, str]:
+        """Return a broker's settings, with a certificate of its own.
+
+        `own_zookeeper`: it is the launcher's ZooKeeper, which knows its user.
+        """
+        certificate = self.authority.issue(f"broker-{broker}", HOSTS)
         keys = {
             "security.inter.broker.protocol": PROTOCOL,
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
             "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256",
             f"listener.name.{PROTOCOL.lower()}.{MECHANISM.lower()}.sasl.jaas.config": self._jaas(BROKER),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._certificate.pem),
+            "ssl.keystore.location": str(certificate.pem),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.authority.certificate),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",

@@ -21,7 +21,7 @@ def test_only_the_owner_reads_what_is_secret(tmp_path: Path) -> None:
     security = ClusterSecurity(tmp_path)
     security.write_client_file("h:1,h:2")
     settings = Settings(1, secure=True)
-    properties = Layout(tmp_path).write_properties(0, 1, "z:1", settings, security.broker_keys(own_zookeeper=True))
+    properties = Layout(tmp_path).write_properties(0, 1, "z:1", settings, security.broker_keys(0, own_zookeeper=True))
     secrets = {security.password(user) for user in USERS}
     assert len(secrets) == 3
     assert mode(security.folder) == 0o700
@@ -36,7 +36,21 @@ def test_only_the_owner_reads_what_is_secret(tmp_path: Path) -> None:
 def test_a_later_start_finds_the_same(tmp_path: Path) -> None:
     first, second = ClusterSecurity(tmp_path), ClusterSecurity(tmp_path)
     assert [first.password(user) for user in USERS] == [second.password(user) for user in USERS]
-    assert first.broker_keys(own_zookeeper=True) == second.broker_keys(own_zookeeper=True)
+    assert first.broker_keys(0, own_zookeeper=True) == second.broker_keys(0, own_zookeeper=True)
+
+
+def test_each_broker_has_a_key_and_a_certificate_of_its_own(tmp_path: Path) -> None:
+    security = ClusterSecurity(tmp_path)
+    stores = [Path(security.broker_keys(n, own_zookeeper=True)["ssl.keystore.location"]) for n in (0, 1)]
+    keys, subjects = set(), set()
+    for store in stores:
+        text = store.read_bytes()
+        keys.add(text[: text.index(b"BEGIN CERTIFICATE")])
+        own, above = x509.load_pem_x509_certificates(text)
+        own.verify_directly_issued_by(above)
+        subjects.add(own.subject.rfc4514_string())
+    assert len(keys) == 2
+    assert subjects == {"CN=broker-0", "CN=broker-1"}
 
 
 def test_the_client_file_is_for_our_tools_and_kafka_s(tmp_path: Path) -> None:
@@ -50,8 +64,8 @@ def test_the_client_file_is_for_our_tools_and_kafka_s(tmp_path: Path) -> None:
 
 def test_another_zookeeper_is_used_as_it_is(tmp_path: Path) -> None:
     security = ClusterSecurity(tmp_path)
-    assert "zookeeper.set.acl" not in security.broker_keys(own_zookeeper=False)
-    assert security.broker_keys(own_zookeeper=True)["zookeeper.set.acl"] == "true"
+    assert "zookeeper.set.acl" not in security.broker_keys(0, own_zookeeper=False)
+    assert security.broker_keys(0, own_zookeeper=True)["zookeeper.set.acl"] == "true"
     assert security.zookeeper_access(own_zookeeper=False).login is None
     assert security.password(AT_ZOOKEEPER) not in repr(security.zookeeper_access(own_zookeeper=True))
 
