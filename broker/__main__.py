@@ -9,14 +9,21 @@ import signal
 import sys
 from pathlib import Path
 
-import structlog
-import uvloop
-
-from logyard.broker import log_format, tasks
-from logyard.broker.broker import Broker
-from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.records import pauses
+from logyard.broker.extras import how_to_install
+
+try:
+    import structlog
+    import uvloop
+
+    from logyard.broker import log_format, tasks
+    from logyard.broker.broker import Broker
+    from logyard.broker.config.broker import BrokerConfig
+    from logyard.broker.records import pauses
+except ModuleNotFoundError as _problem:
+    if (_lacking := how_to_install(_problem, "broker")) is None:
+        raise
+    raise SystemExit(f"logyard.broker: {_lacking}") from None
 
 EXAMPLE = """example:
   python -m logyard.broker --config server.properties --override broker.id=1 --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -27,6 +34,9 @@ FILE is Kafka's server.properties with Kafka's own keys. A key that is unknown o
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one broker until SIGTERM or SIGINT; returns the exit status."""
+    if sys.version_info < (3, 11):  # noqa: UP036  # the package itself is for 3.10 too
+        print("logyard.broker: a broker needs Python 3.11 or later", file=sys.stderr)
+        return 1
     options = _parse(arguments)
     try:
         config = _read_config(options)

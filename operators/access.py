@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow.sdk import Context
-from airflow.sdk.bases.hook import BaseHook
 
 from logyard.admin.acls import acls
 from logyard.admin.acls.acls import Acl, AclFilter
@@ -18,6 +17,7 @@ from logyard.admin.settings import BadSettings
 from logyard.admin.users import users
 from logyard.admin.users.users import NewPassword
 from logyard.operators import outcomes
+from logyard.operators.airflow_names import BaseHook
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_json, as_mapping, as_truth
 

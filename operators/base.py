@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseOperator, conf
+from airflow.sdk import BaseOperator
 
 from logyard.admin.cluster.observation import Observation, observe
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
+from logyard.operators.airflow_names import conf
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.sdk import Context, conf
+from airflow.sdk import Context
 
 from logyard.admin.ports import DescribingClient
 from logyard.admin.settings import BadSettings
@@ -13,6 +13,7 @@ from logyard.admin.topics import access
 from logyard.admin.topics.document import Catalog, CatalogPlan, apply, plan_catalog, read_configs
 from logyard.operators import outcomes
 from logyard.operators.access import password_of
+from logyard.operators.airflow_names import conf
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION

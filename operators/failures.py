@@ -4,8 +4,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from logyard.admin.acls.acls import BadAcl
 from logyard.admin.cluster.elections import BadElection
 from logyard.admin.configs.entities import BadConfig
@@ -17,6 +15,7 @@ from logyard.admin.topics.changes import TopicConflict
 from logyard.admin.topics.document import CatalogRefused
 from logyard.admin.transactions.transactions import BadTransactions
 from logyard.admin.users.users import BadUser
+from logyard.operators.airflow_names import AirflowFailException
 
 _LASTING = (
     BadSettings,

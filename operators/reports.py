@@ -6,11 +6,11 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException
 
 from logyard.admin.quantities import size
 from logyard.admin.topics import retention
 from logyard.operators import outcomes
+from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list
 

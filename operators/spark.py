@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, AssetAlias, Context, conf
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators import outcomes
+from logyard.operators.airflow_names import AirflowException, AirflowSkipException, conf
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
+from logyard.operators.spark_provider import SparkSubmitOperator
 
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-
 from logyard.admin.settings import BadSettings
+from logyard.operators.spark_provider import SparkSubmitHook
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")

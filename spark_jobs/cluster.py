@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from logyard.broker.errors import LogyardError
@@ -106,7 +106,7 @@ def connect(arguments: argparse.Namespace) -> Cluster:
 
 def run_id(job: str) -> str:
     """Return a new name for one run of a job."""
-    return f"{job}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+    return f"{job}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
 
 
 class _Tokens:

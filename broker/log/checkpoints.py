@@ -6,7 +6,7 @@ All decoders raise CorruptData, which says what is wrong; the caller adds the fi
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log.leader_epochs import EpochEntry
@@ -162,7 +162,7 @@ def _integer(word: str) -> int:
 
 def _java_date(now_ms: int) -> str:
     """`Sat Nov 21 09:43:33 UTC 2026`: the text of java.util.Date, in English whatever the locale."""
-    at = datetime.fromtimestamp(now_ms / 1000, UTC)
+    at = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
     return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year}"
 
 

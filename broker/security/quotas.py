@@ -8,7 +8,7 @@ Rule 3: this module only counts and computes; the server mutes connections (serv
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from logyard.broker.config.broker import BrokerConfig
@@ -23,8 +23,10 @@ METERS_SWEPT_AT = 1024
 UserClient = tuple[str, str]  # user, client id
 
 
-class QuotaKey(StrEnum):
+class QuotaKey(str, Enum):
     """The quotas among the settings of users and clients."""
+
+    __str__ = str.__str__
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"

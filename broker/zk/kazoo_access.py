@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, KazooException
@@ -40,7 +40,13 @@ _silent.propagate = False
 _SAYS_NOTHING = ("Transition to CONNECTING", "within the connection retry policy")
 
 
-class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
+if TYPE_CHECKING:
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _LoggerAdapter = logging.LoggerAdapter  # takes no type before Python 3.11
+
+
+class ConnectionLog(_LoggerAdapter):
     """kazoo's log; attempts to connect fail many times for one reason, which is written once until one succeeds.
 
     `problem` is the last reason, "" while there is a connection.

@@ -8,10 +8,11 @@ which can start other DAGs.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param, conf
+from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
 from logyard.dags.factories.schedules import in_timezone
+from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark import ExportSegmentsOperator
 

@@ -1,7 +1,8 @@
 """Schedules in a time zone."""
 
 import pendulum
-from airflow.sdk import CronTriggerTimetable
+
+from logyard.operators.airflow_names import CronTriggerTimetable
 
 
 def in_timezone(schedule: str | None, timezone: str | None) -> str | CronTriggerTimetable | None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.asking import answer_within
 from logyard.operators.verification import VerifyReassignmentOperator
 
 APPROVAL_TIMEOUT = timedelta(hours=24)
@@ -15,7 +16,7 @@ def approve_plan(subject: str, *, required: str = "{{ params.approve }}") -> App
     :param required: a template; where it renders to false, nobody is asked.
     """
     return ApprovePlanOperator(
-        task_id="approve", subject=subject, plan=params.PLAN, required=required, response_timeout=APPROVAL_TIMEOUT
+        task_id="approve", subject=subject, plan=params.PLAN, required=required, **answer_within(APPROVAL_TIMEOUT)
     )
 
 

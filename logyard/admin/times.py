@@ -1,6 +1,6 @@
 """Times and durations that people type, in ISO 8601, as milliseconds."""
 
-from datetime import UTC
+from datetime import timezone
 
 
 def parse_time_ms(text: str) -> int:
@@ -10,7 +10,11 @@ def parse_time_ms(text: str) -> int:
     """
     import pendulum  # 0.1 s: for the commands that are given a time
 
-    found = pendulum.parse(text, exact=True, tz=UTC) if text[:1].isdigit() and len(text) >= len("20261121") else None
+    found = (
+        pendulum.parse(text, exact=True, tz=timezone.utc)
+        if text[:1].isdigit() and len(text) >= len("20261121")
+        else None
+    )
     if isinstance(found, pendulum.Date) and not isinstance(found, pendulum.DateTime):
         found = pendulum.datetime(found.year, found.month, found.day)
     if not isinstance(found, pendulum.DateTime):

@@ -1,6 +1,6 @@
 """`logyard leaders`: the command of kafka-leader-election.sh, by the brokers or by ZooKeeper."""
 
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +21,10 @@ def leaders() -> None:
     """Elect the leaders of partitions."""
 
 
-class ElectionType(StrEnum):
+class ElectionType(str, Enum):
     """Which replica becomes leader."""
+
+    __str__ = str.__str__
 
     PREFERRED = elections.PREFERRED
     UNCLEAN = elections.UNCLEAN

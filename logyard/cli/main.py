@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
+from logyard.broker.extras import how_to_install
 from logyard.cli import (
     acls,
     airflow,
@@ -70,6 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except (LocalError, LogyardError) as error:
         return _complain(str(error), 1)
+    except ModuleNotFoundError as error:
+        lacking = how_to_install(error)
+        if lacking is None:
+            raise
+        return _complain(lacking, 1)
     except BrokenPipeError:
         # The reader closed the pipe; what is still buffered must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

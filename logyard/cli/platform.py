@@ -9,7 +9,6 @@ import typer
 from logyard.cli.cluster import parse_config
 from logyard.local import interrupts
 from logyard.local.layout import Settings
-from logyard.local.platform import Platform
 
 STATE = Path(".logyard")
 
@@ -37,6 +36,8 @@ def up(
         logyard up --brokers 1 --config log.retention.hours=1
         logyard up --secure
     """
+    from logyard.local.platform import Platform  # it needs logyard[local]
+
     platform = Platform(directory / "up", _say)
     platform.start(Settings(brokers, config=parse_config(config or []), secure=secure))
     for name, value in platform.addresses():
@@ -53,6 +54,8 @@ def down(directory: State = STATE) -> None:
         logyard down
     """
     with interrupts.ignored():
+        from logyard.local.platform import Platform
+
         ran = [Platform(directory / name).stop() for name in ("up", "demo") if (directory / name).is_dir()]
     typer.echo("stopped" if any(ran) else "nothing ran")
 

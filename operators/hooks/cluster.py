@@ -1,18 +1,17 @@
 """The connection type `logyard`: a cluster's bootstrap servers, ZooKeeper, security, and how a broker is started."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseHook, conf
-from airflow.sdk.log import mask_secret
-
 from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.operators.airflow_names import BaseHook, conf, mask_secret
 
 CONFIG_SECTION = "logyard"
 _TEST_PATIENCE_S = 8.0
@@ -50,8 +49,13 @@ class ClusterHook(BaseHook):
     async def asettings(self) -> ClusterSettings:
         """The same for a trigger, where the synchronous look-up would block the event loop."""
         if self._settings is None:
-            self._settings = read_connection(await self.aget_connection(self.logyard_conn_id))
+            self._settings = read_connection(await self._looked_up())
         return self._settings
+
+    async def _looked_up(self) -> Any:
+        if hasattr(BaseHook, "aget_connection"):
+            return await self.aget_connection(self.logyard_conn_id)
+        return await asyncio.to_thread(self.get_connection, self.logyard_conn_id)  # before Airflow 3.1
 
     def get_conn(self) -> DescribingClient:
         """A client; it connects at its first request. The caller closes it."""

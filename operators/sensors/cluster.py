@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from logyard.admin.cluster.observation import observe
 from logyard.admin.errors import LogyardError
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
+from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from logyard.operators.failures import failing_for_good
 from logyard.operators.fields import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook

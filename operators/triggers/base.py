@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from airflow.sdk import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
+from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.watch import ClusterWatch
 

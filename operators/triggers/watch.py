@@ -7,7 +7,6 @@ more often: a secrets backend may be slow and cost money). If it was edited, the
 """
 
 import asyncio
-import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -131,9 +130,11 @@ class ClusterWatch:
         """Sleep until the first caller is due; a caller that comes meanwhile may be due sooner."""
         while (left := min(w.due for w in self._waiting) - asyncio.get_running_loop().time()) > 0:
             self._arrived.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._arrived.wait()
+            timer = asyncio.get_running_loop().call_later(left, self._arrived.set)
+            try:
+                await self._arrived.wait()
+            finally:
+                timer.cancel()
 
     def _look(
         self, client: DescribingClient | None, settings: ClusterSettings, wants: Wanted

@@ -15,7 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from logyard.spark_jobs import cluster as clusters
@@ -87,7 +87,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if wants_quarantine:
         summary["quarantined"] = _quarantine(replicas, findings, arguments.re_replicate)
     if arguments.report:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         report.write(arguments.report, summary, findings, totals, now)
     return (2 if summary["verdict"] == BAD else 0), summary
 

@@ -6,7 +6,7 @@ certainly older, by the time index and the headers of batches, so Spark checks i
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -24,7 +24,7 @@ from logyard.spark_jobs.segments.indexes import byte_window, may_hold_time, olde
 from logyard.spark_jobs.segments.splits import Range, Split
 
 NO_END = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +120,7 @@ def _by_time(bounds: Bounds, one: Any) -> Bounds:
     newer = isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual))
     if not newer or not isinstance(one.value, datetime):
         return bounds
-    from_ms = (one.value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)  # rounded down: Spark checks again
+    from_ms = (one.value.astimezone(timezone.utc) - _EPOCH) // timedelta(
+        milliseconds=1
+    )  # rounded down: Spark checks again
     return replace(bounds, newer_ms=from_ms if bounds.newer_ms is None else max(bounds.newer_ms, from_ms))

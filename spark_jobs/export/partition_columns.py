@@ -7,7 +7,7 @@ A column is `topic`, `date` (of the record's timestamp, UTC), or `NAME=PATTERN`,
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -51,7 +51,7 @@ class PartitionColumn:
 
 def _written(pattern: str, timestamp_ms: int) -> str:
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime(pattern)
+        return datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc).strftime(pattern)
     except (ValueError, OverflowError, OSError):
         return NOWHERE
 

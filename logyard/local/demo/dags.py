@@ -1,7 +1,7 @@
 """Runs DAGs through Airflow's REST API for the demo's steps: several at a time, with results by task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from logyard.local.airflow.api import AirflowApi, AirflowError, Run
 from logyard.local.errors import LocalError
@@ -18,7 +18,7 @@ class DagRuns:
         self._api = AirflowApi(url, user, password)
         self._note = note
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "DagRuns":
         return self
 
     def __exit__(self, *_: object) -> None:

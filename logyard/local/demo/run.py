@@ -5,7 +5,7 @@ import platform as machine
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +32,7 @@ def run(directory: Path, *, keep: bool = False, secure: bool = False, console: C
     directory = directory.absolute()
     console = console or Console()
     with only_one(directory / "demo.lock", "demo"):
-        report = Report(datetime.now(UTC).isoformat(timespec="seconds"), _machine())
+        report = Report(datetime.now(timezone.utc).isoformat(timespec="seconds"), _machine())
         display = Display(console)
         platform = Platform(directory, display.note)
         platform.clear()

@@ -10,6 +10,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 
 from logyard.operators.hooks.cluster import ClusterHook
+from logyard.plugins.logyard_ui.access.connections import of_team
 
 # An action is known by the end of its DAG's id: `<prefix>reassign_replicas`.
 ACTIONS = (
@@ -64,7 +65,7 @@ class Actions:
         teams = _teams([dag.dag_id for dag in dags])
         found = []
         for dag in sorted(dags, key=lambda dag: (ACTIONS.index(dag.action), len(dag.dag_id), dag.dag_id)):
-            details = DagDetails(id=dag.dag_id, team_name=teams.get(dag.dag_id))
+            details = DagDetails(id=dag.dag_id, **of_team(teams.get(dag.dag_id)))
             if manager.is_authorized_dag(method="GET", details=details, user=user):
                 may_run = manager.is_authorized_dag(
                     method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
@@ -128,7 +129,7 @@ def connections_of(data: Mapping[str, Any]) -> set[str]:
 
 
 def _teams(dag_ids: list[str]) -> Mapping[str, str | None]:
-    from airflow.sdk import conf
+    from logyard.operators.airflow_names import conf
 
     if not dag_ids or not conf.getboolean("core", "multi_team", fallback=False):
         return {}

