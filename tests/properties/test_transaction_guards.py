@@ -4,6 +4,9 @@ The model is the coordinator: it knows which transactions have the partition. Wh
 verifications, their answers and markers come: no batch is taken that the coordinator does not know to be in an open
 transaction, nothing holds the last stable offset back behind the last marker, and no batch is taken before an earlier
 one of its producer that was refused.
+
+With `transaction.version` 2 more holds: no batch is taken in another transaction than the one it was sent in, whatever
+arrives late, and no repeated marker ends a later transaction (KAFKA-17754).
 """
 
 import random
@@ -70,10 +73,14 @@ class History:
             self.step(self.producers[self.chance.choice(PIDS)])
             self.check()
         for producer in self.producers.values():
-            producer.is_ending = producer.is_ending if producer.is_ending is not None else ABORT
+            if producer.is_ending is None:
+                self.time_out(producer)
             self.write_marker(producer)
         self.check()
         assert self.log.last_stable_offset == self.log.log_end_offset, "nothing holds it back behind the last marker"
+
+    def time_out(self, producer: Producer) -> None:
+        producer.is_ending = ABORT
 
     def step(self, producer: Producer) -> None:
         match self.chance.randrange(16):
@@ -165,10 +172,147 @@ class History:
         assert self.refused <= EXPECTED
         assert log.producers.open_transactions == self.first
         assert log.last_stable_offset == min([*self.first.values(), log.log_end_offset])
-        assert len(log.producers.guards) <= len(PIDS) - len(self.first), "who is in a transaction has no guard"
+        self.check_guards()
         for entry in log.producers.entries.values():
             sequences = [seen.last_sequence for seen in entry.batches]
             assert sequences == sorted(sequences)
+
+    def check_guards(self) -> None:
+        assert len(self.log.producers.guards) <= len(PIDS) - len(self.first), "who is in a transaction has no guard"
+
+
+@dataclass
+class RaisingProducer(Producer):
+    """One that goes by version 2. `client_epoch`: what its client knows; a fence by time-out it hears of later."""
+
+    client_epoch: int = 0
+    written: list[tuple[int, int]] = field(default_factory=list)  # markers that may come again: kind, epoch
+
+
+class RaisingHistory(History):
+    """The same with `transaction.version` 2: the leader adds the partition, and each end raises the epoch at once."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.raising = {pid: RaisingProducer(pid) for pid in PIDS}
+        self.producers = dict(self.raising)
+        self.late_batches = self.late_markers = self.unknown = 0
+
+    def time_out(self, producer: Producer) -> None:
+        producer.is_ending = ABORT
+        producer.epoch += 1
+
+    def step(self, producer: Producer) -> None:
+        producer = self.raising[producer.pid]
+        match self.chance.randrange(20):
+            case 0 | 1 | 2 | 3 if len(producer.travelling) < 6:
+                self.send(producer)
+            case 4 | 5 | 6 if producer.travelling:
+                self.begin(self.one(producer))
+            case 7 | 8 | 9 if producer.travelling:
+                self.answer(self.one(producer))
+            case 10 | 11 | 12 if producer.travelling:
+                self.append(self.one(producer))
+            case 13 if producer.is_ending is None:
+                self.end(producer)
+            case 14 | 15 if producer.is_ending is not None:
+                self.write_marker(producer)
+            case 16 | 17 if producer.written:
+                self.repeat_marker(producer)
+            case 18 if producer.client_epoch < producer.epoch:
+                self.hear(producer)
+            case 19 if self.chance.random() < 0.2:
+                self.log.producers.expire(NOW + 100, 100)
+            case _:
+                pass
+
+    def send(self, producer: Producer) -> None:
+        """One in ten never arrives."""
+        epoch = self.raising[producer.pid].client_epoch
+        if self.chance.random() < 0.9:
+            producer.travelling.append(Batch(producer.pid, epoch, producer.sequence, producer.number))
+        producer.sequence += 1
+
+    def begin(self, batch: Batch) -> None:
+        states = self.log.producers
+        if not states.is_in_transaction(batch.pid, batch.epoch):
+            self.asked.setdefault(batch.pid, []).append(batch)
+            batch.guard = states.guards.begin(batch.pid, batch.epoch, batch.sequence, NOW, raises=True)
+
+    def answer(self, batch: Batch) -> None:
+        """The partition is added, or it is to be asked again (CONCURRENT_TRANSACTIONS), or the epoch is fenced."""
+        producer = self.producers[batch.pid]
+        if batch.guard is not None and producer.is_ending is None and batch.epoch == producer.epoch:
+            producer.has_partition = batch.is_answered = batch.guard.is_verified = True
+        elif batch.guard is not None and batch.epoch < producer.epoch and self.chance.random() < 0.7:
+            producer.travelling.remove(batch)
+
+    def append(self, batch: Batch) -> None:
+        producer = self.producers[batch.pid]
+        before, is_known = self.taken, batch.pid in self.log.producers.entries
+        is_first = batch.pid not in self.first
+        super().append(batch)
+        if self.taken == before:
+            self.late_batches += batch.guard is None and batch.epoch < producer.epoch
+            return
+        assert batch.epoch == producer.epoch - (producer.is_ending is not None), "its own transaction, and no other"
+        assert batch.sequence == 0 or not is_first, "a transaction begins with sequence 0"
+        self.unknown += not is_known
+
+    def end(self, producer: RaisingProducer) -> None:
+        """EndTxn, or a time-out: PrepareX is stored with the next epoch. Without the partition there is no marker."""
+        producer.epoch += 1
+        if producer.has_partition:
+            producer.is_ending = self.chance.choice((COMMIT, ABORT))
+        if self.chance.random() < 0.9:
+            self.hear(producer)
+
+    def hear(self, producer: RaisingProducer) -> None:
+        """The client goes on with the epoch of the answer; what it has sent before may still be on its way."""
+        producer.client_epoch, producer.sequence = producer.epoch, 0
+        if self.chance.random() < 0.5:
+            producer.travelling.clear()
+
+    def write_marker(self, producer: Producer) -> None:
+        producer = self.raising[producer.pid]
+        kind = producer.is_ending
+        assert kind is not None
+        self.mark(producer, kind, producer.epoch)
+        self.first.pop(producer.pid, None)
+        self.asked.pop(producer.pid, None)
+        producer.written.append((kind, producer.epoch))
+        producer.has_partition, producer.is_ending = False, None
+
+    def repeat_marker(self, producer: RaisingProducer) -> None:
+        """An earlier request of the coordinator arrives again; `check` sees whether it has ended anything."""
+        try:
+            self.mark(producer, *self.chance.choice(producer.written[-2:]))
+        except ApiError as refused:
+            self.refused.add(refused.code)
+            self.late_markers += 1
+
+    def check_guards(self) -> None:
+        """Who is in a transaction may have the guard of the next one, while the marker is on its way."""
+        assert len(self.log.producers.guards) <= len(PIDS)
+
+    def mark(self, producer: Producer, kind: int, epoch: int) -> None:
+        data = marker(kind, producer_id=producer.pid, producer_epoch=epoch)
+        self.log.append_as_leader(data, 0, now_ms=NOW, origin=Origin.RAISING_COORDINATOR)
+
+
+@pytest.mark.parametrize("first_seed", range(0, 100, 20))
+def test_with_version_2_nothing_late_reaches_another_transaction(first_seed: int) -> None:
+    taken = late_batches = late_markers = unknown = 0
+    for seed in range(first_seed, first_seed + 20):
+        history = RaisingHistory(seed)
+        history.run(400)
+        taken += history.taken
+        late_batches += history.late_batches
+        late_markers += history.late_markers
+        unknown += history.unknown
+    assert min(taken, late_batches) > 100
+    assert late_markers > 50
+    assert unknown > 10
 
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 20))
