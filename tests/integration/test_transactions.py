@@ -1,15 +1,15 @@
 """Transactions of stock clients, on three real brokers: committed as a whole or not at all, whoever dies meanwhile."""
 
 import asyncio
-import os
 import signal
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -22,8 +22,9 @@ from kafka.structs import TopicPartition as TheirPlace
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
+from tests.support.copying import BATCH, FIND_COORDINATOR, copy_while_they_are_killed, pair_of
 from tests.support.real_cluster import RealCluster, eventually
-from tests.support.transactional import WAIT_S, AnyCopier, Copier, read, transactional, values
+from tests.support.transactional import WAIT_S, Copier, read, transactional, values
 from tests.support.wire_client import ask
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,11 +34,7 @@ TRANSACTIONS = {
     "transaction.state.log.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-# `make proof` copies a million.
-COPIED = 1_000_000 if os.environ.get("LOGYARD_EXPLORE") else 20_000
-BATCH = max(COPIED // 100, 200)
-FIND_COORDINATOR = 10
-WRITTEN = ("source", "target", "__transaction_state", "__consumer_offsets")
+INIT_PRODUCER_ID = 22
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +49,10 @@ def own_yard(tmp_path: Path) -> Iterator[RealCluster]:
     yield from started(tmp_path / "cluster")
 
 
-def started(directory: Path) -> Iterator[RealCluster]:
+def started(directory: Path, config: Mapping[str, str] = TRANSACTIONS) -> Iterator[RealCluster]:
     cluster = LocalCluster(directory)
     try:
-        cluster.start(Settings(3, None, None, TRANSACTIONS))
+        cluster.start(Settings(3, None, None, dict(config)))
         yield RealCluster(cluster)
     finally:
         cluster.stop()
@@ -92,14 +89,36 @@ def test_what_is_committed_is_read_and_nothing_else(yard: RealCluster, topic: st
     assert len(values(yard.bootstrap, topic, committed=False)) == 6 * 30
     # An open transaction holds back what others commit behind it.
     producer.begin_transaction()
+    time.sleep(0.01)
+    opened_at = int(time.time() * 1000)
     opened = produce(producer, topic, "open")
     other = transactional(yard.bootstrap, f"other-{topic}")
     other.begin_transaction()
     behind = produce(other, topic, "behind")
     other.commit_transaction(WAIT_S)
     assert values(yard.bootstrap, topic) == Counter(kept)
+    told = [where(yard, topic, isolation, opened_at) for isolation in ("read_committed", "read_uncommitted")]
+    assert told[0].end < told[1].end
+    assert (told[0].by_time, told[1].by_time) == (-1, told[0].end), "the first offset that is not decided"
     producer.commit_transaction(WAIT_S)
     assert values(yard.bootstrap, topic) == Counter([*kept, *opened, *behind])
+    again = where(yard, topic, "read_committed", opened_at)
+    assert (again.end, again.by_time) == (told[1].end + 1, told[0].end), "its marker is the last"
+
+
+class Place(NamedTuple):
+    """What ListOffsets tells of partition 0: its end, and the first offset of that time."""
+
+    end: int
+    by_time: int
+
+
+def where(yard: RealCluster, topic: str, isolation: str, ms: int) -> Place:
+    conf = {"bootstrap.servers": yard.bootstrap, "group.id": "unused", "isolation.level": isolation}
+    with closing(Consumer(conf)) as consumer:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S, cached=False)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, ms)], WAIT_S)
+        return Place(end, found.offset)
 
 
 def test_a_transaction_over_topics_and_nothing_at_all(yard: RealCluster, topic: str) -> None:
@@ -128,26 +147,114 @@ def test_offsets_move_with_the_transaction(yard: RealCluster, topic: str) -> Non
         for offset, ends, expected in ((5, "abort", -1001), (7, "commit", 7), (12, "abort", 7), (20, "commit", 20)):
             producer.begin_transaction()
             produce(producer, topic, f"upto{offset}", 3)
-            places = [TopicPartition(source, 0, offset)]
+            places = [TopicPartition(source, 0, offset, f"{ends} {offset}")]
             producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), WAIT_S)
             getattr(producer, f"{ends}_transaction")(WAIT_S)
-            assert consumer.committed([place], WAIT_S)[0].offset == expected
+            (found,) = consumer.committed([place], WAIT_S)
+            assert (found.offset, found.metadata) == (expected, None if expected < 0 else f"commit {expected}")
         assert len(values(yard.bootstrap, topic)) == 6
 
 
-def test_a_second_producer_fences_the_first(yard: RealCluster, topic: str) -> None:
+@pytest.mark.parametrize("step", ["begin", "send", "offsets", "commit"])
+def test_a_second_producer_fences_the_first(yard: RealCluster, topic: str, step: str) -> None:
+    """Whatever the first does next."""
     first = transactional(yard.bootstrap, f"id-{topic}")
     first.begin_transaction()
     produce(first, topic, "lost")
+    if step == "begin":
+        first.abort_transaction(WAIT_S)
     second = transactional(yard.bootstrap, f"id-{topic}")  # aborts what the first has begun
-    with pytest.raises(KafkaException) as failed:
-        first.commit_transaction(WAIT_S)
-    assert failed.value.args[0].fatal()
-    assert failed.value.args[0].name() == "_FENCED"
+    if step == "begin":
+        first.begin_transaction()
+    if step in ("begin", "send"):
+        first.produce(topic, b"late", partition=0)
+    assert ends_fenced(first, TopicPartition(topic, 0, 1) if step == "offsets" else None)
     second.begin_transaction()
     kept = produce(second, topic, "kept")
     second.commit_transaction(WAIT_S)
     assert values(yard.bootstrap, topic) == Counter(kept)
+
+
+def ends_fenced(producer: Producer, offset: TopicPartition | None = None) -> bool:
+    """Whether a producer that commits hears that it is fenced. If it is told to abort, it hears it then."""
+    with closing(Consumer({"bootstrap.servers": "unused:1", "group.id": "g"})) as consumer:
+        member = consumer.consumer_group_metadata()
+    offsets = [] if offset is None else [offset]
+    steps: list[Callable[[], None]] = [
+        *([partial(producer.send_offsets_to_transaction, offsets, member, WAIT_S)] if offsets else []),
+        partial(producer.commit_transaction, WAIT_S),
+        partial(producer.abort_transaction, WAIT_S),
+    ]
+    error = None
+    for step in steps:
+        try:
+            step()
+        except KafkaException as problem:
+            error = problem.args[0]
+            if not error.txn_requires_abort():
+                break
+    return error is not None and bool(error.fatal()) and error.name() == "_FENCED"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_administrator_fences_a_producer(yard: RealCluster, topic: str, committed: bool) -> None:
+    """As `fenceProducers` of Kafka's admin client does: InitProducerId for the id, without a pair."""
+    producer = transactional(yard.bootstrap, f"id-{topic}")
+    producer.begin_transaction()
+    sent = produce(producer, topic, "before")
+    if committed:
+        producer.commit_transaction(WAIT_S)
+    key = {"key": f"id-{topic}", "key_type": 1}
+    coordinating = yard.address(ask(yard.bootstrap.split(",")[0], FIND_COORDINATOR, 2, key).node_id)
+    fields = {"transactional_id": key["key"], "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
+    eventually(lambda: ask(coordinating, INIT_PRODUCER_ID, 4, fields).error_code == 0, "it is fenced")
+    if committed:
+        producer.begin_transaction()
+        producer.produce(topic, b"after", partition=0)
+    assert ends_fenced(producer)
+    assert values(yard.bootstrap, topic) == Counter(sent if committed else [])
+
+
+def test_one_request_in_flight_over_a_single_broker(yard: RealCluster, topic: str) -> None:
+    yard.create(f"{topic}-1", 1, 1)
+    conf = {"max_in_flight_requests_per_connection": 1, "batch_num_messages": 10}
+    producer = transactional(yard.bootstrap, f"id-{topic}", **conf)
+    for name, ends in (("lost", "abort"), ("kept", "commit"), ("lost-too", "abort"), ("kept-too", "commit")):
+        producer.begin_transaction()
+        for number in range(100):
+            producer.produce(f"{topic}-1", f"{name}-{number}".encode())
+        getattr(producer, f"{ends}_transaction")(WAIT_S)
+    kept = [f"{name}-{n}".encode() for name in ("kept", "kept-too") for n in range(100)]
+    assert [m.value() for m in read(yard.bootstrap, f"{topic}-1")] == kept
+
+
+def test_a_producer_that_lost_a_batch_goes_on_in_a_new_epoch(own_yard: RealCluster) -> None:
+    """KIP-360: it aborts, and asks for the next epoch with its pair."""
+    own_yard.create("lone", 1, 1)
+    own_yard.create("safe", 2, 3, min_insync_replicas="2")
+    producer = transactional(own_yard.bootstrap, "bumped", message_timeout_ms=4_000, transaction_timeout_ms=300_000)
+    producer.begin_transaction()
+    for topic in ("lone", "safe"):
+        producer.produce(topic, b"first", partition=0)
+    producer.commit_transaction(WAIT_S)
+    pair = pair_of(own_yard, "bumped")
+    broker = int(own_yard.describe("lone")[0].leader)
+    own_yard.cluster.stop_broker(broker, signal.SIGKILL)
+    refused: list[object] = []
+    producer.begin_transaction()
+    producer.produce("lone", b"lost", partition=0, on_delivery=lambda error, _: refused.append(error))
+    producer.produce("safe", b"lost", partition=0)
+    eventually(lambda: (producer.poll(0.1), refused)[1], "the batch is given up")
+    assert refused[0] is not None
+    own_yard.cluster.start_broker(broker)
+    eventually(lambda: producer.abort_transaction(WAIT_S) is None, "it is aborted")
+    producer.begin_transaction()
+    for topic in ("lone", "safe"):
+        producer.produce(topic, b"second", partition=0)
+    producer.commit_transaction(WAIT_S)
+    assert pair_of(own_yard, "bumped") == (pair[0], pair[1] + 1)
+    for topic in ("lone", "safe"):
+        assert [m.value() for m in read(own_yard.bootstrap, topic)] == [b"first", b"second"]
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(yard: RealCluster, topic: str) -> None:
@@ -230,67 +337,6 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
     copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH))
 
 
-def copy_while_they_are_killed(own_yard: RealCluster, copier: AnyCopier) -> None:
-    """kill -9 of a leader, of the coordinator and of the controller, in turn, while a copier copies: exactly once."""
-    for name in ("source", "target"):
-        own_yard.create(name, 4, 3, min_insync_replicas="2")
-    sent = [(str(n).encode(), f"value-{n}".encode()) for n in range(COPIED)]
-    copier.start()
-    patience_s = 120 + COPIED // 2000
-
-    def awaited(look: Callable[[], object], what: str) -> None:
-        try:
-            eventually(look, what, patience_s)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}: {copier.log[-20:]}") from None
-
-    try:
-        written = 0
-        # A part of the records for each: somebody is killed while that part is copied.
-        for part, victim in enumerate((leader_of_target, coordinator, controller)):
-            so_far = copier.transactions
-            written += len(own_yard.produce("source", sent[part::3], **{"queue.buffering.max.messages": 2_000_000}))
-            awaited(partial(has_copied_more, copier, so_far), "the copy runs")
-            broker = victim(own_yard)
-            own_yard.cluster.stop_broker(broker, signal.SIGKILL)
-            time.sleep(2)
-            own_yard.cluster.start_broker(broker)
-            awaited(lambda: all(map(own_yard.isrs_full, WRITTEN)), f"{victim.__name__} {broker} is back")
-            awaited(partial(has_copied, own_yard, written), f"all is copied after {victim.__name__}")
-    finally:
-        copier.stop()
-    assert written == COPIED
-    found = Counter(message.value() for message in read(own_yard.bootstrap, "target", timeout_s=patience_s))
-    missing, twice = {value for _, value in sent} - set(found), {value for value, n in found.items() if n > 1}
-    assert (len(missing), len(twice), len(found)) == (0, 0, COPIED), (
-        sorted(missing)[:5],
-        sorted(twice)[:5],
-        copier.log,
-    )
-
-
-def has_copied_more(copier: AnyCopier, transactions: int) -> bool:
-    return copier.transactions > transactions
-
-
-def has_copied(yard: RealCluster, count: int) -> bool:
-    """Whether the copier's committed offsets are behind so many records."""
-    with closing(Consumer({"bootstrap.servers": yard.bootstrap, "group.id": "copy-source"})) as consumer:
-        found = consumer.committed([TopicPartition("source", p) for p in range(4)], WAIT_S)
-        return bool(sum(max(place.offset, 0) for place in found) == count)
-
-
-def leader_of_target(yard: RealCluster) -> int:
-    return int(yard.describe("target")[0].leader)
-
-
-def controller(yard: RealCluster) -> int:
-    return int(eventually(lambda: (c := yard.controller()[0]) >= 0 and [c], "a controller")[0])
-
-
-def coordinator(yard: RealCluster) -> int:
-    """The broker that coordinates the copier's transactions."""
-    fields = {"key": "copier-source", "key_type": 1}
-    address = next(iter(yard.bootstrap.split(",")))
-    found = eventually(lambda: (a := ask(address, FIND_COORDINATOR, 2, fields)).error_code == 0 and a, "a coordinator")
-    return int(found.node_id)
+def test_a_copy_is_exactly_once_while_brokers_are_restarted(own_yard: RealCluster) -> None:
+    copier = Copier(own_yard.bootstrap, "source", "target", batch=BATCH)
+    copy_while_they_are_killed(own_yard, copier, signal.SIGTERM)

@@ -7,19 +7,19 @@ import pytest
 
 from logyard.cli.main import main
 from tests.integration.test_transactions import (  # noqa: F401  # pytest runs them here too
-    BATCH,
-    copy_while_they_are_killed,
     started,
     test_a_copy_is_exactly_once_whoever_is_killed,
     test_a_second_producer_fences_the_first,
     test_a_transaction_over_topics_and_nothing_at_all,
     test_a_transaction_that_takes_too_long_is_aborted,
     test_aiokafka,
+    test_an_administrator_fences_a_producer,
     test_kafka_python,
     test_offsets_move_with_the_transaction,
     test_what_is_committed_is_read_and_nothing_else,
     topic,
 )
+from tests.support.copying import BATCH, copy_while_they_are_killed
 from tests.support.other_clients import franz_go_copier
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.transactional import ProcessCopier
@@ -28,6 +28,7 @@ from tests.support.wire_client import ask
 pytestmark = pytest.mark.timeout(600)
 
 API_VERSIONS = 18
+MILLION = 1_000_000
 CLIENT = {"client_software_name": "test", "client_software_version": "1"}
 
 
@@ -68,6 +69,13 @@ def told(address: str) -> dict[str, int]:
 def test_franz_go_copies_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None:
     command = franz_go_copier(own_yard.bootstrap, "source", "target", BATCH)
     copy_while_they_are_killed(own_yard, ProcessCopier(command))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_a_million_records_are_copied_exactly_once(own_yard: RealCluster) -> None:
+    command = franz_go_copier(own_yard.bootstrap, "source", "target", MILLION // 100)
+    copy_while_they_are_killed(own_yard, ProcessCopier(command), count=MILLION)
 
 
 def test_the_command_shows_and_changes_levels(own_yard: RealCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,21 +9,23 @@ import pytest
 from logyard.admin.cluster.snapshot import NewTopic
 from tests.integration.test_transactions import (  # noqa: F401  # pytest runs them here too
     TRANSACTIONS,
-    coordinator,
     test_a_copy_is_exactly_once_whoever_is_killed,
     test_a_second_producer_fences_the_first,
     test_a_timeout_that_is_too_long_is_refused,
     test_a_transaction_over_topics_and_nothing_at_all,
     test_a_transaction_that_takes_too_long_is_aborted,
     test_aiokafka,
+    test_an_administrator_fences_a_producer,
     test_kafka_python,
     test_offsets_move_with_the_transaction,
+    test_one_request_in_flight_over_a_single_broker,
     test_what_is_committed_is_read_and_nothing_else,
     topic,
 )
 from tests.reference.both_kinds import BothKinds
 from tests.reference.steps import Side, Step, both
 from tests.support import kafka
+from tests.support.copying import coordinator
 from tests.support.real_cluster import RealCluster
 
 pytestmark = pytest.mark.timeout(600)

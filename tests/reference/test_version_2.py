@@ -9,9 +9,10 @@ import pytest
 from logyard.cli import options
 from logyard.cli.main import main
 from logyard.local.errors import LocalError
-from tests.integration.test_transactions import BATCH, TRANSACTIONS, copy_while_they_are_killed
+from tests.integration.test_transactions import TRANSACTIONS
 from tests.integration.test_transactions_version_2 import finalize, told
 from tests.support import kafka
+from tests.support.copying import BATCH, copy_while_they_are_killed
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.transactional import ProcessCopier
 

@@ -75,6 +75,7 @@ class TransactionWorld:
         self.clock = ManualClock()
         self.log = MemoryStateLog()
         self.links = MemoryLinks()
+        self.ids = Ids()
         self.metadata = MetadataCache()
         self.lead(1, 2, 1, 2)
         self.owned = OwnedTransactions(Partitioning(self.metadata, lambda: 3))
@@ -82,7 +83,7 @@ class TransactionWorld:
         self.topics = set(TP)  # the partitions that ZooKeeper has
         self.sender = MarkerSender(self.links, self.metadata, LISTENER, loop, self.owned, self.find_deleted)
         self.coordinator = TransactionCoordinator(
-            self.owned, self.log, self.sender, Ids(), self.clock, loop, rules, lambda: self.version
+            self.owned, self.log, self.sender, self.ids, self.clock, loop, rules, lambda: self.version
         )
 
     def lead(self, *leaders: int, brokers: Sequence[int] = (1, 2)) -> None:

@@ -18,11 +18,15 @@ from confluent_kafka import (
 
 WAIT_S = 60.0
 
+# librdkafka 2.10 to 2.16 may wait for ever in send_offsets_to_transaction, whatever its time-out, if the group's
+# coordinator has died and left the metadata (its issues 5511 and 5456). Any connection that opens or closes wakes it.
+IDLE = {"connections.max.idle.ms": 5_000}
+
 
 def transactional(bootstrap: str, name: str, **conf: Any) -> Producer:
     """A producer that has its id and its epoch."""
     keys = {key.replace("_", "."): value for key, value in conf.items()}
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **keys})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **IDLE, **keys})
     producer.init_transactions(WAIT_S)
     return producer
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -116,6 +117,19 @@ async def test_init_producer_id(ask: Asking, version: int) -> None:
     if version >= 3:
         late = await ask("InitProducerId", version, **ID, transaction_timeout_ms=1, producer_id=1000, producer_epoch=0)
         assert (late.error_code, late.producer_id) == (FENCED if version >= 4 else EPOCH, -1)
+
+
+async def test_without_producer_ids_a_transactional_id_is_to_be_tried_again(
+    ask: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KAFKA-14417: a client would end at REQUEST_TIMED_OUT."""
+    with monkeypatch.context() as patch:
+        loading = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no block of producer ids yet")
+        patch.setattr(ask.world.ids, "next", AsyncMock(side_effect=loading))
+        answer = await ask("InitProducerId", 4, **ID, transaction_timeout_ms=TIMEOUT_MS)
+        assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+    answer = await ask("InitProducerId", 4, **ID, transaction_timeout_ms=TIMEOUT_MS)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 1000, 0)
 
 
 @pytest.mark.parametrize("version", range(6))
