@@ -13,6 +13,7 @@ from logyard.spark_jobs.sink.rows import Rows
 REQUEST_S = 60.0
 COMMIT_S = 120.0
 QUEUE_KIB = 64 * 1024
+IDLE_MS = 10_000
 _FULL_QUEUE_S = 0.1
 # How long an open transaction may take to end before its offsets are given up. A live one takes milliseconds.
 UNSTABLE_S = 5.0
@@ -67,6 +68,8 @@ class Client:
         settings = {
             "linger.ms": "20",
             "queue.buffering.max.kbytes": str(QUEUE_KIB),
+            # Else librdkafka 2.10 to 2.16 may wait for ever for a group coordinator that died (its issues 5511, 5456).
+            "connections.max.idle.ms": str(IDLE_MS),
             "partitioner": "murmur2_random",  # as Java's
             **self._settings,
             "transactional.id": transactional_id,
