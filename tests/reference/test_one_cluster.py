@@ -44,6 +44,7 @@ def running(home: Path, kinds: str, is_secured: bool) -> Iterator[BothKinds]:
             for operation in ("Read", "Write"):
                 world.allow("alice", "Topic", prefix, operation, prefixed=True)
         world.allow("alice", "Group", "t-", "Read", prefixed=True)
+        world.allow("alice", "Group", "unused", "Describe")  # librdkafka looks for the coordinator of any group
         with closing(BothKinds(world.reached_by("alice"), kinds)) as both:
             yield both
 

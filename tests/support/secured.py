@@ -143,7 +143,9 @@ class Secured:
 
     def reached_by(self, user: str) -> RealCluster:
         """The cluster as that user's producers and consumers see it; the super user manages it."""
-        return RealCluster(self.cluster.cluster, self.librdkafka(user), self.librdkafka("admin"))
+        # A broker that has not heard of a new topic yet would refuse its creation, and for the client that is the end.
+        client = {**self.librdkafka(user), "allow.auto.create.topics": "false"}
+        return RealCluster(self.cluster.cluster, client, self.librdkafka("admin"))
 
     def admin(self) -> AdminClient:
         """The super user, by PLAIN."""
