@@ -14,6 +14,7 @@ from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.config.inter_broker_protocol import IBP_3_9_IV0
 from logyard.broker.config.key_types import ConfigType
 from logyard.broker.config.keys import KEYS
+from logyard.broker.config.relations import super_users
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Endpoint
 
@@ -188,6 +189,14 @@ class TestListeners:
         ):
             with pytest.raises(ConfigProblems, match=said):
                 parse(names + wrong)
+
+    def test_blanks_around_settings_of_rights_do_not_count(self) -> None:
+        config = parse(
+            "authorizer.class.name = kafka.security.authorizer.AclAuthorizer \n"
+            "allow.everyone.if.no.acl.found = true \nsuper.users =  User:a ; User:b "
+        )
+        assert config.bool("allow.everyone.if.no.acl.found")
+        assert super_users(config.str("super.users")) == ["User:a", "User:b"]
 
     def test_ipv6_and_a_name_for_the_machine(self) -> None:
         config = parse("listeners=PLAINTEXT://[::1]:9092")

@@ -154,3 +154,10 @@ def test_filters_of_entries() -> None:
     assert everything.takes_entry(entry)
     for change in ({"principal": "User:b"}, {"host": "*"}, {"operation": Op.ALL}, {"permission": DENY}):
         assert not everything._replace(**change).takes_entry(entry)
+
+
+def test_a_group_without_a_name_is_a_name_too() -> None:
+    """As in Kafka, where old consumers may have one."""
+    acls, _ = built([(ResourcePattern(ResourceType.GROUP, "*"), frozenset([AclEntry("User:a", ALLOW, Op.READ)]))])
+    found = [acls.decide(Subject(user, "1.1.1.1"), Op.READ, ResourceType.GROUP, "") for user in ("User:a", "User:b")]
+    assert found == [True, False]

@@ -163,6 +163,19 @@ async def test_a_refusal_waits_and_closes(world: World, mechanism: str, exchange
     assert world.counted("refused") == 1
 
 
+async def test_a_user_of_another_mechanism_is_refused(world: World) -> None:
+    """With a credential for one SCRAM mechanism nobody logs in by the other one."""
+    made = ScramCredential.of_password(SCRAM_SHA_256, "wonder-land", 4096, b"salt").text()
+    world.broker.components.configs.credentials.take("carol", {SCRAM_SHA_256: made})
+    codes = []
+    for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512):
+        client = await world.connect()
+        answer = await client.log_in(mechanism, ScramClient(mechanism, "carol", "wonder-land", "n"))
+        codes.append(answer.error_code)
+        await client.close()
+    assert codes == [NONE, FAILED]
+
+
 async def test_the_end_does_not_come_together_with_the_refusal(world: World) -> None:
     """Clients such as kafka-python throw away an answer that they read together with the end."""
     client = await world.connect()
