@@ -22,9 +22,66 @@ try:
 except ImportError:
     raise LocalError("certificates need the package `cryptography`: install logyard[local]") from None
 
-VALID_DAYS = 3650
+VALID = datetime.timedelta(days=3650)
 # A certificate is valid from an hour ago on: clocks differ a little.
 SKEW = datetime.timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A key and its certificate, in memory. One of an authority signs others."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def key_pem(self) -> str:
+        return self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode("ascii")
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+    def issue(self, of: x509.Name, hosts: Sequence[str] = ()) -> "Pair":
+        """Sign a certificate for servers at `hosts` (names or addresses) and for clients."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        builder = _builder(of, key, self).add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
+        builder = builder.add_extension(usage, critical=False)
+        if hosts:
+            names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        return Pair(key, builder.sign(self.key, hashes.SHA256()))
+
+
+def authority(name: str, above: Pair | None = None) -> Pair:
+    """Make an authority, signed by the one above it, or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(subject(name), key, above)
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    signed = builder.add_extension(usage, critical=True).sign(above.key if above else key, hashes.SHA256())
+    return Pair(key, signed)
+
+
+def subject(common_name: str, organisation: str = "") -> x509.Name:
+    """Return a distinguished name; without `organisation` the common name alone."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation)] if organisation else []
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,75 +99,45 @@ class Authority:
     def __init__(self, directory: Path, name: str = "Logyard local authority") -> None:
         self.directory = directory
         self.certificate = directory / "ca.pem"
-        self._key_file = directory / "ca.key"
-        if self._key_file.exists() and self.certificate.exists():
-            self._certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
-            key = serialization.load_pem_private_key(self._key_file.read_bytes(), None)
+        key_file = directory / "ca.key"
+        if key_file.exists() and self.certificate.exists():
+            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
             assert isinstance(key, ec.EllipticCurvePrivateKey)
-            self._key = key
+            self._own = Pair(key, x509.load_pem_x509_certificate(self.certificate.read_bytes()))
         else:
-            self._key = ec.generate_private_key(ec.SECP256R1())
-            self._certificate = self._signed_by_itself(name)
+            self._own = authority(name)
             directory.mkdir(parents=True, exist_ok=True)
             os.chmod(directory, 0o700)
-            files.write_text(self._key_file, _key_text(self._key), files.PRIVATE)
-            files.write_text(self.certificate, _text(self._certificate))
+            files.write_text(key_file, self._own.key_pem, files.PRIVATE)
+            files.write_text(self.certificate, self._own.pem)
 
     def issue(self, name: str, hosts: Sequence[str] = (), common_name: str | None = None) -> Issued:
         """Issue a certificate for servers at `hosts` (names or addresses) and for clients; kept if its files exist."""
         issued = Issued(*(self.directory / f"{name}{suffix}" for suffix in (".crt", ".key", ".pem")))
         if issued.pem.exists():
             return issued
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = (
-            self._builder(common_name or name, self._certificate.subject, key)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False
-            )
-        )
-        if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        chain = _text(certificate) + _text(self._certificate)
+        made = self._own.issue(subject(common_name or name), hosts)
+        chain = made.pem + self._own.pem
         files.write_text(issued.certificate, chain)
-        files.write_text(issued.key, _key_text(key), files.PRIVATE)
-        files.write_text(issued.pem, _key_text(key) + chain, files.PRIVATE)
+        files.write_text(issued.key, made.key_pem, files.PRIVATE)
+        files.write_text(issued.pem, made.key_pem + chain, files.PRIVATE)
         return issued
 
-    def _signed_by_itself(self, name: str) -> x509.Certificate:
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            key_cert_sign=True,
-            crl_sign=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
-        return (
-            self._builder(name, subject, self._key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(usage, critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
 
-    def _builder(self, name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - SKEW)
-            .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-        )
+def _builder(of: x509.Name, key: ec.EllipticCurvePrivateKey, above: Pair | None) -> x509.CertificateBuilder:
+    begin = datetime.datetime.now(datetime.timezone.utc) - SKEW
+    signer = above.key if above else key
+    return (
+        x509.CertificateBuilder()
+        .subject_name(of)
+        .issuer_name(above.certificate.subject if above else of)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -118,13 +145,3 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _text(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
-
-
-def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode("ascii")

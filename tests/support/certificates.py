@@ -1,25 +1,24 @@
-"""Certificate authorities, certificates and stores for tests of TLS: made in memory, and written on request."""
+"""Certificate authorities, certificates and stores for tests of TLS: made in memory, and written on request.
 
-import datetime
-import ipaddress
+    root = Authority("root")
+    own = Authority("middle", above=root).issue("broker")     # with its chain
+    own.write_pem(tmp_path / "broker.pem"), root.write_pkcs12(tmp_path / "trusted.p12")
+
+The certificates are those of `logyard/local/authority.py`. `tests/support/authority.py` has them as files.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_SINCE = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-_UNTIL = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
+from logyard.local.authority import Pair, authority, subject
+
 PASSWORD = "swordfish"
-
-
-def name(common: str, organization: str = "") -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 @dataclass(frozen=True)
@@ -61,34 +60,20 @@ class Authority:
     """One CA; `issue` makes certificates for brokers and clients alike."""
 
     def __init__(self, common: str = "test CA", above: "Authority | None" = None) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self._above = above
-        subject = name(common)
-        builder = _builder(subject, above.certificate.subject if above else subject, self.key)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.certificate: x509.Certificate = builder.sign(above.key if above else self.key, hashes.SHA256())
+        self.own: Pair = authority(common, above.own if above else None)
+        self._is_root = above is None
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        return self.own.certificate
 
     @property
     def pem(self) -> str:
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+        return self.own.pem
 
-    def issue(
-        self,
-        subject: x509.Name | str,
-        hosts: Sequence[str] = ("127.0.0.1", "localhost"),
-        *,
-        until: datetime.datetime = _UNTIL,
-    ) -> Issued:
-        key = ec.generate_private_key(ec.SECP256R1())
-        owner = name(subject) if isinstance(subject, str) else subject
-        builder = _builder(owner, self.certificate.subject, key, until)
-        if hosts:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([_alternative(h) for h in hosts]), critical=False
-            )
-        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        certificate = builder.add_extension(usage, critical=False).sign(self.key, hashes.SHA256())
-        return Issued(key, (certificate, *([self.certificate] if self._above else [])))
+    def issue(self, of: x509.Name | str, hosts: Sequence[str] = ("127.0.0.1", "localhost")) -> Issued:
+        made = self.own.issue(subject(of) if isinstance(of, str) else of, hosts)
+        return Issued(made.key, (made.certificate, *(() if self._is_root else (self.certificate,))))
 
     def write_pem(self, path: Path) -> Path:
         path.write_text(self.pem)
@@ -112,27 +97,3 @@ def pem_settings(prefix: str, own: Issued | None, trusted: Authority | None) -> 
     if trusted is not None:
         found[f"{prefix}ssl.truststore.certificates"] = trusted.pem.replace("\n", "\\n")
     return found
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    until: datetime.datetime = _UNTIL,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_SINCE)
-        .not_valid_after(until)
-    )
-
-
-def _alternative(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
