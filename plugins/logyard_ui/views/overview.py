@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from logyard.admin.quantities import plural
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.cache.cache import Cached
@@ -130,15 +131,11 @@ def _health(state: ClusterState) -> tuple[str, list[str]]:
     if state.controller.known and state.controller.id is None:
         critical.append("no controller")
     if counts.totals.offline:
-        critical.append(f"{_many(counts.totals.offline, 'partition has', 'partitions have')} no living leader")
+        critical.append(f"{plural(counts.totals.offline, 'partition has', 'partitions have')} no living leader")
     if counts.totals.under_replicated:
-        warning.append(f"{_many(counts.totals.under_replicated, 'partition is', 'partitions are')} under-replicated")
+        warning.append(f"{plural(counts.totals.under_replicated, 'partition is', 'partitions are')} under-replicated")
     missing = _missing(state)
     if missing:
         named = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         warning.append(f"{'broker' if len(missing) == 1 else 'brokers'} {named} missing")
     return CRITICAL if critical else WARNING if warning else OK, critical + warning
-
-
-def _many(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
