@@ -108,7 +108,10 @@ class ClusterHook(BaseHook):
         )
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check, in this order: settings, host name, port, TLS, login, rights, controller, ZooKeeper."""
+        """Check, in this order: settings, address, TLS, login, rights, controller, ZooKeeper.
+
+        The text of a failure begins with the step.
+        """
         try:
             # A person waits for the result: a task may wait longer.
             self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
@@ -122,7 +125,7 @@ class ClusterHook(BaseHook):
                     if lacking:
                         return False, lacking
         except ClusterUnreachable as problem:
-            return False, f"Brokers: {self.connector.why_unreachable(self.settings, problem)}"
+            return False, self.connector.why_unreachable(self.settings, problem)
         except Exception as problem:
             return False, f"Brokers: {problem}"
         if snapshot.controller not in snapshot.brokers:

@@ -62,7 +62,7 @@ class MemoryConnector:
         return MemoryPause(self.cluster_state)
 
     def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
-        return str(problem)
+        return f"Address: {problem}"
 
 
 class MemoryLauncher:

@@ -1,7 +1,7 @@
-"""Finds which step of connecting to a broker fails: name, port, TLS, protocol or credentials.
+"""Finds which step of connecting to a broker fails: address, TLS, protocol or log-in.
 
 Each step is tried separately, because a client's own error says only that nobody answered. The result is one line
-that says what to check.
+that begins with the step and says what to check.
 """
 
 import socket
@@ -26,6 +26,8 @@ class Obstacle:
         return f"{self.server}: {self.detail}" if self.detail else self.server
 
 
+# In the order in which they are taken.
+_NAMES = {"name": "Address", "port": "Address", "tls": "TLS"}
 _ADVICE = {
     "name": "the name does not resolve",
     "port": "nothing listens there, or a firewall blocks it",
@@ -80,21 +82,28 @@ def _handshake(settings: ClusterSettings, server: str, host: str, plain: socket.
 
 
 def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, timeout_s: float = 3.0) -> str:
-    """Explain why no broker answered: the first failing step for each server, or else the client's error."""
+    """Explain why no broker answered: the first failing step for each server, or else the client's error.
+
+    The line begins with `Address:`, `TLS:`, `Login:` or `Protocol:`; of several servers' steps the furthest counts.
+    """
     found = [try_server(settings, server, timeout_s) for server in settings.bootstrap]
-    if all(obstacle.step is not None for obstacle in found):
-        return "; ".join(str(obstacle) for obstacle in found)
+    failed = {obstacle.step for obstacle in found}
+    if None not in failed:
+        furthest = next(name for step, name in reversed(_NAMES.items()) if step in failed)
+        return f"{furthest}: {'; '.join(str(obstacle) for obstacle in found)}"
     open_servers = ", ".join(obstacle.server for obstacle in found if obstacle.step is None)
     said = str(problem)
     if "token endpoint" in said or "sasl_mechanism" in said:
-        return said  # nobody was asked yet
+        return f"Login: {said}"  # nobody was asked yet
     if settings.uses_sasl and _names_credentials(said):
-        return f"{open_servers}: user {settings.user} or its password is refused by {settings.sasl_mechanism}"
+        return f"Login: {open_servers}: user {settings.user} or its password is refused by {settings.sasl_mechanism}"
     reached = "connected" if settings.security_protocol.endswith("PLAINTEXT") else "TLS works"
     expected = settings.security_protocol
     if settings.sasl_mechanism and expected.startswith("SASL"):
         expected += f" with {settings.sasl_mechanism}"
-    return f"{open_servers}: {reached}, but no answer as {expected}: is that this listener's protocol? ({said})"
+    return (
+        f"Protocol: {open_servers}: {reached}, but no answer as {expected}: is that this listener's protocol? ({said})"
+    )
 
 
 def _names_credentials(text: str) -> bool:

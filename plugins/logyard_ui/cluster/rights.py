@@ -11,6 +11,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import DescribingClient
 
 SHOWN_MAX = 500
+NEEDED = "the connection's user may not see ACLs: it needs Describe on the cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ def read_rights(client: DescribingClient, topic: str) -> TopicRights:
     try:
         found = acls.on_topic(client.acls(AclFilter(acls.TOPIC, topic, acls.MATCH)), topic)
     except ApiError as refusal:
+        if refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise ApiError(refusal.code, NEEDED) from None
         if refusal.code is not ErrorCode.SECURITY_DISABLED:
             raise
         return TopicRights(None, {})

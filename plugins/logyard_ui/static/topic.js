@@ -321,10 +321,32 @@ const ACL_COLUMNS = [
     cell: (row) => (row.permission === "DENY" ? h("span", { "data-bad": "" }, "may not") : "may"),
   },
   { id: "principal", label: "Who", cell: (row) => row.principal },
-  { id: "operation", label: "Do", width: "12rem", cell: (row) => row.operation },
+  { id: "operations", label: "Do", width: "14rem", cell: (row) => row.operations.map(spoken).join(", ") },
   { id: "on", label: "On", width: "16rem", cell: on },
   { id: "host", label: "From", width: "10rem", cell: (row) => (row.host === "*" ? "anywhere" : row.host) },
 ];
+
+// "DESCRIBE_CONFIGS" as people write it, "DescribeConfigs".
+function spoken(operation) {
+  return operation.replace(/([A-Z])([A-Z]*)_?/g, (_, first, rest) => first + rest.toLowerCase());
+}
+
+// One row for all that an ACL's principal may do on the same topics from the same host.
+function together(acls) {
+  const rows = new Map();
+  for (const { operation, ...rest } of acls) {
+    const key = JSON.stringify(rest);
+    if (!rows.has(key)) rows.set(key, { ...rest, key, operations: [] });
+    rows.get(key).operations.push(operation);
+  }
+  return [...rows.values()];
+}
+
+function limit([key, value]) {
+  if (key === "producer_byte_rate") return `writes ${bytes(value)}/s`;
+  if (key === "consumer_byte_rate") return `reads ${bytes(value)}/s`;
+  return `${key} ${number(value)}`;
+}
 
 function on(row) {
   if (row.pattern === "PREFIXED") return `topics that begin with ${row.name}`;
@@ -340,9 +362,9 @@ function Rights({ topic }) {
     const open = "Everybody may do everything: the cluster has no authorizer.";
     return h(Section, { title: "Rights" }, h(Text, { color: "fg.muted" }, open));
   }
+  const more = rights.acls_total - rights.acls.length;
   const limits = rights.quotas.map(({ user, limits }) => {
-    const told = Object.entries(limits).map(([key, value]) => `${key} ${number(value)}`);
-    return `${user || "other users"}: ${told.join(", ")}`;
+    return `${user || "other users"}: ${Object.entries(limits).map(limit).join(", ")}`;
   });
   return h(
     Section,
@@ -352,9 +374,10 @@ function Rights({ topic }) {
       : h(Table, {
           name: "Rights",
           columns: ACL_COLUMNS,
-          rows: rights.acls,
-          rowKey: (row) => Object.values(row).join(" "),
+          rows: together(rights.acls),
+          rowKey: (row) => row.key,
         }),
+    more > 0 && h(Text, { color: "fg.muted", fontSize: "xs" }, `${number(more)} more ACLs are not shown.`),
     limits.length > 0 &&
       h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, `Quotas of users: ${limits.join("; ")}.`),
   );

@@ -323,7 +323,7 @@ def test_test_connection_tells_what_fails(cluster: MemoryCluster, monkeypatch: p
         assert not good
         assert "belongs to another cluster, another" in said
     cluster.running.clear()
-    assert ClusterHook().test_connection() == (False, "Brokers: no broker answered")
+    assert ClusterHook().test_connection() == (False, "Address: no broker answered")
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({"conn_type": "logyard", "host": ""}))
     assert "bootstrap" in ClusterHook().test_connection()[1]
 

@@ -86,6 +86,7 @@ def test_a_name_that_does_not_resolve_and_a_port_that_is_closed() -> None:
         closed = f"127.0.0.1:{server.getsockname()[1]}"
     settings = ClusterSettings.read(f"no-such-name.invalid:9092,{closed},nonsense")
     said = why_unreachable(settings, PROBLEM, 1.0)
+    assert said.startswith("Address: ")
     assert "no-such-name.invalid:9092: the name does not resolve" in said
     assert f"{closed}: nothing listens there" in said
     assert "nonsense: host:port is expected" in said
@@ -96,7 +97,11 @@ def test_tls_is_told_from_trust(certificate: Path) -> None:
     context.load_cert_chain(certificate)
     with listening(context) as server, listening() as plain:
         settings = ClusterSettings.read(server, {"security_protocol": "SSL"})
-        assert "is not trusted" in why_unreachable(settings, PROBLEM)
+        said = why_unreachable(settings, PROBLEM)
+        assert said.startswith("TLS: ")
+        assert "is not trusted" in said
+        nowhere = replace(settings, bootstrap=("no-such-name.invalid:1", server))
+        assert why_unreachable(nowhere, PROBLEM, 1.0).startswith("TLS: "), "the step that was got to"
         trusting = replace(settings, ssl_cafile=str(certificate))
         assert try_server(trusting, server, 1.0).step is None
         assert "TLS works, but no answer as SSL" in why_unreachable(trusting, PROBLEM)
@@ -109,7 +114,9 @@ def test_credentials_are_told_from_a_wrong_protocol() -> None:
     with listening() as server:
         settings = ClusterSettings.read(server, extra, username="u", password="secret")
         refused = why_unreachable(settings, ClusterUnreachable("SaslAuthenticationFailed: …"))
+        assert refused.startswith("Login: ")
         assert "user 'u' or its password is refused by PLAIN" in refused
         assert "secret" not in refused
         plain = why_unreachable(replace(settings, security_protocol="PLAINTEXT"), PROBLEM)
+        assert plain.startswith("Protocol: ")
         assert "connected, but no answer as PLAINTEXT" in plain
