@@ -1,5 +1,6 @@
 """`--command-config FILE`: Kafka's client properties, read into the settings of the admin client."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -7,12 +8,14 @@ from pathlib import Path
 
 from logyard.admin.settings import ClusterSettings
 from logyard.local.errors import LocalError
+from logyard.login import jaas
 
 _MILLISECONDS = {"request.timeout.ms": "request_timeout_s", "default.api.timeout.ms": "total_timeout_s"}
 _HOST_NAMES = "ssl.endpoint.identification.algorithm"
 # Of these, a file that others can read is warned about.
 _SECRET = re.compile(r"password|secret|sasl\.jaas\.config|\.key(\.pem)?$")
 _OTHERS_READ = 0o004
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 
 
@@ -40,6 +43,33 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     if mode & _OTHERS_READ and any(_SECRET.search(key) for key in found):
         print(f"logyard: warning: {path} holds a password and others can read it: chmod 600 {path}", file=sys.stderr)
     return found
+
+
+def of_user(given: Mapping[str, str], user: str, mechanism: str, password: str) -> dict[str, str]:
+    """Return properties with which that user logs in where `given` lead, by SCRAM.
+
+    Raises LocalError if `given` lead to a listener without log-ins.
+    """
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if not protocol.startswith("SASL_"):
+        raise LocalError(f"--client-config: --command-config leads to a listener for {protocol}, where nobody logs in")
+    named = jaas.written(_SCRAM_MODULE, {"username": user, "password": password})
+    kept = {key: value for key, value in given.items() if not key.startswith("sasl.")}
+    return {**kept, "sasl.mechanism": mechanism, "sasl.jaas.config": named}
+
+
+def write(path: Path, properties: Mapping[str, str], option: str) -> None:
+    """Write a new file that only its owner reads. Raises LocalError, also if it is there."""
+    text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as problem:
+        raise LocalError(f"{option} {path}: {problem.strerror}") from None
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _unescaped(value: str) -> str:

@@ -13,7 +13,7 @@ from logyard.admin.configs.entities import SCRAM, USERS, Entity
 from logyard.admin.users import requests, users
 from logyard.admin.users.users import NewPassword
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.cli import options
+from logyard.cli import command_config, options
 from logyard.cli.options import Bootstrap, CommandConfig, RequiredBootstrap, ZkTlsConfig, ZooKeeper
 from logyard.local.errors import LocalError
 
@@ -60,6 +60,10 @@ def add(
     mechanism: Mechanisms = users.DEFAULT_MECHANISM,
     iterations: Iterations = 8192,
     password_file: PasswordFile = None,
+    client_config: Annotated[
+        Path | None,
+        typer.Option("--client-config", help="Write this file, with which the user logs in: --command-config FILE."),
+    ] = None,
     command_config_file: CommandConfig = None,
     zk_tls_config: ZkTlsConfig = None,
 ) -> None:
@@ -69,17 +73,30 @@ def add(
 
     \b
         logyard users add --bootstrap-server localhost:9092 --user alice --password-file alice.password
+        logyard users add --bootstrap-server b:9093 --command-config admin.properties --user alice \\
+            --password-file alice.password --client-config alice.properties
         logyard users add --zookeeper localhost:2181 --user broker --password-file broker.password
     """
     options.one_way(bootstrap_server, zookeeper, command_config_file)
+    if client_config is not None and zookeeper is not None:
+        raise LocalError("--client-config is for --bootstrap-server: leave it out with --zookeeper")
     wanted = _wanted(user, mechanism, iterations, password_file)
     if zookeeper is not None:
         _add_to_znodes(zookeeper, zk_tls_config, user, wanted)
         return
-    with options.requests(bootstrap_server or "", command_config_file) as sender:
+    properties = options.properties(command_config_file)
+    own = command_config.of_user(properties, user, wanted[-1].mechanism, wanted[-1].password) if client_config else {}
+    with options.requests_as(bootstrap_server or "", properties) as sender:
         if user in requests.describe(sender, [user]):
             raise LocalError(f"user {user} exists: use `logyard users change-password`")
-        _alter(requests.alter(sender, wanted, {}), user)
+        if client_config is not None:
+            command_config.write(client_config, {**own, "bootstrap.servers": bootstrap_server or ""}, "--client-config")
+        try:
+            _alter(requests.alter(sender, wanted, {}), user)
+        except BaseException:
+            if client_config is not None:
+                client_config.unlink()
+            raise
 
 
 @app.command("change-password")

@@ -34,3 +34,13 @@ def parse(text: str) -> Entry:
         last = f"after {list(options)[-1]}" if options else f"after {flag[1]}"
         raise ValueError(f'sasl.jaas.config: key="value" or the final semicolon is expected {last}')
     return Entry(module[1], options)
+
+
+def written(module: str, options: Mapping[str, str]) -> str:
+    """Return the line of one required entry; `parse` reads it."""
+    parts = [f'{name}="{_quoted(value)}"' for name, value in options.items()]
+    return " ".join([module, "required", *parts]) + ";"
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -96,6 +96,21 @@ def test_nobody_gets_in_without_the_password_or_the_authority(cluster: Cluster) 
             admin.list_topics(timeout=4)
 
 
+def test_a_user_gets_a_file_of_her_own(cluster: Cluster, tmp_path: Path) -> None:
+    """As docs/security.md has it: with that file she sees what ACLs let her see."""
+    where = ["--bootstrap-server", cluster.bootstrap, "--command-config"]
+    for topic in ("hers", "others"):
+        logyard("topics", "create", *where, str(cluster.client_file), "--topic", topic, "--partitions", "1")
+    password, own = tmp_path / "alice.password", tmp_path / "alice.properties"
+    password.write_text('a"b\\c d\n')
+    user = ("--user", "alice", "--password-file", str(password), "--client-config", str(own))
+    logyard("users", "add", *where, str(cluster.client_file), *user)
+    assert own.stat().st_mode & 0o077 == 0
+    acl = ("--allow-principal", "User:alice", "--producer", "--topic", "hers")
+    logyard("acls", "add", *where, str(cluster.client_file), *acl)
+    eventually(lambda: logyard("topics", "list", *where, str(own)) == "hers\n", "she sees her topic")
+
+
 def test_a_broker_that_is_killed_comes_back(cluster: Cluster) -> None:
     cluster.local.stop_broker(0)
     cluster.local.start_broker(0)

@@ -91,3 +91,20 @@ def test_a_line_that_is_no_property_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="line 2") as found:
         command_config.read(path)
     assert "MIIE" not in str(found.value)
+
+
+def test_a_users_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    password = 'a"b\\c;\t='
+    given = {"security.protocol": "SASL_SSL", "ssl.truststore.location": "/ca.pem", "sasl.password": "admin-secret"}
+    made = command_config.of_user(given, "al ice", "SCRAM-SHA-256", password)
+    path = tmp_path / "alice.properties"
+    command_config.write(path, made, "--client-config")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "admin-secret" not in path.read_text()
+    found = command_config.settings("b:1", command_config.read(path))
+    assert (found.username, found.password, found.sasl_mechanism) == ("al ice", password, "SCRAM-SHA-256")
+    assert (found.ssl_cafile, found.security_protocol) == ("/ca.pem", "SASL_SSL")
+    with pytest.raises(LocalError, match="File exists"):
+        command_config.write(path, made, "--client-config")
+    with pytest.raises(LocalError, match="a listener for SSL, where nobody logs in"):
+        command_config.of_user({"security.protocol": "SSL"}, "a", "SCRAM-SHA-256", "p")
