@@ -93,7 +93,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "credentials, tokens and certificates say when they expire": (
         "broker.broker:Broker._credential_sources",
-        "local.authority:Authority._builder",
+        "local.authority:_builder",
         "broker.components:Components.__init__",
     ),
     "a number that no counting can have reached, where the count is lost": (

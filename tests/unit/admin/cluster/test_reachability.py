@@ -31,7 +31,7 @@ def listening(context: ssl.SSLContext | None = None) -> Iterator[str]:
                 except TimeoutError:
                     continue
                 with plain:
-                    plain.settimeout(1)
+                    plain.settimeout(10)
                     try:
                         if context is None:
                             plain.recv(1)
