@@ -21,6 +21,10 @@ EXCEPTIONS = {
         {"_DefaultRecordBatchPy", "_LegacyRecordBatchPy", "_LegacyRecordBatchBuilderPy"},
         "aiokafka's decoders without C, which damaged bytes cannot crash, have public names only without its C code",
     ),
+    "tests/support/token_driver.py": (
+        {"_jsc", "_jvm"},
+        "PySpark has no other way to Spark's provider of tokens for Kafka, nor to the scheduler that hands them out",
+    ),
     "tests/simulation/loop.py": (
         {"_scheduled", "_cancelled", "_context", "_callback", "_args"},
         "an event loop of asyncio's own parts, which call back as BaseEventLoop has them do",
