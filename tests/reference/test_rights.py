@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -15,12 +17,14 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kazoo.client import KazooClient
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.records.batch import Record, build
 from tests.reference.both_kinds import BothKinds
 from tests.support import kafka, wire_client
 from tests.support.real_cluster import eventually
+from tests.support.zookeeper import running_zookeeper
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -136,3 +140,49 @@ def test_kafka_s_tool_says_the_same_of_either(both: BothKinds) -> None:
 
 def listed(text: str) -> list[str]:
     return sorted(line.strip() for line in text.splitlines() if line.strip())
+
+
+def test_acls_in_another_zookeeper_are_the_same_to_both(tmp_path: Path) -> None:
+    """authorizer.zookeeper.url and its kind: neither of the two looks for ACLs in the cluster's own ZooKeeper."""
+    kafka.jars_or_skip()
+    with running_zookeeper(tmp_path / "acls") as elsewhere:
+        keys = {
+            **CONFIG,
+            "authorizer.zookeeper.url": f"{elsewhere.connect}/of-acls",
+            "authorizer.zookeeper.session.timeout.ms": "7000",
+        }
+        with kafka.running(tmp_path / "cluster", KINDS, keys) as cluster, closing(BothKinds(cluster, KINDS)) as both:
+            both.admin.create_topic(NewTopic("secret", assignment={0: (0,), 1: (1,)}, configs={}))
+            eventually(lambda: both.cluster.isrs_full("secret"), "led")
+            deny = (AclOperation.WRITE, AclPermissionType.DENY)
+            for writer, operation in ((0, "User:ANONYMOUS"), (1, "User:*")):
+                acl = AclBinding(ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, operation, "*", *deny)
+                admin = AdminClient({"bootstrap.servers": both.cluster.address(writer)})
+                for made in admin.create_acls([acl]).values():
+                    made.result(30)
+                assert obeyed(both, "secret", [29, 29]) < PROMISED_S
+            with both.cluster.zookeeper() as zk:
+                assert zk.exists("/kafka-acl/Topic/secret") is None
+            there = KazooClient(elsewhere.connect)
+            there.start(10)
+            try:
+                assert b"ANONYMOUS" in there.get("/of-acls/kafka-acl/Topic/secret")[0]
+            finally:
+                there.stop()
+                there.close()
+            elsewhere.stop()
+            elsewhere.start()
+            admin = AdminClient({"bootstrap.servers": both.cluster.address(0)})
+            everything = AclBindingFilter(
+                ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            )
+            eventually(lambda: admin.describe_acls(everything).result(30), "its ZooKeeper is back")
+
+            def deleted() -> bool:
+                try:
+                    return all(future.result(30) is not None for future in admin.delete_acls([everything]).values())
+                except KafkaException:
+                    return False
+
+            eventually(deleted, "the ACLs are deleted", 60)
+            obeyed(both, "secret", [0, 0])
