@@ -122,7 +122,7 @@ class LoginTokens:
 class Endpoint:
     """A token endpoint, and who asks it. Times are seconds."""
 
-    url: str
+    url: str = field(repr=False)  # it may have a secret in it
     client_id: str
     client_secret: str = field(repr=False)
     scope: str = ""
@@ -151,17 +151,24 @@ class Endpoint:
             answer = connection.getresponse()
             data = answer.read(ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as problem:
-            raise LoginRefused(f"the token endpoint {self.url}: {problem or type(problem).__name__}") from None
+            raise LoginRefused(f"the token endpoint {self.shown}: {problem or type(problem).__name__}") from None
         finally:
             connection.close()
         if answer.status not in (200, 201):
             raise LoginRefused(
-                f"the token endpoint {self.url} refuses client {self.client_id!r}: {answer.status}{_error(data)}"
+                f"the token endpoint {self.shown} refuses client {self.client_id!r}: {answer.status}{_error(data)}"
             )
         token = _member(data, "access_token")
         if not token:
-            raise LoginRefused(f"the token endpoint {self.url} answers without an access_token")
+            raise LoginRefused(f"the token endpoint {self.shown} answers without an access_token")
         return token.strip()
+
+    @property
+    def shown(self) -> str:
+        """The address without what may be secret: a user, a password, a query."""
+        address = urlsplit(self.url)
+        port = "" if address.port is None else f":{address.port}"
+        return f"{address.scheme}://{address.hostname}{port}{address.path}"
 
     def _authorization(self) -> str:
         words = (self.client_id, self.client_secret)

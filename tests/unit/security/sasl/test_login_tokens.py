@@ -178,6 +178,13 @@ def test_a_refusal_of_the_endpoint_has_its_reason_and_no_secret(
     assert "wr0ng" not in str(caught.value)
 
 
+def test_a_secret_in_the_address_is_not_shown() -> None:
+    asked = Endpoint("http://me:s3cr@127.0.0.1:1/token?key=s3cr", "broker", "x")
+    with pytest.raises(LoginRefused, match=r"http://127\.0\.0\.1:1/token: ") as caught:
+        asked.fetch()
+    assert "s3cr" not in str(caught.value) + repr(asked)
+
+
 def test_a_token_in_a_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "token"
     with pytest.raises(LoginRefused, match="No such file"):
