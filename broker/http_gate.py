@@ -19,7 +19,7 @@ from logyard.broker.http.callers import Caller, Decide
 from logyard.broker.http.identities import LoggedIn, LoginMeans, OwnerOfTheFile
 from logyard.broker.http.rights_table import OPEN_WHEN_PLAIN, Route
 from logyard.broker.http.run_file import RunFile
-from logyard.broker.http.run_routes import run_routes
+from logyard.broker.http.run_routes import keeping, run_routes
 from logyard.broker.http.run_tokens import RunTokens
 from logyard.broker.leases.book import LeaseBook
 from logyard.broker.security.passwords import Passwords
@@ -95,7 +95,7 @@ def _secured(
     )
     identities = LoggedIn(means, LoginFailures(environment.clock.monotonic), services.login_counters)
     is_open = frozenset({Route("GET", "/metrics")} if config.bool("http.metrics.open") else ())
-    access = Access(identities, decide_by(services.rights), book, open_routes=is_open)
+    access = Access(identities, decide_by(services.rights), book, open_routes=is_open, in_use=keeping(runs, file))
     return Gate(access, run_routes(runs, file))
 
 

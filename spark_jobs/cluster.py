@@ -11,6 +11,9 @@ from typing import Any
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
+from logyard.login import http
+from logyard.login import security as settings
+from logyard.login.http import HTTPS
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.leases.client import Lease, acquire
@@ -34,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tokens", metavar="FILE", help='JSON file {"BROKER": "TOKEN"}')
     parser.add_argument(
-        "--security", metavar="FILE", help="JSON file with security_protocol, sasl_mechanism, username, password, ssl_*"
+        "--security",
+        metavar="FILE",
+        help="JSON file with security_protocol, sasl_mechanism, username, password, ssl_*, http_*",
     )
     parser.add_argument("--lease-ttl-s", type=int, default=60, metavar="S", help="time to live of leases (60)")
     parser.add_argument("--output", metavar="FILE", help="write the JSON summary there too")
@@ -48,6 +53,7 @@ class Cluster:
     brokers: dict[int, BrokerHttp]
     unreachable: dict[int, str] = field(default_factory=dict)
     ttl_ms: int = 60_000
+    _for_runs: dict[tuple[int, str, str, str], BrokerHttp] = field(default_factory=dict, repr=False)
 
     def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, PartitionMetadata]]:
         """Return the partitions of these topics; raises JobFailed for a topic that does not exist."""
@@ -62,7 +68,17 @@ class Cluster:
         if broker is None:
             reason = self.unreachable.get(broker_id, "it is not in the cluster's metadata")
             raise LeaseError("unreachable", f"broker {broker_id}: {reason}")
-        return acquire(broker, tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
+        key = broker_id, run_id, tp.topic, purpose
+        known = self._for_runs.get(key)
+        if known is not None and known.is_secured:
+            try:
+                return acquire(known, tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
+            except LeaseError as error:
+                if error.code != "unauthorized":
+                    raise
+        # The run is new, or it has ended meanwhile.
+        self._for_runs[key] = broker.for_run(run_id, tp.topic, purpose)
+        return acquire(self._for_runs[key], tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
 
     def lease_leader(self, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
         """Take a lease on the leader's replica; raises JobFailed if that fails or the broker no longer leads."""
@@ -96,12 +112,25 @@ def connect(arguments: argparse.Namespace) -> Cluster:
                 address = client.broker_config(broker_id, HTTP_LISTENER)
                 if not address:
                     raise JobFailed(f"it has no config {HTTP_LISTENER} (is it a Logyard broker?)")
-                cluster.brokers[broker_id] = BrokerHttp(broker_id, _bare(address), tokens.of(broker_id))
+                cluster.brokers[broker_id] = _broker(broker_id, address, tokens, security)
             except LogyardError as error:
                 cluster.unreachable[broker_id] = str(error)
     finally:
         client.close()
     return cluster
+
+
+def _broker(broker_id: int, address: str, tokens: "_Tokens", given: Mapping[str, Any]) -> BrokerHttp:
+    """Return a broker's lease API: with the log-in of the settings, or with the broker's token if it is plain."""
+    if not address.startswith(HTTPS):
+        return BrokerHttp(broker_id, _bare(address), tokens.of(broker_id))
+    login = http.of(settings.of(given))
+    if not login.is_somebody:
+        raise JobFailed(
+            f"its HTTP side ({address}) asks for a log-in: give --security FILE with http_username and http_password, "
+            "or with the certificate or the user of Kafka's protocol"
+        )
+    return BrokerHttp(broker_id, address.rstrip("/"), "", login.trust, login)
 
 
 def run_id(job: str) -> str:

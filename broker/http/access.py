@@ -15,6 +15,7 @@ from starlette.responses import Response
 from logyard.broker.http.bodies import read_body
 from logyard.broker.http.callers import Caller, Decide, Identities
 from logyard.broker.http.rights_table import CLUSTER, OF_PURPOSE, ROWS, Route, Row, TopicFrom
+from logyard.broker.http.run_tokens import RunToken
 from logyard.broker.leases.book import LeaseBook, LeaseError, Purpose
 from logyard.broker.znodes.acls import Operation, ResourceType
 
@@ -33,15 +34,25 @@ class Target:
 
 
 class Access:
-    """The gate of all routes. `open_routes` need no log-in, besides those whose row says so."""
+    """The gate of all routes. `open_routes` need no log-in, besides those whose row says so.
+
+    `in_use` is told of each use of a run's token on a lease.
+    """
 
     def __init__(
-        self, identities: Identities, decide: Decide, book: LeaseBook, *, open_routes: frozenset[Route]
+        self,
+        identities: Identities,
+        decide: Decide,
+        book: LeaseBook,
+        *,
+        open_routes: frozenset[Route],
+        in_use: Callable[[RunToken], Awaitable[None]] | None = None,
     ) -> None:
         self._identities = identities
         self._decide = decide
         self._book = book
         self._open_routes = open_routes
+        self._in_use = in_use
 
     def guarded(self, route: Route, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint behind its row. Raises KeyError if the table has none."""
@@ -89,6 +100,8 @@ class Access:
         needed = row.all_of or OF_PURPOSE[target.purpose or Purpose.COMPACT]
         for operation in needed:
             self._require(caller, operation, ResourceType.TOPIC, target.topic, route)
+        if self._in_use is not None and caller.token is not None and target.run_id is not None:
+            await self._in_use(caller.token)
 
     async def _target(self, named_by: TopicFrom, request: Request) -> Target:
         if named_by is TopicFrom.PATH:
@@ -111,7 +124,7 @@ class Access:
             return
         if token.topic != target.topic:
             raise forbidden(f"this token is for the topic {token.topic}, not {target.topic}")
-        if target.run_id is not None and token.run_id != target.run_id:
+        if target.run_id is not None and not token.is_for_run(target.run_id):
             raise forbidden("this token is for another run")
         wrong = target.purpose is not None and token.purpose is not target.purpose
         if wrong or token.purpose not in row.tokens:

@@ -61,7 +61,6 @@ class Row:
 _ANY = frozenset(Purpose)
 _SWAP = Row(topic=TopicFrom.LEASE, all_of=(Op.ALTER,), tokens=frozenset({Purpose.COMPACT}))
 _OF_LEASE = Row(topic=TopicFrom.LEASE, tokens=_ANY)
-_OWN_RUN = Row(sees=True)
 
 OPEN_WHEN_PLAIN = frozenset(
     {
@@ -94,7 +93,7 @@ ROWS: Final[Mapping[Route, Row]] = MappingProxyType(
         Route("GET", "/decisions"): Row(cluster=Op.CLUSTER_ACTION),
         Route("GET", "/decisions/{topic}/{partition:int}"): Row(cluster=Op.CLUSTER_ACTION),
         Route("POST", "/tokens"): Row(topic=TopicFrom.BODY),
-        Route("POST", "/runs/renew"): _OWN_RUN,
-        Route("POST", "/runs/end"): _OWN_RUN,
+        Route("POST", "/runs/renew"): Row(sees=True),
+        Route("POST", "/runs/end"): Row(sees=True, tokens=_ANY),
     }
 )

@@ -1,15 +1,19 @@
-"""The routes of runs and their tokens (docs/leases.md, Tokens of runs). Only who has logged in as a user uses them."""
+"""The routes of runs and their tokens (docs/leases.md, Tokens of runs).
 
-from collections.abc import Mapping
+Only who has logged in as a user begins and renews runs. A run's token ends its own run: the driver's part that ends a
+read may have nothing else.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from logyard.broker.http.access import Endpoint, caller_of
+from logyard.broker.http.access import Endpoint, caller_of, forbidden
 from logyard.broker.http.bodies import read_body
 from logyard.broker.http.rights_table import Route
-from logyard.broker.http.run_tokens import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, Run, RunTokens
+from logyard.broker.http.run_tokens import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, Run, RunToken, RunTokens
 from logyard.broker.leases.book import Purpose
 from logyard.broker.leases.requests import RUN_ID_CHARACTERS_MAX, invalid_request
 
@@ -42,17 +46,29 @@ def run_routes(runs: RunTokens, file: Kept) -> list[tuple[Route, Endpoint]]:
         return JSONResponse(_described(run))
 
     async def end(request: Request) -> Response:
-        body = await read_body(request)
-        ended = runs.end(caller_of(request).principal, _run_id(body))
+        caller, run_id = caller_of(request), _run_id(await read_body(request))
+        if caller.token is not None and caller.token.run_id != run_id:
+            raise forbidden("this token is for another run")
+        ended = runs.end(caller.principal, run_id)
         if ended:
             await file.save()
-        return JSONResponse({"run_id": _run_id(body), "ended": ended})
+        return JSONResponse({"run_id": run_id, "ended": ended})
 
     return [
         (Route("POST", "/tokens"), issue),
         (Route("POST", "/runs/renew"), renew),
         (Route("POST", "/runs/end"), end),
     ]
+
+
+def keeping(runs: RunTokens, file: Kept) -> Callable[[RunToken], Awaitable[None]]:
+    """Return what renews a run while its token is used."""
+
+    async def in_use(token: RunToken) -> None:
+        if runs.touch(token):
+            await file.save()
+
+    return in_use
 
 
 def _described(run: Run) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 Rule 1: a token is for one broker, one run, one topic and one purpose. It is `lyr1.RUN.PAYLOAD.MAC`: the MAC is made
         with a secret of the run that only this broker has, so that ending the run ends all its tokens at once.
-Rule 2: a run ends with its time to live, unless its owner renews it; at last LIFE_S after it began. In a living broker
-        elapsed time counts, whatever the wall clock does. A restarted broker goes by the wall clock, but never beyond
-        the time to live.
+Rule 2: a run ends with its time to live, unless its owner renews it, or the work on its leases does; at last LIFE_S
+        after it began. In a living broker elapsed time counts, whatever the wall clock does. A restarted broker goes by
+        the wall clock, but never beyond the time to live.
 Rule 3: a run belongs to the principal that began it, and its tokens are that principal's: they never allow more than
-        its ACLs do. A token begins, renews and ends no run.
+        its ACLs do. A token begins no run. It is also for parts of its run, whose ids begin with the run's and a slash.
 """
 
 import base64
@@ -25,6 +25,8 @@ TTL_MS_MIN = 60_000
 TTL_MS_MAX = 24 * 3600_000
 TTL_MS_DEFAULT = 600_000
 LIFE_S = 7 * 24 * 3600
+# A run that is only touched is written this often in its time to live.
+SAVES_OF_A_LIFE = 4
 RUNS_MAX = 1024
 RUNS_OF_ONE_MAX = 128
 
@@ -37,6 +39,10 @@ class RunToken:
     run_id: str
     topic: str
     purpose: Purpose
+
+    def is_for_run(self, run_id: str) -> bool:
+        """Whether it is for this run: its own, or a part of it."""
+        return run_id == self.run_id or run_id.startswith(f"{self.run_id}/")
 
 
 @dataclass(slots=True)
@@ -51,6 +57,7 @@ class Run:
     expires_ms: int
     due_s: float
     end_s: float
+    saved_s: float = 0.0
 
 
 class RunTokens:
@@ -87,6 +94,14 @@ class RunTokens:
         self._extend(run, run.ttl_ms if ttl_ms is None else ttl_ms)
         return run
 
+    def touch(self, token: RunToken) -> bool:
+        """Renew a token's run, as its leases are worked with; returns whether that has to be kept in the file again."""
+        run = self._of(token.owner, token.run_id)
+        if run is None:
+            return False
+        self._extend(run, run.ttl_ms)
+        return run.due_s - run.saved_s > run.ttl_ms / 1000 / SAVES_OF_A_LIFE
+
     def end(self, owner: str, run_id: str) -> bool:
         """End a run with all its tokens; returns whether it lived."""
         run = self._of(owner, run_id)
@@ -118,6 +133,8 @@ class RunTokens:
         """Return the living runs for the file; with their secrets."""
         self._expire()
         wall_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
+        for run in self._runs.values():
+            run.saved_s = run.due_s
         return [
             {
                 "key": run.key,

@@ -68,6 +68,7 @@ class ClusterSecurity:
             "ssl.truststore.location": str(self.authority.certificate),
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{ADMIN};User:{BROKER}",
+            "http.security.listener": PROTOCOL,
         }
         if own_zookeeper:
             keys["zookeeper.set.acl"] = "true"

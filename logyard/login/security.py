@@ -17,7 +17,15 @@ PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
 MECHANISMS = (*PASSWORDS, OAUTHBEARER, GSSAPI)
 # A repr never shows these, and no log or message may.
-SECRETS = ("password", "ssl_password", "ssl_key", "ssl_ca_password", "oauth_client_secret", "oauth_token")
+SECRETS = (
+    "password",
+    "ssl_password",
+    "ssl_key",
+    "ssl_ca_password",
+    "oauth_client_secret",
+    "oauth_token",
+    "http_password",
+)
 
 
 class BadSettings(LogyardError):
@@ -30,7 +38,8 @@ class Security:
 
     `ssl_cafile`: PEM, or PKCS12 with `ssl_ca_password`. `ssl_certfile` and `ssl_keyfile`: PEM files, or one PEM or
     PKCS12 file for both, with `ssl_password`. `ssl_ca`, `ssl_certificate` and `ssl_key`: the PEM text itself.
-    `delegation_token`: `username` and `password` are a delegation token's id and HMAC (by SCRAM).
+    `http_username`, `http_password`, `http_cafile`: for the brokers' HTTP side, if it has other users or another
+    authority. `delegation_token`: `username` and `password` are a delegation token's id and HMAC (by SCRAM).
     """
 
     security_protocol: str = "PLAINTEXT"
@@ -55,6 +64,9 @@ class Security:
     oauth_token: str | None = field(default=None, repr=False)
     oauth_cafile: str | None = None
     kerberos_service: str = "kafka"
+    http_username: str | None = None
+    http_password: str | None = field(default=None, repr=False)
+    http_cafile: str | None = None
 
     @property
     def uses_tls(self) -> bool:

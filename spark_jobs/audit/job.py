@@ -28,7 +28,7 @@ from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.command import run_job, say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
-from logyard.spark_jobs.leases.client import Lease, end_leases, partitions_status
+from logyard.spark_jobs.leases.client import Lease, end_run, partitions_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory
@@ -74,7 +74,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         findings: list[Finding] = []
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
-        stack.callback(end_leases, leases, "the audit is over")
+        stack.callback(end_run, leases, "the audit is over")
         replicas = _of_directories(arguments) if arguments.log_dir else leased_replicas(arguments, findings, leases)
         findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
         say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")

@@ -32,7 +32,7 @@ from logyard.spark_jobs.compact.partition import (
 )
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
-from logyard.spark_jobs.leases.client import UNSURE, Lease, end_leases
+from logyard.spark_jobs.leases.client import UNSURE, Lease, end_run
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
 
@@ -75,7 +75,7 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     with ExitStack() as stack:
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
-        stack.callback(end_leases, leases, "the compaction is over")
+        stack.callback(end_run, leases, "the compaction is over")
         runs = []
         for tp, place in cluster.partitions(arguments.topic):
             run = lease_partition(cluster, tp, place, run_id, force=arguments.force, wait_s=arguments.wait_s)

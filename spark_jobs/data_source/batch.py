@@ -13,7 +13,7 @@ from logyard.spark_jobs.data_source.ranges import (
     replicas,
 )
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
-from logyard.spark_jobs.leases.client import end_leases
+from logyard.spark_jobs.leases.client import end_run
 from logyard.spark_jobs.leases.keeper import hand_over
 from logyard.spark_jobs.segments.splits import Split
 
@@ -39,7 +39,7 @@ class LogyardReader(DataSourceReader):  # type: ignore[misc]  # pyspark has no t
                     narrowed = map(self._bounds.narrow, plan(span, self._options, self._columns))
                     splits += [split for split in narrowed if split is not None]
         except BaseException:
-            end_leases(leases, "the read could not be planned")
+            end_run(leases, "the read could not be planned")
             raise
         hand_over(self._mailbox, leases, self._options.lease_ttl_s * 1000)
         return [SplitPartition(s) for s in splits] or [SplitPartition(None)]

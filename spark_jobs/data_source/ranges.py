@@ -7,7 +7,7 @@ from dataclasses import replace
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.data_source.options import EARLIEST, LATEST, BadOption, Edge, Options, connection
-from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.leases.client import Lease, end_run
 from logyard.spark_jobs.segments.indexes import offset_of_time
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.segments.splits import Range, Split, plan_splits
@@ -44,7 +44,7 @@ def replicas(options: Options) -> list[Replica]:
         for tp in wanted:
             leases.append(cluster.lease_leader(tp, run_id, "export"))  # noqa: PERF401, those taken so far are ended
     except BaseException:
-        end_leases(leases, "the read could not be planned")
+        end_run(leases, "the read could not be planned")
         raise
     return [of_leased(lease) for lease in leases]
 

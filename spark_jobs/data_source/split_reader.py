@@ -110,8 +110,8 @@ def _ttl_ms(lease: Lease) -> int:
 
 def _acquire(lost: Lease) -> Lease:
     """Take a lease on the same replica under a run id of this task: with the run's own id, a task's lease would replace
-    those of other tasks."""
-    name, deadline = run_id("task"), time.monotonic() + _ttl_ms(lost) / 1000
+    those of other tasks. The token of a run is for run ids that begin with its own and a slash, too."""
+    name, deadline = f"{lost.details.get('run_id', 'read')}/{run_id('task')}", time.monotonic() + _ttl_ms(lost) / 1000
     while True:
         try:
             return acquire(lost.broker, lost.topic, lost.partition, name, lost.purpose, _ttl_ms(lost))

@@ -22,7 +22,7 @@ from logyard.spark_jobs.data_source.ranges import checked_range, connect, edge_o
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
-from logyard.spark_jobs.leases.client import Lease, end_leases, partition_status
+from logyard.spark_jobs.leases.client import Lease, end_run, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
@@ -79,7 +79,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         try:
             return offset_of({r.tp: self._begin(r) for r in found})
         finally:
-            end_leases([r.lease for r in found if r.lease is not None], "the stream's beginning is known")
+            end_run([r.lease for r in found if r.lease is not None], "the stream's beginning is known")
 
     def _begin(self, replica: Replica) -> Position:
         first, end = replica.log_start_offset, visible_end(replica, self._options)
@@ -210,7 +210,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def _release(self, reason: str) -> None:
         leases = list(self._leases)
         self._leases.clear()
-        end_leases(leases, reason)
+        end_run(leases, reason)
 
 
 def heads(options: Options) -> dict[TopicPartition, Head]:

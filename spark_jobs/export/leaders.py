@@ -14,7 +14,7 @@ from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.command import say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export.failures import FailedPartitions
-from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.leases.client import Lease, end_run
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.replicas import Replica, of_leased
 
@@ -40,7 +40,7 @@ class Leaders:
 
     def __enter__(self) -> "Leaders":
         self._stack.enter_context(self._beats)
-        self._stack.callback(end_leases, self._leases, f"the {self._purpose} is over")
+        self._stack.callback(end_run, self._leases, f"the {self._purpose} is over")
         return self
 
     def __exit__(self, *exc: Any) -> None:

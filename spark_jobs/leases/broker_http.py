@@ -1,15 +1,23 @@
-"""Requests to one broker over HTTP: with its token, only to a server that proved to be that broker.
+"""Requests to one broker over HTTP: with a token or a log-in, only to a server that proved to be that broker.
 
-A token never appears in a message, a repr or a log line. Standard library only, so that executors need nothing more.
+A broker whose address begins with https has TLS and log-ins: the driver logs in and gets a token for a run, a topic and
+a purpose, and tasks have that token alone (docs/leases.md): the log-in is never pickled. Other brokers have one token.
+
+No token or password appears in a message, a repr or a log line. Standard library only, so that executors need nothing
+more.
 """
 
 import http.client
 import json
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 from logyard.broker.errors import LogyardError
+from logyard.login.http import HTTPS, HttpLogin, Trust, advice
 
 PIECE_BYTES = 1024 * 1024
 TIMEOUT_S = 60.0
@@ -32,19 +40,62 @@ class LeaseError(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHttp:
-    """The address of one broker's lease API, and its token."""
+    """The address of one broker's lease API, and what it is asked with.
+
+    :param address: host:port, or https://host:port.
+    :param token: the broker's token, or that of a run; empty: none yet.
+    :param trust: whom it trusts at an https address.
+    :param login: the user that the driver logs in as; tasks do not have it.
+    """
 
     broker_id: int
     address: str
     token: str = field(repr=False)
+    trust: Trust | None = field(default=None, repr=False)
+    login: HttpLogin | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BrokerHttp, (self.broker_id, self.address, self.token, self.trust)
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether it has TLS and log-ins."""
+        return self.address.startswith(HTTPS)
+
+    @property
+    def url(self) -> str:
+        """The address for messages."""
+        return self.address if self.is_secured else f"http://{self.address}"
+
+    def for_run(self, run_id: str, topic: str, purpose: str) -> "BrokerHttp":
+        """Return it with the token of a run, where there are such tokens; raises LeaseError."""
+        if not self.is_secured or self.login is None:
+            return self
+        answer = self.call("POST", "/tokens", {"run_id": run_id, "topic": topic, "purpose": purpose}, as_user=True)
+        return replace(self, token=str(answer["token"]))
+
+    def end_run(self, run_id: str) -> None:
+        """End a run with its tokens; never raises: a run that cannot be ended ends by itself."""
+        if self.is_secured and self.token:
+            with suppress(LeaseError):
+                self.call("POST", "/runs/end", {"run_id": run_id}, 10.0)
 
     def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        as_user: bool = False,
     ) -> dict[str, Any]:
-        """Send JSON, return JSON; raises LeaseError."""
+        """Send JSON, return JSON; raises LeaseError.
+
+        :param as_user: with the driver's log-in, for what no token of a run allows.
+        """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if data is not None else {}
-        with _Exchange(self, method, path, data, headers, timeout_s) as response:
+        with _Exchange(self, method, path, data, headers, timeout_s, as_user=as_user) as response:
             return cast(dict[str, Any], _json(response.read()))
 
     def read(self, path: str, position: int, size: int, into: memoryview) -> int:
@@ -80,25 +131,22 @@ def require_own(broker: BrokerHttp) -> None:
     """
     if (broker.broker_id, broker.address) in known_addresses:
         return
-    host, _, port = broker.address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=HEALTH_TIMEOUT_S)
+    connection = _connection(broker, HEALTH_TIMEOUT_S)
     try:
         connection.request("GET", "/health")
         answer: Any = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
         said = answer.get("broker_id") if isinstance(answer, dict) else None
+    except (OSError, http.client.HTTPException) as error:  # a refused certificate is a ValueError too
+        raise _unreachable(broker, error) from None
     except ValueError:
         said = None
-    except (OSError, http.client.HTTPException) as error:
-        raise LeaseError(
-            "unreachable", f"broker {broker.broker_id} at http://{broker.address}: {error or type(error).__name__}"
-        ) from None
     finally:
         connection.close()
     if said != broker.broker_id:
         who = "no broker of Logyard" if said is None else f"broker {said}"
         raise LeaseError(
             "unreachable",
-            f"broker {broker.broker_id} says it is at http://{broker.address}, but {who} answers there; no token was "
+            f"broker {broker.broker_id} says it is at {broker.url}, but {who} answers there; no token was "
             "sent: set its http.advertised.listener to an address that this machine reaches it at",
         )
     known_addresses.add((broker.broker_id, broker.address))
@@ -115,16 +163,20 @@ class _Exchange:
         body: bytes | Iterable[bytes] | None,
         headers: Mapping[str, str],
         timeout_s: float,
+        *,
+        as_user: bool = False,
     ) -> None:
         self._broker, self._method, self._path = broker, method, path
         self._body, self._timeout_s = body, timeout_s
-        self._headers = {**headers, "Authorization": f"Bearer {broker.token}"}
+        login = broker.login if broker.is_secured and (as_user or not broker.token) else None
+        self._context = None if login is None else login.context
+        shown = f"Bearer {broker.token}" if login is None else login.authorization
+        self._headers = {**headers, **({"Authorization": shown} if shown is not None else {})}
         self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> http.client.HTTPResponse:
         require_own(self._broker)
-        host, _, port = self._broker.address.rpartition(":")
-        self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._timeout_s)
+        self._connection = _connection(self._broker, self._timeout_s, self._context)
         try:
             self._connection.request(self._method, self._path, body=self._body, headers=self._headers)
             response = self._connection.getresponse()
@@ -133,10 +185,7 @@ class _Exchange:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             known_addresses.discard((self._broker.broker_id, self._broker.address))
-            raise LeaseError(
-                "unreachable",
-                f"broker {self._broker.broker_id} at http://{self._broker.address}: {error or type(error).__name__}",
-            ) from None
+            raise _unreachable(self._broker, error) from None
         except LeaseError:
             self._connection.close()
             raise
@@ -147,6 +196,27 @@ class _Exchange:
             self._connection.close()
         if isinstance(error, (OSError, http.client.HTTPException)):
             raise LeaseError("unreachable", f"broker {self._broker.broker_id}: the connection broke: {error}") from None
+
+
+def _connection(
+    broker: BrokerHttp, timeout_s: float, context: ssl.SSLContext | None = None
+) -> http.client.HTTPConnection:
+    """Return a connection that is not open yet; without a context no certificate is shown."""
+    host, _, port = broker.address.removeprefix(HTTPS).rpartition(":")
+    place = host.strip("[]"), int(port)
+    if not broker.is_secured:
+        return http.client.HTTPConnection(*place, timeout=timeout_s)
+    return http.client.HTTPSConnection(*place, timeout=timeout_s, context=context or _context(broker.trust or Trust()))
+
+
+@lru_cache(maxsize=16)
+def _context(trust: Trust) -> ssl.SSLContext:
+    return trust.context()
+
+
+def _unreachable(broker: BrokerHttp, error: OSError | http.client.HTTPException) -> LeaseError:
+    why = advice(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+    return LeaseError("unreachable", f"broker {broker.broker_id} at {broker.url}: {why}")
 
 
 def _refusal(broker: BrokerHttp, status: int, body: bytes) -> LeaseError:

@@ -185,14 +185,24 @@ def end_leases(leases: Iterable[Lease], reason: str) -> None:
         lease.abort(reason)
 
 
+def end_run(leases: Iterable[Lease], reason: str) -> None:
+    """End every lease that is still alive, then the runs that they belong to, with the tokens of their tasks."""
+    known = list(leases)
+    end_leases(known, reason)
+    runs = {(lease.broker.broker_id, lease.details.get("run_id")): lease.broker for lease in known}
+    for (_, run_id), broker in runs.items():
+        if run_id is not None:
+            broker.end_run(str(run_id))
+
+
 def partition_status(broker: BrokerHttp, topic: str, partition: int) -> dict[str, Any]:
     """Return the broker's status of one replica, without a lease."""
-    return broker.call("GET", f"/partitions/{quote(topic)}/{partition}")
+    return broker.call("GET", f"/partitions/{quote(topic)}/{partition}", as_user=True)
 
 
 def partitions_status(broker: BrokerHttp) -> dict[str, Any]:
     """Return the broker's status of all its replicas, and its stray directories."""
-    return broker.call("GET", "/partitions")
+    return broker.call("GET", "/partitions", as_user=True)
 
 
 def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: str) -> dict[str, Any]:
@@ -201,4 +211,4 @@ def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: s
     Raises LeaseError (docs/leases.md lists the codes).
     """
     path = f"/partitions/{quote(topic)}/{partition}/quarantine"
-    return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S)
+    return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S, as_user=True)

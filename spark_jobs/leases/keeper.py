@@ -16,13 +16,14 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logyard.login.http import Trust
 from logyard.spark_jobs.atomic_file import write_atomically
 from logyard.spark_jobs.command import say
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
-from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.leases.client import Lease, end_run
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 
 POLL_S = 1.0
@@ -56,6 +57,7 @@ def hand_over(directory: str, leases: Sequence[Lease], ttl_ms: int) -> None:
             "broker_id": lease.broker.broker_id,
             "address": lease.broker.address,
             "token": lease.broker.token,
+            "trust": None if lease.broker.trust is None else asdict(lease.broker.trust),
             "details": {**_needed(lease), "segments": []},
         }
         for lease in leases
@@ -69,7 +71,8 @@ def hand_over(directory: str, leases: Sequence[Lease], ttl_ms: int) -> None:
 
 def _needed(lease: Lease) -> dict[str, Any]:
     names = ("lease_id", "generation", "topic", "partition", "purpose", "leader_epoch", "is_leader")
-    return {name: lease.details[name] for name in (*names, "end_offset", "high_watermark")}
+    known = {name: lease.details[name] for name in (*names, "end_offset", "high_watermark")}
+    return {**known, "run_id": lease.details.get("run_id")}
 
 
 class Keeper:
@@ -108,7 +111,7 @@ class Keeper:
         for kept in list(self._kept):
             if now - max(kept.since, self._worked) > IDLE_S or now - kept.since > KEPT_S:
                 self._kept.remove(kept)
-                end_leases(kept.leases, "the read is over")
+                end_run(kept.leases, "the read is over")
             elif now - kept.beaten >= kept.ttl_ms / 3000:
                 kept.beaten = now
                 kept.beats.beat()
@@ -122,10 +125,7 @@ class Keeper:
                 text = file.read()
             os.unlink(path)
             told = json.loads(text)
-            leases = [
-                Lease.from_json(BrokerHttp(row["broker_id"], row["address"], row["token"]), row["details"])
-                for row in told["leases"]
-            ]
+            leases = [Lease.from_json(_broker(row), row["details"]) for row in told["leases"]]
             self._kept.append(Kept(leases, int(told["ttl"]), self._now()))
 
     def close(self) -> None:
@@ -136,8 +136,13 @@ class Keeper:
             self._take_in()
         kept, self._kept = self._kept, []
         for one in kept:
-            end_leases(one.leases, "Spark was stopped")
+            end_run(one.leases, "Spark was stopped")
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _broker(row: dict[str, Any]) -> BrokerHttp:
+    trust = row.get("trust")
+    return BrokerHttp(row["broker_id"], row["address"], row["token"], None if trust is None else Trust(**trust))
 
 
 _keepers: dict[str, Keeper] = {}

@@ -24,7 +24,7 @@ from logyard.broker.http.access import Access
 from logyard.broker.http.identities import LoggedIn, LoginMeans
 from logyard.broker.http.rights_table import CLUSTER, Route
 from logyard.broker.http.run_file import RunFile
-from logyard.broker.http.run_routes import run_routes
+from logyard.broker.http.run_routes import keeping, run_routes
 from logyard.broker.http.run_tokens import RunTokens
 from logyard.broker.http.server import HttpServer
 from logyard.broker.http_gate import decide_by
@@ -111,10 +111,18 @@ async def serving(
     means = LoginMeans(passwords, None, runs, run_blocking, delay_s)
     identities = LoggedIn(means, LoginFailures(world.clock.monotonic), counters)
     access = Access(
-        identities, decide_by(AclAuthorizer(acls, ["User:root"])), world.leases.book, open_routes=open_routes
+        identities,
+        decide_by(AclAuthorizer(acls, ["User:root"])),
+        world.leases.book,
+        open_routes=open_routes,
+        in_use=keeping(runs, file),
     )
     asgi = routes.build(
-        world.lease_service, access, lambda: (True, {"status": "ready"}), lambda: b"metrics\n", run_routes(runs, file)
+        world.lease_service,
+        access,
+        lambda: (True, {"status": "ready", "broker_id": 1}),
+        lambda: b"metrics\n",
+        run_routes(runs, file),
     )
     tls = TlsListeners(side.handshakes)
     tls.open(BrokerConfig.parse("", settings(protocol)))

@@ -121,8 +121,12 @@ async def test_a_token_is_for_one_run_topic_and_purpose() -> None:
         side.allow_cluster(Op.DESCRIBE, Op.CLUSTER_ACTION)
         for method, path in (("GET", "/metrics"), ("GET", "/decisions"), ("POST", "/partitions/t/0/quarantine")):
             assert (await side.ask(method, path, audit, {})).status_code == 403
-        for path in ("/tokens", "/runs/renew", "/runs/end"):
+        for path in ("/tokens", "/runs/renew"):
             assert (await side.ask("POST", path, audit, body)).status_code == 403
+        assert (await side.ask("POST", "/runs/end", elsewhere, {"run_id": "run"})).status_code == 403
+        part = {**body, "run_id": "run/task-1"}
+        assert (await side.ask("POST", "/leases", audit, part)).status_code == 201
+        assert (await side.ask("POST", "/leases", audit, {**body, "run_id": "run2"})).status_code == 403
         # Its owner's rights count at each request.
         side.allow_topic(Op.DESCRIBE)
         assert (await side.ask("GET", file.format(read["lease_id"]), audit)).status_code == 403
@@ -150,6 +154,30 @@ async def test_a_token_ends_with_its_run_by_time_and_whatever_the_wall_clock_doe
         assert await status(side, ended) == 200
         assert (await side.ask("POST", "/runs/end", ALICE, {"run_id": "run"})).json()["ended"] is True
         assert [await status(side, old) for old in (token, ended)] == [401, 401]
+
+
+async def test_work_on_its_leases_keeps_a_run_alive_for_a_week_at_most(tmp_path: Path) -> None:
+    async with LeaseWorld() as world, serving(world, log_dir=str(tmp_path)) as side:
+        fill(world.lead(), 60)
+        side.allow_topic(Op.READ, Op.DESCRIBE)
+        token = await side.token(ttl_ms=24 * 3600_000)
+        for _ in range(6):
+            world.clock.advance(23 * 3600)
+            answer = await side.ask("POST", "/leases", token, {**LEASE, "purpose": "audit"})
+            assert answer.status_code == 201
+            assert await status(side, token) == 200
+        world.clock.advance(23 * 3600)
+        assert await status(side, token) == 200
+        world.clock.advance(8 * 3600)
+        assert await status(side, token) == 401
+
+
+async def test_a_token_ends_its_own_run() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        side.allow_topic(Op.READ, Op.DESCRIBE)
+        token = await side.token()
+        assert (await side.ask("POST", "/runs/end", token, {"run_id": "run"})).json()["ended"] is True
+        assert await status(side, token) == 401
 
 
 async def test_a_restart_keeps_runs_and_ended_ones_stay_ended(tmp_path: Path) -> None:
