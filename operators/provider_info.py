@@ -66,10 +66,19 @@ _CONN_FIELDS: dict[str, Any] = {
     "oauth_cafile": _text("OAuth CA file", "PEM file of the token endpoint's authorities; empty: the system's."),
     "oauth_token": _secret("OAuth token", "A token itself, instead of an endpoint."),
     "kerberos_service": _text("Kerberos service", "The brokers' service name for GSSAPI.", default="kafka"),
+    "http_username": _text(
+        "HTTP user",
+        "Who logs in at the brokers' HTTP side, for Spark jobs that lease segments, if it is secured and the user is "
+        "another than that of the SASL mechanism (GSSAPI, for example, is not served there).",
+    ),
+    "http_password": _secret("HTTP password", "Of the HTTP user."),
+    "http_cafile": _text(
+        "HTTP CA file", "PEM file of the authorities of the HTTP side; empty: those of the brokers' listeners."
+    ),
     "http_tokens": _secret(
         "HTTP tokens",
-        'Of the brokers\' HTTP side, for Spark jobs that lease segments: {"1": "token", …}, unless the cluster file '
-        "leads to them.",
+        'Of an HTTP side without log-ins, for Spark jobs that lease segments: {"1": "token", …}, unless the cluster '
+        "file leads to them.",
     ),
     "request_timeout_s": {
         "label": "Request timeout",

@@ -116,7 +116,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         """The connection's secrets in files that only this user can read: command lines are visible to others."""
         settings = ClusterHook(self.logyard_conn_id).settings
         files: dict[str, Path] = {}
-        if settings.security_protocol != "PLAINTEXT":
+        if settings.security_protocol != "PLAINTEXT" or settings.http_username or settings.ssl_certfile:
             files["--security"] = _private(directory / "security.json", settings.security())
         if settings.http_tokens:
             files["--tokens"] = _private(directory / "tokens.json", dict(settings.http_tokens))

@@ -3,6 +3,7 @@
 A password or token is only for an address that begins with https.
 """
 
+import http.client
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from logyard.login.oauth import TokenSource
 from logyard.login.security import OAUTHBEARER, PASSWORDS, BadSettings, Security
 
 HTTPS = "https://"
+_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,27 @@ def _authorities(security: Security, context: ssl.SSLContext) -> str | None:
         if b"-----BEGIN " in content:
             return content.decode(errors="replace")
     return "".join(map(ssl.DER_cert_to_PEM_cert, context.get_ca_certs(binary_form=True)))
+
+
+def failing_step(address: str, login: HttpLogin) -> str:
+    """Ask a secured HTTP side as this user; returns the step that fails (address, TLS, log-in), "" if none does."""
+    host, _, port = address.removeprefix(HTTPS).rstrip("/").rpartition(":")
+    connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=_PATIENCE_S, context=login.context)
+    try:
+        connection.connect()
+        shown = {"Authorization": login.authorization} if login.authorization is not None else {}
+        connection.request("GET", "/leases", headers=shown)
+        status = connection.getresponse().status
+    except ssl.SSLError as problem:
+        return f"TLS ({address}): {advice(problem)}"
+    except (OSError, http.client.HTTPException) as problem:
+        return f"address ({address}): {problem or type(problem).__name__}: is http.advertised.listener right?"
+    finally:
+        connection.close()
+    if status in (401, 429):
+        who = "nobody is named" if login.authorization is None else "user or password is refused"
+        return f"log-in ({address}): {who}: give http_username and http_password, or the SASL user's"
+    return "" if status == 200 else f"log-in ({address}): status {status}"
 
 
 def advice(problem: OSError) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,9 +11,12 @@ from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.broker.errors import LogyardError
+from logyard.login import http
 from logyard.operators.airflow_names import BaseHook, conf, mask_secret
 
 CONFIG_SECTION = "logyard"
+HTTP_ADDRESS = "http.advertised.listener"
 _TEST_PATIENCE_S = 8.0
 
 
@@ -108,7 +111,7 @@ class ClusterHook(BaseHook):
         )
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check, in this order: settings, address, TLS, login, rights, controller, ZooKeeper.
+        """Check, in this order: settings, address, TLS, login, rights, controller, HTTP side, ZooKeeper.
 
         The text of a failure begins with the step.
         """
@@ -124,6 +127,7 @@ class ClusterHook(BaseHook):
                     lacking = self._lacking_right(client)
                     if lacking:
                         return False, lacking
+                wrong = self._wrong_with_http(client, sorted(snapshot.brokers))
         except ClusterUnreachable as problem:
             return False, self.connector.why_unreachable(self.settings, problem)
         except Exception as problem:
@@ -133,9 +137,27 @@ class ClusterHook(BaseHook):
         said = f"{len(snapshot.brokers)} brokers, controller {snapshot.controller}, cluster {snapshot.cluster_id}"
         if snapshot.reassignments is None:
             return False, f"{said}; but the controller does not answer, or refuses, a request for reassignments"
+        if wrong:
+            return False, wrong
         if self.settings.zookeeper is None:
             return True, f"{said}; no ZooKeeper is given: tasks that need it will fail"
         return self._test_zookeeper(said, set(snapshot.brokers), snapshot.cluster_id)
+
+    def _wrong_with_http(self, client: DescribingClient, brokers: Sequence[int]) -> str:
+        """Which step fails at the first broker with a secured HTTP side, which Spark jobs need; else ""."""
+        for broker in brokers:
+            try:
+                known = client.broker_configs(broker).get(HTTP_ADDRESS)
+            except (ApiError, ClusterUnreachable):
+                continue  # jobs say what they lack; other tasks do not need it
+            address = None if known is None else known.value
+            if address is not None and address.startswith(http.HTTPS):
+                try:
+                    failed = http.failing_step(address, http.of(self.settings))
+                except LogyardError as problem:
+                    failed = str(problem)
+                return f"HTTP side of broker {broker}, which Spark jobs need: {failed}" if failed else ""
+        return ""
 
     def _lacking_right(self, client: DescribingClient) -> str:
         """The right that this login lacks, if that is why the controller refuses; else ""."""
