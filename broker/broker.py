@@ -123,7 +123,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         handshakes=handshakes,
         admission=admission,
         answers=answers,
-        open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
+        open_http=HttpServer,
         close=partial(_end, admission, (pool, login_pool, peer_login_pool), record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,

@@ -1,5 +1,6 @@
 """What has to hold for `http.*`: where HTTP listens, where others reach it, whose TLS and log-ins it shares."""
 
+import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -33,12 +34,30 @@ def problems(
     ]
 
 
+def is_on_loopback(listener: str) -> bool:
+    """Whether only this machine reaches host:port; True for what is no address, which is told by another line."""
+    try:
+        host, _ = parse_host_port(listener)
+    except ValueError:
+        return True
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _of_security(
     config: TypedValues, listeners: Sequence[Endpoint], settings_of: Callable[[str], ListenerSettings]
 ) -> list[str]:
     name = config.optional_str("http.security.listener")
     if name is None:
-        return []
+        listener = config.str("http.listener")
+        if is_on_loopback(listener):
+            return []
+        return [
+            "http.listener: off loopback HTTP needs TLS and log-ins: set http.security.listener to a listener with "
+            f"SSL or SASL_SSL, or listen on 127.0.0.1 instead of {listener}"
+        ]
     with_tls = {e.listener: e for e in listeners if e.protocol in ("SSL", "SASL_SSL")}
     endpoint = with_tls.get(name.upper())
     if endpoint is None:

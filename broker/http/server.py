@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 from typing import Any
 
@@ -16,19 +15,14 @@ from logyard.broker.tls.server_side import ServerSide
 
 
 class HttpRefused(LogyardError):
-    """The broker may not or cannot listen for HTTP at the configured address."""
+    """The broker cannot listen for HTTP at the configured address."""
 
 
 class HttpServer:
     """One listening socket and, after `start`, the server on it."""
 
-    def __init__(self, host: str, port: int, tls: ServerSide | None = None, *, authenticated: bool = False) -> None:
-        """Bind; raises HttpRefused. An address off loopback needs a token that somebody chose (http.token.file)."""
-        if tls is None and not authenticated and not _is_loopback(host):
-            raise HttpRefused(
-                f"http.listener={host}:{port}: without authentication only a loopback address is allowed; "
-                "set http.token.file to a file with a shared token, or listen on 127.0.0.1:0"
-            )
+    def __init__(self, host: str, port: int, tls: ServerSide | None = None) -> None:
+        """Bind; raises HttpRefused. An address off loopback needs TLS and log-ins (config/http_side.py)."""
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -71,12 +65,3 @@ class HttpServer:
             self.server.should_exit = True
             await asyncio.gather(self._task, return_exceptions=True)
         self._socket.close()
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -31,6 +31,9 @@ def problems(text: str, *, strict: bool = False) -> list[str]:
     return caught.value.problems
 
 
+TLS = "listeners=SSL://h:1\nsecurity.inter.broker.protocol=SSL\n"
+
+
 class TestReading:
     def test_defaults(self) -> None:
         config = parse()
@@ -119,6 +122,16 @@ class TestComplaints:
             ("inter.broker.listener.name=X", "X is not among"),
             ("http.listener=nowhere", "http.listener"),
             ("http.listener=0.0.0.0:8082\nhttp.token.file=/t", "set http.advertised.listener=HOST:PORT"),
+            ("http.listener=0.0.0.0:8082\nhttp.token.file=/t", "off loopback HTTP needs TLS and log-ins: set http."),
+            ("http.listener=10.1.2.3:8082\nhttp.token.file=/t", "off loopback HTTP needs TLS and log-ins: set http."),
+            ("http.listener=host.example:8082", "off loopback HTTP needs TLS and log-ins: set http.security.listener"),
+            ("http.security.listener=PLAINTEXT", "a listener with SSL or SASL_SSL is expected (there is none)"),
+            (f"{TLS}http.security.listener=other", "a listener with SSL or SASL_SSL is expected (SSL), not other"),
+            (
+                f"{TLS}http.security.listener=ssl",
+                "nobody can log in to SSL: set listener.name.ssl.ssl.client.auth=requ",
+            ),
+            (f"{TLS}http.security.listener=SSL\nhttp.token.file=/t", "http.token.file: leave it out"),
             ("http.listener=[::]:8082", "set http.advertised.listener=HOST:PORT"),
             ("http.listener=[0:0::0]:8082", "set http.advertised.listener=HOST:PORT"),
             ("http.advertised.listener=0.0.0.0:8082", "http.advertised.listener: an address and port"),
@@ -129,6 +142,14 @@ class TestComplaints:
     )
     def test_relations(self, text: str, words: str) -> None:
         assert any(words in line for line in problems(ZK + text)), problems(ZK + text)
+
+    @pytest.mark.parametrize("where", ["127.0.0.1:8082", "127.3.2.1:0", "[::1]:8082", "localhost:8082"])
+    def test_plain_http_is_for_loopback(self, where: str) -> None:
+        assert not problems(f"{ZK}http.listener={where}\nhttp.token.file=/t")
+
+    def test_http_off_loopback_with_tls_and_log_ins(self) -> None:
+        secured = f"{TLS}ssl.client.auth=required\nhttp.listener=10.1.2.3:8082\nhttp.security.listener=SSL"
+        assert not problems(ZK + secured)
 
     def test_keys_without_effect_are_warned_about_and_refused_when_strict(self) -> None:
         text = "num.network.threads=3\nnum.partitons=2\nlistener.name.x.ssl.provider=PEM\nzzz=1\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import re
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -104,3 +105,17 @@ def test_a_certificate_of_another_name_or_time(code: int, advised: str) -> None:
     problem = ssl.SSLCertVerificationError()
     problem.verify_code, problem.verify_message = code, "it is refused"
     assert advised in http.advice(problem)
+
+
+async def test_a_connections_test_names_the_step() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        address = at(side).address
+        for security, expected in (
+            (SECURITY, ""),
+            (replace(SECURITY, ssl_ca=OTHERS.pem), r"TLS \(https.*give its authority"),
+            (replace(SECURITY, password="x"), r"log-in \(https.*user or password is refused"),
+            (replace(SECURITY, sasl_mechanism="GSSAPI"), r"log-in \(https.*nobody is named: give http_username"),
+        ):
+            said = await asyncio.to_thread(http.failing_step, address, http.of(security))
+            assert re.match(expected, said) if expected else not said, said
+    assert re.match(r"address \(https.*is http.advertised.listener", http.failing_step(address, http.of(SECURITY)))
