@@ -1,0 +1,120 @@
+"""Hostile peers of an HTTP side with TLS: half-open handshakes, drips, cut and flipped bytes, heads without an end."""
+
+import asyncio
+import ssl
+
+import pytest
+
+from logyard.broker.http import connections
+from tests.support.lease_world import LeaseWorld
+from tests.support.secured_http import ALICE, AUTHORITY, SecuredHttp, serving
+from tests.support.tls_listener import client_context
+
+PATIENCE_S = 20
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LOOK_S", 0.02)
+    monkeypatch.setattr(connections, "HEAD_S", 2.0)
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 8)
+
+
+def client_hello() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    state = client_context(None, AUTHORITY).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        state.do_handshake()
+    return outgoing.read()
+
+
+async def raw(side: SecuredHttp, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", side.server.port)
+    writer.write(data)
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Return when the broker has closed the connection."""
+    async with asyncio.timeout(PATIENCE_S):
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+    writer.close()
+
+
+async def works(side: SecuredHttp) -> bool:
+    return (await side.ask("GET", "/leases", ALICE)).status_code == 200
+
+
+async def test_half_open_handshakes_shut_nobody_out_and_end() -> None:
+    hello = client_hello()
+    async with LeaseWorld() as world, serving(world) as side:
+        held = [await raw(side, begun) for begun in (b"", hello[:100], hello) for _ in range(10)]
+        assert await works(side)
+        assert side.server.server is not None
+        assert len(side.server.server.server_state.connections) <= connections.CONNECTIONS_MAX
+        await asyncio.gather(*(ended(*one) for one in held))
+        assert await works(side)
+
+
+async def test_who_drips_inside_tls_is_cut_off() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        context = client_context(None, AUTHORITY)
+        reader, writer = await asyncio.open_connection("127.0.0.1", side.server.port, ssl=context)
+
+        async def drip() -> None:
+            writer.write(b"GET /health HTTP/1.1\r\nX-Slow: ")
+            while True:
+                writer.write(b"x")
+                await asyncio.sleep(0.02)
+
+        dripping = asyncio.ensure_future(drip())
+        await ended(reader, writer)
+        dripping.cancel()
+        assert await works(side)
+
+
+async def test_cut_and_flipped_bytes_of_the_handshake_end_only_their_connection() -> None:
+    hello = client_hello()
+    async with LeaseWorld() as world, serving(world) as side:
+        for at in (*range(12), *range(12, len(hello), 23)):
+            flipped = hello[:at] + bytes([hello[at] ^ 0xFF]) + hello[at + 1 :]
+            for sent in (hello[:at], flipped, hello + flipped):
+                reader, writer = await raw(side, sent)
+                writer.write_eof()
+                await ended(reader, writer)
+        assert await works(side)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\nX-Large: " + b"x" * 100_000,
+        b"GET /leases HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer lyr1." + b"a" * 9_000 + b"\r\n\r\n",
+        b"GET /leases HTTP/1.1\r\nHost: h\r\nAuthorization: Basic " + b"/" * 9_000 + b"\r\n\r\n",
+        b"POST /tokens HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n{",
+        b"\x00\xff\r\n\r\n",
+    ],
+)
+async def test_odd_heads_are_refused(head: bytes) -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        context = client_context(None, AUTHORITY)
+        reader, writer = await asyncio.open_connection("127.0.0.1", side.server.port, ssl=context)
+        writer.write(head)
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await reader.readline()).split()[1] in (b"400", b"401")
+        writer.close()
+        assert await works(side)
+
+
+async def test_a_body_for_a_right_is_small() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        body = {"topic": "t", "run_id": "r", "purpose": "audit", "more": "x" * 100_000}
+        for path in ("/tokens", "/leases"):
+            assert (await side.ask("POST", path, ALICE, body)).status_code == 413
+        nested = b"[" * 50_000
+        answer = await side.client.post("/tokens", content=nested, auth=ALICE)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
