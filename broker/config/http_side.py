@@ -68,7 +68,8 @@ def _of_security(
         found.append("http.token.file: leave it out: with http.security.listener users log in, and jobs get tokens")
     if endpoint.protocol == "SSL" and settings_of(endpoint.listener).client_auth == "none":
         key = prefixed(endpoint.listener, "ssl.client.auth")
-        found.append(f"http.security.listener: nobody can log in to {name}: set {key}=required, or name one with SASL")
+        nobody = f"http.security.listener: nobody can log in to {endpoint.listener}"
+        found.append(f"{nobody}: set {key}=required, or name one with SASL")
     return found
 
 

@@ -145,11 +145,11 @@ class TestComplaints:
 
     @pytest.mark.parametrize("where", ["127.0.0.1:8082", "127.3.2.1:0", "[::1]:8082", "localhost:8082"])
     def test_plain_http_is_for_loopback(self, where: str) -> None:
-        assert not problems(f"{ZK}http.listener={where}\nhttp.token.file=/t")
+        assert BrokerConfig.parse(f"{ZK}http.listener={where}\nhttp.token.file=/t").http_listener
 
     def test_http_off_loopback_with_tls_and_log_ins(self) -> None:
         secured = f"{TLS}ssl.client.auth=required\nhttp.listener=10.1.2.3:8082\nhttp.security.listener=SSL"
-        assert not problems(ZK + secured)
+        assert BrokerConfig.parse(ZK + secured).http_listener == ("10.1.2.3", 8082)
 
     def test_keys_without_effect_are_warned_about_and_refused_when_strict(self) -> None:
         text = "num.network.threads=3\nnum.partitons=2\nlistener.name.x.ssl.provider=PEM\nzzz=1\n"
