@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from logyard.broker.http.bodies import read_body
+from logyard.broker.http.bodies import drop_rest, read_body
 from logyard.broker.http.callers import Caller, Decide, Identities
 from logyard.broker.http.rights_table import CLUSTER, OF_PURPOSE, ROWS, Route, Row, TopicFrom
 from logyard.broker.http.run_tokens import RunToken
@@ -61,7 +61,11 @@ class Access:
             return endpoint
 
         async def guard(request: Request) -> Response:
-            caller = await self._identities.identify(request)
+            try:
+                caller = await self._identities.identify(request)
+            except LeaseError:
+                await drop_rest(request)
+                raise
             request.state.caller = caller
             if not caller.owns:
                 await self._check(caller, route, row, request)

@@ -1,13 +1,18 @@
 """The JSON bodies of requests: read once, of a bounded size."""
 
+import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from logyard.broker.leases.book import LeaseError
 
 JSON_BYTES_MAX = 4 * 1024 * 1024
+# Of a request whose connection will be closed.
+REST_BYTES_MAX = 64 * 1024
+REST_S = 1.0
 
 Json = dict[str, Any]
 
@@ -30,3 +35,14 @@ async def read_body(request: Request, bytes_max: int = JSON_BYTES_MAX) -> Json:
         raise LeaseError("invalid_request", 400, "the body must be a JSON object")
     request.state.body = body
     return body
+
+
+async def drop_rest(request: Request) -> None:
+    """Read what is left of a refused request, for a moment: closing with unread bytes would take the answer away."""
+    size = 0
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(REST_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > REST_BYTES_MAX:
+                    return

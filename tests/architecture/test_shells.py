@@ -61,6 +61,7 @@ SHELLS = {
     "broker.transactions.ends": "holds the futures of who waits for the end of a transaction",
     "broker.transactions.runner": "holds the futures of who waits for a transaction, and loads in tasks",
     "broker.transactions.markers.runner": "sends markers in tasks",
+    "broker.http.bodies": "waits a moment for the rest of a refused request",
     "broker.http.connections": "bounds what uvicorn's connections may take",
     "broker.http.identities": "has those who guess wait, and looks at one password at a time",
     "broker.http.run_file": "reads and writes the file of runs",

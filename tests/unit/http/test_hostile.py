@@ -118,3 +118,29 @@ async def test_a_body_for_a_right_is_small() -> None:
         nested = b"[" * 50_000
         answer = await side.client.post("/tokens", content=nested, auth=ALICE)
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+async def test_who_is_refused_before_the_body_has_come_gets_the_answer() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        context = client_context(None, AUTHORITY)
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", side.server.port, ssl=context)
+            writer.write(b"POST /leases HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n")
+            await asyncio.sleep(0.05)
+            writer.write(b"x" * 20)
+            async with asyncio.timeout(PATIENCE_S):
+                assert b"401" in await reader.readline()
+                assert b"unauthorized" in await reader.read()
+            writer.close()
+        assert await works(side)
+
+
+async def test_a_refused_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.broker.http.bodies.REST_S", 0.05)
+    async with LeaseWorld() as world, serving(world) as side:
+        context = client_context(None, AUTHORITY)
+        reader, writer = await asyncio.open_connection("127.0.0.1", side.server.port, ssl=context)
+        writer.write(b"POST /leases HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"401" in await reader.readline()
+        await ended(reader, writer)
