@@ -11,8 +11,8 @@ from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.broker.errors import LogyardError
 from logyard.login import http
+from logyard.login.oauth import NoToken
 from logyard.operators.airflow_names import BaseHook, conf, mask_secret
 
 CONFIG_SECTION = "logyard"
@@ -154,7 +154,7 @@ class ClusterHook(BaseHook):
             if address is not None and address.startswith(http.HTTPS):
                 try:
                     failed = http.failing_step(address, http.of(self.settings))
-                except LogyardError as problem:
+                except (BadSettings, NoToken) as problem:
                     failed = str(problem)
                 return f"HTTP side of broker {broker}, which Spark jobs need: {failed}" if failed else ""
         return ""
