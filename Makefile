@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-reference proof bench sim clean reference bench-reference
+.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-reference proof bench sim fuzz clean reference bench-reference
 BIN := .venv/bin
 # Compiled files are kept (git ignores them): without them, every worker of every run compiles the tests again, and
 # every broker that a test starts the product.
@@ -85,6 +85,11 @@ SEED ?= 1
 STEPS ?= 2000
 sim: setup ## one seed of the simulator, SEED=n STEPS=m: real brokers on simulated machines, with faults
 	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS)
+
+FUZZ_SECONDS ?= 600
+fuzz: ## coverage-guided fuzzing of what strangers send, FUZZ_SECONDS=600 a target
+	@scripts/setup --fuzz
+	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 
 clean: down ## remove everything that was built: .venv, .logyard, caches
 	rm -rf .venv .logyard build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache

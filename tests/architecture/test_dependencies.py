@@ -31,7 +31,6 @@ EXTRAS = {
 
 # Declared, and imported by no code of ours: the reason.
 UNIMPORTED = {
-    "atheris": "tests/fuzz imports it when `make fuzz` runs",
     "apache-airflow": "brings Airflow's core and its SDK, which are what is imported",
     "apache-airflow-providers-standard": "its operators are imported under Airflow's own name",
     "apache-airflow-providers-apache-spark": "its operator is a base class, imported under Airflow's own name",

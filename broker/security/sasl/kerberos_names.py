@@ -86,7 +86,7 @@ class KerberosNames:
         """Return the user's name, which is never empty. Raises NoLocalName."""
         parts = _NAME.fullmatch(principal)
         if parts is None:
-            if "@" in principal or not principal:
+            if not principal or _NOT_SIMPLE.search(principal):
                 raise NoLocalName(f"{principal!r} is no principal of the form name@REALM or name/host@REALM")
             return principal
         components = [part for part in (parts[1], parts[2]) if part is not None]

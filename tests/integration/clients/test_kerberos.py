@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from logyard.broker.client.peer_login import PeerLogin, PeerRefusesLogin
 from logyard.broker.client.peer_security import PeerSecurity
 from logyard.broker.config.broker import ConfigProblems
 from logyard.broker.replication.ports import LinkError
-from logyard.broker.security.sasl.gssapi import GssapiClient
+from logyard.broker.security.sasl.gssapi import GssapiClient, GssapiServer
 from logyard.broker.security.sasl.kerberos import Kerberos, Keytab
+from logyard.broker.security.sasl.kerberos_names import KerberosNames
 from logyard.broker.security.sasl.mechanism import GSSAPI, LoginRefused
 from tests.support.inside_broker import InsideBroker
 from tests.support.kerberos import REALM, Realm, running_realm
@@ -174,6 +175,55 @@ async def test_a_principal_of_another_service_gets_no_further(world: World) -> N
     answer = await client.log_in(GSSAPI, GssapiClient(lambda: found.initiator("other", "localhost")))
     assert answer.error_code == FAILED
     await client.close()
+
+
+def spoilt(token: bytes) -> Iterator[bytes]:
+    """Each byte cut off, left out, repeated and flipped."""
+    for at in range(len(token)):
+        yield token[:at]
+        yield token[:at] + token[at + 1 :]
+        yield token[: at + 1] + token[at:]
+        for bit in (0x01, 0x80, 0xFF):
+            yield token[:at] + bytes([token[at] ^ bit]) + token[at + 1 :]
+    yield token + token
+
+
+def test_every_byte_of_every_token(world: World) -> None:
+    """Nobody gets in as somebody else, and nothing but a refusal is raised; the client's side the same."""
+    server, names = world.kerberos("kafka/localhost"), KerberosNames(["DEFAULT"], REALM)
+    alice = world.kerberos("alice")
+    tried = let_in = 0
+
+    def refused(work: Callable[[], object]) -> bool:
+        nonlocal tried
+        tried += 1
+        with suppress(LoginRefused):
+            work()
+            return False
+        return True
+
+    def until(steps: int) -> tuple[GssapiServer, GssapiClient, bytes]:
+        """Both sides after so many tokens of the client, and its next token."""
+        accepting = GssapiServer(server.acceptor, names)
+        initiating = GssapiClient(lambda: alice.initiator("kafka", "localhost"))
+        token = initiating.first()
+        for _ in range(steps):
+            token = initiating.step(accepting.step(token)) or b""
+        return accepting, initiating, token
+
+    for steps in (0, 1, 2):
+        for changed in spoilt(until(steps)[2] or b"\x00"):
+            accepting, _, right = until(steps)
+            let_in += not refused(lambda accepting=accepting, changed=changed: accepting.step(changed))
+            assert accepting.identity is None or (accepting.identity.name, changed) == ("alice", right)
+    for steps in (0, 1):
+        accepting, _, token = until(steps)
+        for changed in spoilt(accepting.step(token)):
+            _, initiating, _ = until(steps)
+            refused(lambda initiating=initiating, changed=changed: initiating.step(changed))
+            assert not initiating.is_done
+    assert tried > 4000
+    assert let_in < tried / 10
 
 
 def link(world: World, principal: str, host: str = "localhost") -> Link:

@@ -2,7 +2,6 @@
 tests/integration/clients/test_kerberos.py."""
 
 import sys
-from collections.abc import Sequence
 
 import pytest
 
@@ -10,52 +9,28 @@ from logyard.broker.security.sasl import jaas, kerberos
 from logyard.broker.security.sasl.gssapi import GssapiClient, GssapiServer, GssFailure
 from logyard.broker.security.sasl.kerberos_names import KerberosNames
 from logyard.broker.security.sasl.mechanism import LoginRefused
+from tests.support.scripted_gss import ScriptedContext, signed
 
 NAMES = KerberosNames(["DEFAULT"], "R")
 MODULE = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/k" principal="kafka/h@R";'
 
 
-class Scripted:
-    """A context that is complete after so many tokens of the peer; a wrapped message begins with `w:`."""
-
-    def __init__(self, takes: Sequence[bytes], gives: Sequence[bytes], peer: str = "alice@R") -> None:
-        self._takes, self._gives = list(takes), list(gives)
-        self.peer = peer
-
-    @property
-    def is_complete(self) -> bool:
-        return not self._takes
-
-    def step(self, token: bytes) -> bytes:
-        if token != self._takes.pop(0):
-            raise GssFailure("Token was invalid")
-        return self._gives.pop(0)
-
-    def wrap(self, message: bytes) -> bytes:
-        return b"w:" + message
-
-    def unwrap(self, message: bytes) -> bytes:
-        if message[:2] != b"w:":
-            raise GssFailure("A token had an invalid signature")
-        return message[2:]
-
-
 def accepting(peer: str = "alice@R", last: bytes = b"reply") -> GssapiServer:
-    return GssapiServer(lambda: Scripted([b"hello"], [last], peer), NAMES)
+    return GssapiServer(lambda: ScriptedContext([b"hello"], [last], peer), NAMES)
 
 
 def test_the_server_offers_no_layer_and_the_ticket_says_who_it_is() -> None:
     server = accepting()
     assert server.step(b"hello") == b"reply"
     assert (server.claimed, server.identity) == ("alice@R", None)
-    assert server.step(b"") == b"w:\x01\x01\x00\x00"
-    assert server.step(b"w:\x01\x00\x00\x00bob@R") == b""
+    assert server.step(b"") == signed(b"\x01\x01\x00\x00")
+    assert server.step(signed(b"\x01\x00\x00\x00bob@R")) == b""
     assert server.identity is not None
     assert server.identity.name == "alice"
 
 
 def test_a_context_without_a_last_token_is_followed_by_the_offer() -> None:
-    assert accepting(last=b"").step(b"hello") == b"w:\x01\x01\x00\x00"
+    assert accepting(last=b"").step(b"hello") == signed(b"\x01\x01\x00\x00")
 
 
 @pytest.mark.parametrize(
@@ -64,11 +39,11 @@ def test_a_context_without_a_last_token_is_followed_by_the_offer() -> None:
         ([b"other"], "invalid"),
         ([b"hello", b"x"], "none is left"),
         ([b"hello", b"", b""], "signature"),
-        ([b"hello", b"", b"w:"], "layer"),
-        ([b"hello", b"", b"w:\x01"], "layer"),
-        ([b"hello", b"", b"w:\x02\0\0\0"], "layer"),
-        ([b"hello", b"", b"w:\x04\0\0\0"], "layer"),
-        ([b"hello", b"", b"w:\x03\0\0\0"], "layer"),
+        ([b"hello", b"", signed(b"")], "layer"),
+        ([b"hello", b"", signed(b"\x01")], "layer"),
+        ([b"hello", b"", signed(b"\x02\0\0\0")], "layer"),
+        ([b"hello", b"", signed(b"\x04\0\0\0")], "layer"),
+        ([b"hello", b"", signed(b"\x03\0\0\0")], "layer"),
     ],
 )
 def test_other_tokens_are_refused(tokens: list[bytes], why: str) -> None:
@@ -86,23 +61,23 @@ def test_a_principal_without_a_name_is_refused() -> None:
     server.step(b"hello")
     server.step(b"")
     with pytest.raises(LoginRefused, match="no rule"):
-        server.step(b"w:\x01\0\0\0")
+        server.step(signed(b"\x01\0\0\0"))
     assert server.identity is None
 
 
 def test_the_client_takes_no_layer() -> None:
-    client = GssapiClient(lambda: Scripted([b"", b"reply"], [b"hello", b""]))
+    client = GssapiClient(lambda: ScriptedContext([b"", b"reply"], [b"hello", b""]))
     assert client.first() == b"hello"
     assert client.step(b"reply") == b""
-    assert client.step(b"w:\x07\x01\x00\x00") == b"w:\x01\x01\x00\x00"
+    assert client.step(signed(b"\x07\x01\x00\x00")) == signed(b"\x01\x01\x00\x00")
     assert not client.is_done
     assert client.step(b"") is None
     assert client.is_done
 
 
-@pytest.mark.parametrize("offer", [b"w:\x06\x01\0\0", b"w:", b"w:\x01\0\0\0\0", b"x"])
+@pytest.mark.parametrize("offer", [signed(b"\x06\x01\0\0"), signed(b""), signed(b"\x01\0\0\0\0"), b"x"])
 def test_the_client_refuses_what_is_no_offer(offer: bytes) -> None:
-    client = GssapiClient(lambda: Scripted([b"", b"reply"], [b"hello", b""]))
+    client = GssapiClient(lambda: ScriptedContext([b"", b"reply"], [b"hello", b""]))
     client.first()
     client.step(b"reply")
     with pytest.raises(LoginRefused):
@@ -111,7 +86,7 @@ def test_the_client_refuses_what_is_no_offer(offer: bytes) -> None:
 
 
 def test_a_client_without_a_ticket_says_why() -> None:
-    def none() -> Scripted:
+    def none() -> ScriptedContext:
         raise GssFailure("Cannot contact any KDC for realm 'R'")
 
     with pytest.raises(LoginRefused, match="any KDC"):

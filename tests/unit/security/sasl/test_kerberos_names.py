@@ -73,6 +73,7 @@ def test_names(rules: list[str], principal: str, name: str) -> None:
         (["RULE:[1:$99999999999]"], "alice@REALM.COM", "none of"),
         (["DEFAULT"], "a/b/c@REALM.COM", "no principal"),
         (["DEFAULT"], "a@b@REALM.COM", "no principal"),
+        (["DEFAULT"], "a/b", "no principal"),
         (["DEFAULT"], "", "no principal"),
         (["DEFAULT"], "@REALM.COM", "empty"),
         (["RULE:[1:$1]s/.*//"], "alice@REALM.COM", "empty"),

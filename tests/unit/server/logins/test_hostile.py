@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from logyard.broker.protocol import codec
 from logyard.broker.security.sasl.bearer_tokens import BearerToken, TokenRefused
-from logyard.broker.security.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, ClientExchange, ServerExchange
+from logyard.broker.security.sasl.gssapi import GssapiClient, GssapiServer
+from logyard.broker.security.sasl.kerberos_names import KerberosNames
+from logyard.broker.security.sasl.mechanism import (
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    ClientExchange,
+    ServerExchange,
+)
 from logyard.broker.security.sasl.oauthbearer import OAuthBearerServer
 from logyard.broker.security.sasl.plain import PlainClient, PlainServer
 from logyard.broker.security.sasl.scram import ScramClient, ScramLookup, ScramServer
@@ -25,11 +35,14 @@ from logyard.broker.server.request import Session
 from logyard.broker.znodes.scram_credentials import ScramCredential
 from tests.support.connected import Wire
 from tests.support.sasl_client import OAuthBearerClient
+from tests.support.scripted_gss import ScriptedContext
 
 USERS = {"alice": "wonder", "bob": "build"}
 CREDENTIALS = {
-    user: ScramCredential.of_password(SCRAM_SHA_256, password, 4096, b"salt") for user, password in USERS.items()
+    mechanism: {user: ScramCredential.of_password(mechanism, word, 4096, b"salt") for user, word in USERS.items()}
+    for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)
 }
+TICKET, PROOF = b"alice's ticket for this broker", b"the broker's proof"
 TOKEN = "head.alice.signature"
 
 
@@ -42,16 +55,23 @@ class OnlyAlices:
         return BearerToken("alice", 2_000_000)
 
 
+def scram_server(mechanism: str) -> ScramServer:
+    lookup = ScramLookup(CREDENTIALS[mechanism].get, lambda _: None)
+    return ScramServer(mechanism, lookup, lambda: "server-nonce")
+
+
 SERVERS: dict[str, Callable[[], ServerExchange]] = {
     PLAIN: lambda: PlainServer(USERS.get),
-    SCRAM_SHA_256: lambda: ScramServer(
-        SCRAM_SHA_256, ScramLookup(CREDENTIALS.get, lambda _: None), lambda: "server-nonce"
-    ),
+    SCRAM_SHA_256: lambda: scram_server(SCRAM_SHA_256),
+    SCRAM_SHA_512: lambda: scram_server(SCRAM_SHA_512),
+    GSSAPI: lambda: GssapiServer(lambda: ScriptedContext([TICKET], [PROOF]), KerberosNames(["DEFAULT"], "R")),
     OAUTHBEARER: lambda: OAuthBearerServer(OnlyAlices()),
 }
 CLIENTS: dict[str, Callable[[], ClientExchange]] = {
     PLAIN: lambda: PlainClient("alice", "wonder"),
     SCRAM_SHA_256: lambda: ScramClient(SCRAM_SHA_256, "alice", "wonder", "client-nonce"),
+    SCRAM_SHA_512: lambda: ScramClient(SCRAM_SHA_512, "alice", "wonder", "client-nonce"),
+    GSSAPI: lambda: GssapiClient(lambda: ScriptedContext([b"", PROOF], [TICKET, b""])),
     OAUTHBEARER: lambda: OAuthBearerClient(TOKEN),
 }
 VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
