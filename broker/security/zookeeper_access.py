@@ -18,13 +18,18 @@ from logyard.broker.config.listener_settings import ListenerSettings
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
-from logyard.broker.security.sasl import jaas_file
+from logyard.broker.security.sasl import jaas, jaas_file, kerberos
+from logyard.broker.security.sasl.gssapi import GssapiClient
+from logyard.broker.security.sasl.login_modules import MODULES
+from logyard.broker.security.sasl.mechanism import GSSAPI
 from logyard.broker.tls.context import client_context, read_stores
-from logyard.broker.zk.access import Access, Login
+from logyard.broker.zk.access import Access, KerberosLogin, Login
 
 JAAS_FILE = jaas_file.KEY
 FILE_VARIABLE = "LOGYARD_ZK_TLS_CONFIG_FILE"
 SECTION = "Client"
+# The first part of ZooKeeper's principal, unless Java's property says another.
+SERVICE, _SERVICE = "zookeeper", "zookeeper.sasl.client.username"
 _SASL, _SASL_SECTION = "zookeeper.sasl.client", "zookeeper.sasl.clientconfig"
 
 # A store's type by the end of its file's name, as ZooKeeper's client chooses it.
@@ -126,7 +131,7 @@ def _context(tls: ZooKeeperTls) -> ssl.SSLContext:
     return client_context(tls, *read_stores(tls))
 
 
-def _login(file: ConfigValue, environment: Mapping[str, str]) -> Login | None:
+def _login(file: ConfigValue, environment: Mapping[str, str]) -> Login | KerberosLogin | None:
     java = jaas_file.java_properties(environment.get(jaas_file.OPTIONS, ""))
     path = jaas_file.path_in(file, environment)
     if path is None or java.get(_SASL, "true").lower() == "false":
@@ -139,15 +144,36 @@ def _login(file: ConfigValue, environment: Mapping[str, str]) -> Login | None:
     if not found:
         return None
     where = f"section {section} of {path}"
-    module = found[0]
+    if found[0].simple_name == MODULES[GSSAPI]:
+        return _kerberos(found[0], java, where)
+    return _digest(found[0], where)
+
+
+def _digest(module: jaas.LoginModule, where: str) -> Login:
     if module.simple_name != "DigestLoginModule":
         raise LogyardError(
-            f"{where}: {module.simple_name} is not supported for ZooKeeper: use DigestLoginModule, or a certificate"
+            f"{where}: {module.simple_name} is not supported for ZooKeeper: use DigestLoginModule, Krb5LoginModule, "
+            "or a certificate"
         )
     username, password = module.options.get("username"), module.options.get("password")
     if not username or password is None:
         raise LogyardError(f"{where}: username and password are expected")
     return Login(username, password, where)
+
+
+def _kerberos(module: jaas.LoginModule, java: Mapping[str, str], where: str) -> KerberosLogin:
+    try:
+        keytab = kerberos.keytab_of(module)
+        principal = kerberos.Kerberos(keytab)
+        principal.check()
+    except ValueError as problem:
+        raise LogyardError(f"{where}: {problem}") from None
+    service = java.get(_SERVICE, SERVICE)
+
+    def begin(host: str) -> GssapiClient:
+        return GssapiClient(lambda: principal.initiator(service, host))
+
+    return KerberosLogin(keytab.principal, begin, where)
 
 
 def _type(given: ConfigValue, location: ConfigValue, store: str) -> ConfigValue:

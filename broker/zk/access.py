@@ -4,6 +4,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from logyard.broker.security.sasl.mechanism import ClientExchange
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -11,6 +13,15 @@ class Login:
 
     username: str
     password: str = field(repr=False)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """A principal of SASL GSSAPI; `begin` starts its log-in at a host. `source` is as in `Login`."""
+
+    username: str
+    begin: Callable[[str], ClientExchange] = field(repr=False)
     source: str = ""
 
 
@@ -23,7 +34,7 @@ class Access:
     """
 
     tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
-    login: Login | None = None
+    login: Login | KerberosLogin | None = None
     has_certificate: bool = False
 
     @property

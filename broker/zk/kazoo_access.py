@@ -22,11 +22,13 @@ from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import KeeperState
 
 from logyard.broker.errors import LogyardError
-from logyard.broker.zk.access import Access, Login
+from logyard.broker.security.sasl.mechanism import ClientExchange, LoginRefused
+from logyard.broker.zk.access import Access, KerberosLogin, Login
 from logyard.broker.zk.digest_md5 import BadChallenge, DigestMd5
 
 _AUTH_FAILED = -115
 LOGIN_POLL_S = 0.05
+TOKENS_MAX = 16
 
 
 # At DEBUG kazoo logs what it sends, including secrets in configs.
@@ -155,7 +157,7 @@ def explained(problem: Exception) -> str:
     return str(problem)
 
 
-def log_in_with(client: KazooClient, login: Login, logged_in: Callable[[], None]) -> None:
+def log_in_with(client: KazooClient, login: Login | KerberosLogin, logged_in: Callable[[], None]) -> None:
     """Have each connection of a client that is not started log in before its first request.
 
     `logged_in()` is called in the connection thread after each log-in: kazoo tells its listeners CONNECTED before it.
@@ -163,35 +165,61 @@ def log_in_with(client: KazooClient, login: Login, logged_in: Callable[[], None]
     connection = client._connection
 
     def authenticate(host: str, timeout: float) -> None:
-        _exchange(connection, login, timeout)
+        asked = _Asked(connection, login, timeout)
+        if isinstance(login, KerberosLogin):
+            _by_kerberos(asked, login.begin(host))
+        else:
+            _by_digest(asked, login)
         logged_in()
 
     connection.sasl_options = {}
     connection._authenticate_with_sasl = authenticate
 
 
-def _exchange(connection: Any, login: Login, timeout: float) -> None:
-    """Log in by DIGEST-MD5. Raises AuthFailedError (refused), ConnectionDropped (it broke, or is no ZooKeeper)."""
-    digest = DigestMd5(login.username, login.password, secrets.token_hex(16))
-    token = b""
-    for xid in (1, 2):
-        connection._submit(SASL(token), timeout, xid)
-        header, buffer, offset = connection._read_header(timeout)
+class _Asked:
+    """Sends the tokens of one log-in."""
+
+    def __init__(self, connection: Any, login: Login | KerberosLogin, timeout: float) -> None:
+        self._connection, self._login, self._timeout = connection, login, timeout
+        self._xid = 0
+
+    def __call__(self, token: bytes) -> bytes:
+        """Return the answer to a token. Raises AuthFailedError (refused), ConnectionDropped (it broke)."""
+        self._xid += 1
+        self._connection._submit(SASL(token), self._timeout, self._xid)
+        header, buffer, offset = self._connection._read_header(self._timeout)
         if header.err == _AUTH_FAILED:
-            raise AuthFailedError(refusal(login))
-        if header.xid != xid or header.err:
+            raise AuthFailedError(refusal(self._login))
+        if header.xid != self._xid or header.err:
             raise ConnectionDropped(f"ZooKeeper answers a log-in with error {header.err}")
         challenge, _ = SASL.deserialize(buffer, offset)
-        try:
-            if xid == 1:
-                token = digest.respond(challenge or b"")
-            else:
-                digest.check(challenge or b"")
-        except BadChallenge as problem:
-            raise ConnectionDropped(f"ZooKeeper's log-in cannot be followed: {problem}") from None
+        return challenge or b""
 
 
-def refusal(login: Login) -> str:
+def _by_digest(ask: _Asked, login: Login) -> None:
+    """Log in by DIGEST-MD5. Raises as `ask`; ConnectionDropped if it is no ZooKeeper."""
+    digest = DigestMd5(login.username, login.password, secrets.token_hex(16))
+    try:
+        digest.check(ask(digest.respond(ask(b""))))
+    except BadChallenge as problem:
+        raise ConnectionDropped(f"ZooKeeper's log-in cannot be followed: {problem}") from None
+
+
+def _by_kerberos(ask: _Asked, exchange: ClientExchange) -> None:
+    """Log in by GSSAPI. Raises as `ask`; ConnectionDropped if there is no ticket."""
+    try:
+        token: bytes | None = exchange.first()
+        for _ in range(TOKENS_MAX):
+            if token is None:
+                return
+            token = exchange.step(ask(token))
+    except LoginRefused as problem:
+        raise ConnectionDropped(f"no log-in at ZooKeeper by Kerberos: {problem}") from None
+    raise ConnectionDropped("ZooKeeper's log-in does not end")
+
+
+def refusal(login: Login | KerberosLogin) -> str:
     """Return the line for a log-in that ZooKeeper refuses."""
     where = f" in {login.source}" if login.source else ""
-    return f"ZooKeeper refuses the log-in of {login.username!r}: check its password{where}, and the server's users"
+    what = "keytab" if isinstance(login, KerberosLogin) else "password"
+    return f"ZooKeeper refuses the log-in of {login.username!r}: check its {what}{where}, and the server's users"

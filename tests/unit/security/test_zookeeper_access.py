@@ -18,6 +18,7 @@ Client {
   username="kafka" password="s3cret-pw";
 };
 Elsewhere { org.apache.zookeeper.server.auth.DigestLoginModule required username="other" password="x"; };
+Other { org.x.PlainLoginModule required; };
 Kerberos { com.sun.security.auth.module.Krb5LoginModule required; };
 Nameless { org.apache.zookeeper.server.auth.DigestLoginModule required username="other"; };
 """
@@ -69,7 +70,12 @@ def test_java_s_properties_choose_the_section_or_none(jaas: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "problem"), [("Kerberos", "Krb5LoginModule is not supported"), ("Nameless", "username and password")]
+    ("section", "problem"),
+    [
+        ("Kerberos", "useKeyTab=true"),
+        ("Other", "PlainLoginModule is not supported"),
+        ("Nameless", "username and password"),
+    ],
 )
 def test_a_section_that_cannot_be_used_is_refused(jaas: Path, section: str, problem: str) -> None:
     options = f"-Djava.security.auth.login.config={jaas} -Dzookeeper.sasl.clientconfig={section}"
