@@ -23,8 +23,6 @@ def test_every_corpus_has_a_target() -> None:
 
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that lets in whoever gives a user's name: the corpus of PLAIN tells it."""
-    from logyard.broker.security.sasl import plain
-
-    monkeypatch.setattr(plain.hmac, "compare_digest", lambda *_: True)
+    monkeypatch.setattr("hmac.compare_digest", lambda *_: True)
     with pytest.raises(AssertionError):
         replay("plain")

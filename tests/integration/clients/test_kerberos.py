@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +215,13 @@ def test_every_byte_of_every_token(world: World) -> None:
     for steps in (0, 1, 2):
         for changed in spoilt(until(steps)[2] or b"\x00"):
             accepting, _, right = until(steps)
-            let_in += not refused(lambda accepting=accepting, changed=changed: accepting.step(changed))
+            let_in += not refused(partial(accepting.step, changed))
             assert accepting.identity is None or (accepting.identity.name, changed) == ("alice", right)
     for steps in (0, 1):
         accepting, _, token = until(steps)
         for changed in spoilt(accepting.step(token)):
             _, initiating, _ = until(steps)
-            refused(lambda initiating=initiating, changed=changed: initiating.step(changed))
+            refused(partial(initiating.step, changed))
             assert not initiating.is_done
     assert tried > 4000
     assert let_in < tried / 10
