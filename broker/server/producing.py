@@ -28,6 +28,8 @@ ANY_CODEC_SINCE = 7
 LEADERS_SINCE = 10
 ACKS = (-1, 0, 1)
 PRODUCE_ROW = RIGHTS[0]
+assert PRODUCE_ROW.topic is not None
+WRITE, TOPIC = PRODUCE_ROW.topic.operation, PRODUCE_ROW.topic.resource
 
 Results = list[ProduceResult]
 ResultsOrPending = Results | Pending[Results]
@@ -38,7 +40,9 @@ def fit_permitted(services: Services, request: Request, asked: ProduceRequest) -
     """Do what `fit` does, for what the request's principal may write."""
     if len(asked.partitions) == 1 and asked.transactional_id is None:
         ((topic, _, records),) = asked.partitions
-        if authorization.may(services, request, PRODUCE_ROW.topic, topic) or is_transactional(records):
+        # Not by `authorization.may`, whose call takes a third of the time of a decision that is kept.
+        may_write = services.rights.allow(request.session, WRITE, TOPIC, topic, 0)
+        if may_write or is_transactional(records):
             return fit(request.api_version, asked)  # which refuses transactional records without an id
         return [], _denied(asked.partitions)
     kept, denied = permitted(services, request, asked)
