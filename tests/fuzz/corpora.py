@@ -6,7 +6,7 @@ from pathlib import Path
 
 CORPUS = Path(__file__).with_name("corpus")
 # A corpus stays small: the inputs that reach the most code are short ones.
-KEPT_MAX = 120
+KEPT_MAX = 80
 BYTES_MAX = 1500
 
 
@@ -16,11 +16,11 @@ def read(target: str) -> list[bytes]:
     return [base64.b64decode(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def write(target: str, inputs: Iterable[bytes]) -> int:
-    """Keep the shortest of these inputs; return how many."""
-    kept = sorted({each for each in inputs if 0 < len(each) <= BYTES_MAX}, key=lambda each: (len(each), each))[
-        :KEPT_MAX
-    ]
+def add(target: str, findings: Iterable[bytes], others: Iterable[bytes]) -> None:
+    """Keep the findings, and the shortest of the inputs that reach something new, beside what is kept already."""
+    kept = {*read(target), *findings}
+    more = sorted({each for each in others if 0 < len(each) <= BYTES_MAX} - kept, key=lambda each: (len(each), each))
+    kept |= set(more[: max(0, KEPT_MAX - len(kept))])
     CORPUS.mkdir(exist_ok=True)
-    (CORPUS / f"{target}.txt").write_text("".join(base64.b64encode(each).decode() + "\n" for each in kept))
-    return len(kept)
+    lines = (base64.b64encode(each).decode() + "\n" for each in sorted(kept, key=lambda each: (len(each), each)))
+    (CORPUS / f"{target}.txt").write_text("".join(lines))

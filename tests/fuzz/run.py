@@ -10,7 +10,6 @@ mended: the unit tests replay the corpus.
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -29,7 +28,7 @@ LENGTH_MAX = 4096
 def fuzz(target: str, seconds: int, *, keeps: bool) -> bool:
     """Fuzz one target; return whether nothing was found."""
     home = BUILD / target
-    inputs, smallest = home / "inputs", home / "smallest"
+    inputs = home / "inputs"
     inputs.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(corpora.read(target)):
         (inputs / f"corpus-{number}").write_bytes(each)
@@ -42,11 +41,8 @@ def fuzz(target: str, seconds: int, *, keeps: bool) -> bool:
     verdict = "ok" if status == 0 else f"FOUND SOMETHING: see {log}"
     print(f"{target:22}{time.monotonic() - begun:8.0f} s {runs:>10} inputs, {reached:>5} places  {verdict}", flush=True)
     if keeps:
-        shutil.rmtree(smallest, ignore_errors=True)
-        smallest.mkdir()
-        _run(target, ["-merge=1", *limits, str(smallest), str(inputs)], home / "merge.log")
-        found = [*smallest.iterdir(), *home.glob("crash-*"), *home.glob("timeout-*")]
-        corpora.write(target, [path.read_bytes() for path in found])
+        findings = [*home.glob("crash-*"), *home.glob("timeout-*")]
+        corpora.add(target, (each.read_bytes() for each in findings), (each.read_bytes() for each in inputs.iterdir()))
     return status == 0
 
 
