@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,6 +126,15 @@ def scenarios_of(tests: Path) -> dict[str, str]:
     return {name: scenario[1] if scenario else "default" for name, scenario in found.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How the suite's clients log in: lines of its configuration, and variables that single tests read."""
+
+    name: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
 @contextmanager
 def cluster(scenario: str) -> Iterator[str]:
     """Three brokers, each in a rack of its own; gives their addresses."""
@@ -138,11 +147,26 @@ def cluster(scenario: str) -> Iterator[str]:
             brokers.stop()
 
 
-def run(tests: Path, names: Sequence[str], part: str, scenario: str, bootstrap: str, output: Path) -> list[Ended]:
+def run(
+    tests: Path,
+    names: Sequence[str],
+    part: str,
+    scenario: str,
+    bootstrap: str,
+    output: Path,
+    setup: Setup = Setup(),  # it has no state
+) -> list[Ended]:
     """Run the tests of one number: librdkafka's runner chooses by number, not by name. `part` names one subtest."""
     number = names[0].partition("_")[0]
-    conf, report = output / f"{number}-{scenario}.conf", output / f"{number}-{scenario}.json"
-    conf.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.timeout.multiplier={PATIENCE}\n")
+    label = f"{number}-{setup.name or scenario}"
+    conf, report = output / f"{label}.conf", output / f"{label}.json"
+    lines = {
+        "bootstrap.servers": bootstrap,
+        "broker.address.family": "v4",
+        "test.timeout.multiplier": str(PATIENCE),
+        **setup.options,
+    }
+    conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     report.unlink(missing_ok=True)
     environment = {
         **os.environ,
@@ -153,10 +177,11 @@ def run(tests: Path, names: Sequence[str], part: str, scenario: str, bootstrap: 
         "BROKERS": bootstrap,
         "KAFKA_PATH": str(_kafka_path(output)),
         **({"SUBTESTS": part} if part else {}),
+        **setup.variables,
     }
     command = ["./test-runner", "-p1", "-L", "-V", "3.9.0.0", "-s", scenario]
     begun = time.monotonic()
-    with (output / f"{number}-{scenario}.log").open("ab") as log:
+    with (output / f"{label}.log").open("ab") as log:
         try:
             status = subprocess.run(
                 command, cwd=tests, env=environment, stdout=log, stderr=log, timeout=TEST_TIMEOUT_S, check=False
@@ -183,6 +208,7 @@ def _kafka_path(output: Path) -> Path:
     folder = output / "kafka"
     scripts = {
         "kafka-topics.sh": f'exec "{sys.executable}" -P "{HERE / "kafka_topics.py"}" "$@"',
+        "kafka-acls.sh": 'exec java -Xmx128m -cp "$KAFKA_PATH/libs/*" kafka.admin.AclCommand "$@"',
         "kafka-run-class.sh": 'exec java -cp "$CLASSPATH:$KAFKA_PATH/libs/*" "$@"',
     }
     (folder / "bin").mkdir(parents=True, exist_ok=True)
