@@ -193,6 +193,20 @@ _OPTIONS: dict[str, Any] = {
         "*",
         "kafka_west,kafka_east",
     ),
+    "page_records": _option(
+        "The connections whose records every user of the page may look at, separated by commas; * means all. Empty: "
+        "only users who may read the connection in Airflow.",
+        "string",
+        "",
+        "kafka_test",
+    ),
+    "page_record_masks": _option(
+        "A JSON list of what the page hides of records: topics (a regular expression), fields, and the roles that see "
+        "them all the same. Search finds only what is shown.",
+        "string",
+        "",
+        '[{"topics": "payments.*", "fields": ["card.number", "email"], "unless": ["Admin"]}]',
+    ),
     "allow_connection_launcher": _option(
         "Whether a connection's commands may run on the workers.",
         "boolean",

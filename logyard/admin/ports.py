@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from logyard.admin.acls.acls import Acl, AclFilter
+from logyard.admin.cluster.fetching import Fetched
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
 from logyard.admin.configs.entities import Entity
 from logyard.admin.groups.groups import Group
@@ -144,10 +145,17 @@ class Quorum:
 
 
 class DescribingClient(ClusterClient, TransactionClient, AccessClient, Protocol):
-    """A client that also describes groups, transactions, rights and the quorum."""
+    """A client that also describes groups, transactions, rights and the quorum, and reads records."""
 
     def describe_group(self, group_id: str) -> Group:
         """One group with its members; one that does not exist is Dead."""
+        ...
+
+    def fetch(self, tp: TopicPartition, leader: int, offset: int, size_max: int) -> Fetched:
+        """About `size_max` bytes of batches from an offset on, of the partition's leader.
+
+        Raises ApiError (OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED …).
+        """
         ...
 
     def quorum(self) -> Quorum | None:

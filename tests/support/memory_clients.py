@@ -34,6 +34,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
 from tests.support.memory_access import MemoryAccess
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_fetch import MemoryFetch
 from tests.support.memory_transactions import MemoryTransactions
 
 
@@ -157,7 +158,7 @@ class MemoryEnsemble:
         return True
 
 
-class MemoryClient(MemoryTransactions, MemoryAccess):
+class MemoryClient(MemoryTransactions, MemoryAccess, MemoryFetch):
     """`ports.ClusterClient` onto a MemoryCluster."""
 
     reaches_dead_brokers = False

@@ -58,6 +58,7 @@ class MemoryCluster:
     group_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # those assigned to its members
     group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    batches: dict[TopicPartition, list[bytes]] = field(default_factory=dict)  # whole ones, in the order of offsets
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)

@@ -5,9 +5,10 @@ from typing import Any
 
 from logyard.admin.acls import requests as acl_requests
 from logyard.admin.acls.acls import Acl, AclFilter
-from logyard.admin.cluster import translation
+from logyard.admin.cluster import fetching, translation
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.features import Feature, Features, Kind
+from logyard.admin.cluster.fetching import Fetched
 from logyard.admin.configs import requests as config_requests
 from logyard.admin.configs.entities import DEFAULT, Entity
 from logyard.admin.groups import requests
@@ -96,6 +97,9 @@ class ClusterRequests(KafkaClusterClient):
 
     def describe_group(self, group_id: str) -> Group:
         return requests.describe(self, group_id)
+
+    def fetch(self, tp: TopicPartition, leader: int, offset: int, size_max: int) -> Fetched:
+        return fetching.fetch(self, tp, leader, offset, size_max)
 
     def list_transactions(
         self, producer_ids: Iterable[int] = (), duration_ms: int | None = None

@@ -93,7 +93,7 @@ def may_see(conn_id: str, user: Any) -> bool:
 
     A team's connection (multi-team Airflow) is never shown to everybody.
     """
-    team = _team(conn_id)
+    team = team_of(conn_id)
     details = ConnectionDetails(conn_id=conn_id, **of_team(team))
     if get_auth_manager().is_authorized_connection(method="GET", details=details, user=user):
         return True
@@ -111,7 +111,7 @@ def _public_ids() -> set[str]:
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
-def _team(conn_id: str) -> str | None:
+def team_of(conn_id: str) -> str | None:
     if not conf.getboolean("core", "multi_team", fallback=False):
         return None
     from airflow.models.connection import Connection

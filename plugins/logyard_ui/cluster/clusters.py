@@ -149,6 +149,10 @@ class CachedCluster:
         query = Query("broker configs", "details", 10.0, lambda c: c.broker_configs(broker), str(broker))
         return await self.cache.get(query, wait_s)
 
+    def open_client(self) -> DescribingClient:
+        """A client for who reads what is not kept here, such as records; the caller closes it."""
+        return self._connector.cluster(self._brief)
+
     async def topic_check(self, change: TopicChange, wait_s: float) -> Cached[Verdict]:
         """Whether the brokers would take a change; they are asked again for every request, but for repeated ones."""
         query = Query("topic check", "topic check", 0.5, lambda c: check(c, change), repr(change), 8)

@@ -20,3 +20,9 @@ export function ActionButton({ action, values, to, children, plain = false, dang
   if (to) return h(Button, { ...style, asChild: true }, h(RouterLink, { to }, children));
   return h(Button, { ...style, onClick: () => act(action, values) }, children);
 }
+
+// A button that opens a place of the page.
+export function PlaceButton({ to, children }) {
+  const style = { size: "sm", variant: "outline", colorPalette: "gray", asChild: true };
+  return h(Button, style, h(RouterLink, { to }, children));
+}

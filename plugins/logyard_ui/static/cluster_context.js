@@ -25,8 +25,12 @@ export function useList(path) {
 
 const ACTIONS_MS = 60000;
 
-// action → {dag_id, paused, may_run}, for the DAGs that act on this connection.
+// action → {dag_id, paused, may_run}, for the DAGs that act on this connection; `records`: whether the user may look at
+// records.
 export function useActions(conn) {
   const { data } = usePolled(pageApi("actions", { conn_id: conn }), ACTIONS_MS);
-  return useMemo(() => new Map((data?.actions ?? []).map((action) => [action.action, action])), [data]);
+  return useMemo(() => {
+    const found = new Map((data?.actions ?? []).map((action) => [action.action, action]));
+    return Object.assign(found, { records: data?.records === true });
+  }, [data]);
 }

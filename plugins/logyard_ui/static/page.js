@@ -7,6 +7,7 @@ import { ActionDialog } from "./action_dialog.js";
 import { Group, Groups } from "./groups.js";
 import { RouterLink, UI, h, useCallback, useEffect, useMemo, useState } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
+import { Records } from "./records.js";
 import { ReplicaMap } from "./replica_map.js";
 import { Reassignments } from "./reassignments.js";
 import { Overview, Unreachable } from "./overview.js";
@@ -28,6 +29,7 @@ const VIEWS = {
   reassignments: [Reassignments, "Reassignments"],
   // The view of one item: its list's entry is marked in the navigation.
   topic: [Topic, "", "topics"],
+  records: [Records, "", "topics"],
   broker: [Broker, "", "brokers"],
   group: [Group, "", "groups"],
 };

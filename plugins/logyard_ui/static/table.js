@@ -48,8 +48,8 @@ const STYLE = {
   "& [data-quiet]": { color: "fg.muted" },
 };
 
-// Columns: {id, label, cell(row) to show, value(row) to sort by (without it the column is not sortable), width in rem,
-// end (to the right) or middle}.
+// Columns: {id, label, cell(row) to show, value(row) to sort by (without it the column is not sortable), width in rem
+// (without it the column gets what is left, `least` rem at least), end (to the right) or middle}.
 // `order` is a column's id, with "-" before it for the largest first. `maxHeight` limits the height of a long list.
 export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHeight = "70vh", fill = false, empty }) {
   const sorted = useSorted(rows, columns, order);
@@ -110,7 +110,7 @@ function side({ end, middle }) {
 
 // In rem: below it the table scrolls sideways, so that no column is squeezed to nothing.
 function least(columns) {
-  return columns.reduce((sum, column) => sum + (column.width ? Number.parseFloat(column.width) : 9), 0);
+  return columns.reduce((sum, { width, least: own = 9 }) => sum + (width ? Number.parseFloat(width) : own), 0);
 }
 
 function Heading({ column, order, onOrder }) {

@@ -4,7 +4,7 @@
 import { useCluster, useRoute } from "./cluster_context.js";
 import { bytes, number, plural, time } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
-import { ActionButton } from "./action_button.js";
+import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
 import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
 import { rowLink } from "./page_address.js";
@@ -31,7 +31,7 @@ export function Topic() {
 }
 
 function Actions({ topic }) {
-  const { place } = useCluster();
+  const { place, actions } = useCluster();
   const { name } = topic;
   const partitions = topic.partitions_total ?? topic.partitions.length;
   const changed = editable(topic.configs ?? []);
@@ -41,6 +41,7 @@ function Actions({ topic }) {
   return h(
     Fragment,
     null,
+    actions.records && h(PlaceButton, { to: place.to({ view: "records", topic: name }) }, "Records"),
     hanging > 0 &&
       h(
         ActionButton,

@@ -30,6 +30,7 @@ EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
 QUERIES = {
     "topic": "name=orders",
     "topic_check": "action=create_topic&topic=new&replication_factor=9",
+    "records": "topic=orders",
     "group": "name=billing",
     "broker": "id=1",
     "plan": "topic=payments&drain=1",
