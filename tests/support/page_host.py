@@ -7,7 +7,7 @@ the UI's frame asks of Airflow itself is answered with as little as it can draw.
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,19 @@ def large_cluster(topics: int, partitions: int, brokers: int) -> MemoryCluster:
 
 @contextmanager
 def hosted(
-    cluster: MemoryCluster | None, *, bootstrap: str = "", acts: bool = False, role: str = "OP", **extra: Any
+    cluster: MemoryCluster | None,
+    *,
+    bootstrap: str = "",
+    acts: bool = False,
+    role: str = "OP",
+    airflow: Mapping[str, Any] | None = None,
+    **extra: Any,
 ) -> Iterator[str]:
     """Serve it on a free port of loopback, from a thread; yields the address.
 
     `bootstrap`: a real cluster instead of one in memory. With `acts` the user may start every action's DAG; no DAG
-    runs, so tests go as far as the review. `extra`: more of the connection.
+    runs, so tests go as far as the review. `airflow`: paths of Airflow's API with their answers. `extra`: more of the
+    connection.
     """
     import uvicorn
 
@@ -71,7 +78,9 @@ def hosted(
         listening.bind((HOST, 0))
         connector = RealConnector() if bootstrap else None
         app = make_app(cluster, connector=connector, actions=_every_action() if acts else None)
-        server = uvicorn.Server(uvicorn.Config(_around(_logged_in(app, role)), log_level="error", lifespan="off"))
+        server = uvicorn.Server(
+            uvicorn.Config(_around(_logged_in(app, role), airflow or {}), log_level="error", lifespan="off")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
@@ -84,7 +93,7 @@ def hosted(
             thread.join(10)
 
 
-def _around(page: Any) -> Any:
+def _around(page: Any, airflow_answers: Mapping[str, Any]) -> Any:
     """Airflow's UI around the page."""
     import airflow
     from starlette.applications import Starlette
@@ -111,6 +120,8 @@ def _around(page: Any) -> Any:
     def rest(request: Request) -> Response:
         path = request.url.path
         if path.startswith(("/ui/", "/api/")):
+            if path in airflow_answers:
+                return JSONResponse(airflow_answers[path])
             return JSONResponse(answers.get(path, {"total_entries": 0, "hitl_details": [], "dag_runs": []}))
         return HTMLResponse((dist / "index.html").read_text().replace("{{ backend_server_base_url }}", "/"))
 
@@ -118,7 +129,7 @@ def _around(page: Any) -> Any:
         routes=[
             Mount("/logyard", page),
             Mount("/static", StaticFiles(directory=dist)),
-            Route("/{path:path}", rest),
+            Route("/{path:path}", rest, methods=["GET", "POST"]),
         ]
     )
 

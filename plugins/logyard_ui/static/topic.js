@@ -7,6 +7,7 @@ import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
 import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
+import { Operations } from "./operations.js";
 import { rowLink } from "./page_address.js";
 import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
@@ -115,6 +116,7 @@ function Content({ topic }) {
     h(Partitions, { topic }),
     h(Groups, { topic }),
     topic.transactions?.length > 0 && h(Transactions, { rows: topic.transactions }),
+    h(Operations, { topic: topic.name }),
     h(Rights, { topic }),
     h(
       Section,
