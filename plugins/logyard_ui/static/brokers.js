@@ -36,7 +36,7 @@ const count = (id, label, width = "6.8rem") => ({
 const skew = (id, label) => ({
   id: `skew_${id}`,
   label,
-  width: "10.5rem",
+  width: "9.4rem",
   value: (row) => row.skew?.[id],
   cell: (row) => h(SkewBar, { value: row.skew?.[id], label: `${label} of broker ${row.id}` }),
 });
@@ -55,7 +55,7 @@ function List({ data }) {
       {
         id: "address",
         label: "Address",
-        width: "9.5rem",
+        width: "9rem",
         value: (row) => row.host,
         cell: (row) => (row.alive ? `${row.host}:${row.port}` : h("span", { "data-bad": "" }, "not alive")),
       },
@@ -67,15 +67,15 @@ function List({ data }) {
         cell: (row) => h(Rack, { rack: row.rack }),
       },
       count("replicas", "Replicas"),
-      skew("replicas", "Replicas’ skew"),
+      skew("replicas", "Replica skew"),
       count("leaders", "Leaders"),
-      skew("leaders", "Leaders’ skew"),
+      skew("leaders", "Leader skew"),
       {
-        ...count("out_of_sync", "Out of sync", "8.5rem"),
+        ...count("out_of_sync", "Out of sync", "8.2rem"),
         cell: (row) => h("span", { "data-bad": row.out_of_sync ? "" : undefined }, number(row.out_of_sync)),
       },
       { ...count("bytes", "Bytes", "7.5rem"), cell: (row) => bytes(row.bytes) },
-      skew("bytes", "Bytes’ skew"),
+      skew("bytes", "Byte skew"),
     ],
     [place],
   );

@@ -128,6 +128,15 @@ function Content({ topic }) {
   );
 }
 
+const count = (id, label) => ({
+  id,
+  label,
+  end: true,
+  width: "8.2rem",
+  value: (row) => row[id],
+  cell: (row) => number(row[id]),
+});
+
 const PARTITION_COLUMNS = [
   {
     id: "partition",
@@ -165,20 +174,20 @@ const PARTITION_COLUMNS = [
   {
     id: "replicas",
     label: "Replicas",
-    width: "10rem",
+    width: "8.5rem",
     value: (row) => row.replicas.join(),
     cell: (row) => h(Replicas, { ...row, isr: row.replicas }),
   },
   {
     id: "isr",
     label: "In sync",
-    width: "10rem",
+    width: "8.5rem",
     value: (row) => row.isr.length,
     cell: (row) => h("span", { "data-bad": row.under_replicated ? "" : undefined }, row.isr.join(", ") || "none"),
   },
-  { id: "start", label: "Start", end: true, value: (row) => row.start, cell: (row) => number(row.start) },
-  { id: "end", label: "End", end: true, value: (row) => row.end, cell: (row) => number(row.end) },
-  { id: "records", label: "Records", end: true, value: (row) => row.records, cell: (row) => number(row.records) },
+  count("start", "Start"),
+  count("end", "End"),
+  count("records", "Records"),
   {
     id: "size",
     label: "Bytes at the leader",
@@ -187,7 +196,7 @@ const PARTITION_COLUMNS = [
     value: (row) => row.sizes?.[row.leader],
     cell: (row) => h("span", { title: sizes(row) }, bytes(row.sizes?.[row.leader])),
   },
-  { id: "behind", label: "Behind", end: true, value: behind, cell: (row) => number(behind(row)) },
+  { id: "behind", label: "Behind", end: true, width: "6.5rem", value: behind, cell: (row) => number(behind(row)) },
   { id: "moving", label: "Moving", width: "9rem", cell: moving },
 ];
 
