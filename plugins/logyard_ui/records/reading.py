@@ -24,7 +24,7 @@ FETCH_BYTES = 1024 * 1024
 LOOK_BYTES = 32 * 1024 * 1024
 LOOK_RECORDS = 50_000
 LOOK_S = 6.0
-_CHECKED_EVERY = 64
+CHECKED_EVERY = 64
 _V2 = 2
 
 
@@ -198,7 +198,7 @@ class _Look:
     def _take(self, number: int, records: Iterator[Any], position: int, end: int, transactional: bool) -> None:
         for record in records:
             self.answer.looked_at += 1
-            if self.answer.looked_at % _CHECKED_EVERY == 0:
+            if self.answer.looked_at % CHECKED_EVERY == 0:
                 self._check()
             if not position <= record.offset < end:
                 continue

@@ -2,7 +2,7 @@
 // transactions that are open on it; who may do what on it.
 
 import { useCluster, useRoute } from "./cluster_context.js";
-import { bytes, number, plural, time } from "./format.js";
+import { bytes, number, plural } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
@@ -12,6 +12,7 @@ import { rowLink } from "./page_address.js";
 import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
 import { Table } from "./table.js";
+import { Transactions } from "./transactions.js";
 
 const { Code, Flex, Text } = UI;
 
@@ -279,49 +280,6 @@ function Groups({ topic }) {
             h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
             h(LagChoice, { uncommitted: sumOf(topic.groups, "uncommitted"), unread: sumOf(topic.groups, "unread") }),
           ),
-  );
-}
-
-const TRANSACTION_COLUMNS = [
-  { id: "partition", label: "Partition", end: true, width: "6.5rem", cell: (row) => row.partition },
-  {
-    id: "id",
-    label: "Transactional id",
-    cell: (row) => row.transactional_id ?? h("span", { "data-quiet": "" }, "known to no coordinator"),
-  },
-  {
-    id: "producer",
-    label: "Producer",
-    end: true,
-    width: "9rem",
-    cell: (row) => `${row.producer_id} (epoch ${row.producer_epoch})`,
-  },
-  { id: "start", label: "From offset", end: true, width: "9rem", cell: (row) => number(row.start) },
-  { id: "last", label: "Last write", width: "14rem", cell: (row) => time(row.last_ms) },
-  {
-    id: "state",
-    label: "State",
-    width: "9rem",
-    cell: (row) => (row.hangs ? h("span", { "data-bad": "" }, "hangs") : (row.state ?? "–")),
-  },
-  { id: "holds", label: "Holds back", width: "7rem", cell: (row) => (row.holds_back ? "yes" : "–") },
-];
-
-function Transactions({ rows }) {
-  return h(
-    Section,
-    { title: "Open transactions" },
-    h(Table, {
-      name: "Open transactions",
-      columns: TRANSACTION_COLUMNS,
-      rows,
-      rowKey: (row) => `${row.partition} ${row.producer_id}`,
-    }),
-    h(
-      Text,
-      { color: "fg.muted", fontSize: "xs", marginTop: "1" },
-      "Consumers that read committed records only do not get past the transaction that holds a partition back.",
-    ),
   );
 }
 

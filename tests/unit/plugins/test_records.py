@@ -85,7 +85,7 @@ def test_a_look_ends_when_its_budget_does(filled: MemoryCluster, monkeypatch: py
     assert (len(_read(filled)[0]), _read(filled)[1].ended) == (5, "bytes")
     monkeypatch.undo()
     monkeypatch.setattr(reading, "LOOK_RECORDS", 4)
-    monkeypatch.setattr(reading, "_CHECKED_EVERY", 1)
+    monkeypatch.setattr(reading, "CHECKED_EVERY", 1)
     assert _read(filled)[1].ended == "records"
     question = Question("p", (), NEWEST, 0, 100)
     times = iter([0.0, *[99.0] * 9])
@@ -261,8 +261,7 @@ def _entries() -> list[tuple[Any, ...]]:
     """The looks in Airflow's audit log, which this session's database has kept from no other test."""
     from airflow.models.log import Log
     from airflow.utils.session import create_session
-    from sqlalchemy import select
 
     with create_session(scoped=False) as session:
-        wanted = select(Log.event, Log.owner, Log.extra).where(Log.event == "logyard_records")
-        return [tuple(row) for row in session.execute(wanted.order_by(Log.id))]
+        wanted = session.query(Log.event, Log.owner, Log.extra).filter(Log.event == "logyard_records")
+        return [tuple(row) for row in wanted.order_by(Log.id)]
