@@ -71,7 +71,7 @@ class LocalCluster:
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         before = {name for name, entry in self.processes.entries().items() if entry.alive}
         with files.locked(self.layout.lock):
-            was_open = self.layout.check_security(settings, runs=bool(before))
+            was_open = self.check(settings)
             try:
                 address = self._start_zookeeper(settings)
                 security = self._security(settings)
@@ -85,6 +85,14 @@ class LocalCluster:
                 # Also on Ctrl-C: half a cluster is of no use.
                 self._end(name for name in self.processes.entries() if name not in before)
                 raise
+
+    def check(self, settings: Settings) -> bool:
+        """Return whether the cluster has been used without security.
+
+        Raises LocalError if it cannot be started with these settings; what runs goes on.
+        """
+        settings.check()
+        return self.layout.check_security(settings, runs=any(one.alive for one in self.processes.entries().values()))
 
     def start_broker(self, broker: int) -> None:
         """Start one broker of this cluster again and wait until it serves; do nothing if it runs."""

@@ -28,7 +28,11 @@ class Platform:
         self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels")
 
     def start(self, settings: Settings) -> None:
-        """Start everything, independent parts at the same time; after a failure, stop everything."""
+        """Start everything, independent parts at the same time; after a failure, stop everything.
+
+        Settings that cannot be used stop nothing.
+        """
+        self.cluster.check(settings)
         self.directory.mkdir(parents=True, exist_ok=True)
         with files.locked(self.directory / "platform.lock"), ThreadPoolExecutor(max_workers=1) as beside:
             try:

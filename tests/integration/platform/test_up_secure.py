@@ -136,7 +136,7 @@ def test_a_killed_controller_is_recovered(secure: Secure) -> None:
 
 def test_the_page_shows_who_may_what(secure: Secure) -> None:
     secure.run("grant_access", user="reader", reads=["flights"], groups=["g"])
-    found = secure.api.get("/logyard/api/topic", conn_id="logyard_default", topic="flights")
+    found = secure.api.get("/logyard/api/topic", conn_id="logyard_default", name="flights")
     told = {(one["principal"], one["operation"]) for one in found["rights"]["acls"]}
     assert told == {("User:reader", "READ"), ("User:reader", "DESCRIBE")}
 
