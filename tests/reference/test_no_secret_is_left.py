@@ -1,17 +1,21 @@
 """Nothing that a run leaves behind holds a secret that it used: outputs, logs, XComs, rendered fields, plans, event
-logs, the UI's pages, exceptions. With the right password and with a wrong one."""
+logs, the UI's pages, executors' files, exceptions, and the command lines of all processes while it runs. With the
+right password and with a wrong one, on Apache Kafka and on ours."""
 
 import json
 import logging
 import os
 import subprocess
 import sys
+import threading
 import traceback
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("airflow.sdk")
@@ -21,6 +25,7 @@ from airflow.sdk.exceptions import AirflowException
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.access import CreateAclsOperator, SetUserOperator
 from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.spark import AuditSegmentsOperator
 from tests.support import airflow_home, kafka, secured
 from tests.support.secured import Secured
 
@@ -32,11 +37,11 @@ NEW = "new-password-of-zoe"
 ALONE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+@pytest.fixture(scope="module", params=["O", "K"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka.jars_or_skip()
     airflow_home.prepare()
-    with secured.running(tmp_path_factory.mktemp("secured"), "K", ALONE) as running:
+    with secured.running(tmp_path_factory.mktemp("secured"), request.param, ALONE) as running:
         running.create("flights")
         yield running
 
@@ -66,8 +71,31 @@ def test_the_search_finds_what_is_there(world: Secured) -> None:
     assert len(leaks(world, {"b": b64encode(secret.encode()).decode()})) == 1
 
 
+@contextmanager
+def command_lines() -> Iterator[dict[str, str]]:
+    """The command lines of the processes that this one starts, and theirs, by the word that names their program."""
+    found: dict[str, str] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    line = " ".join(child.cmdline())
+                    found[f"{child.pid} {line[:40]} {len(line)}"] = line
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("password", ["right", "wrong"])
 def test_spark(world: Secured, tmp_path: Path, password: str) -> None:
+    """Executors are processes of their own; `left` gets what they write."""
     settings = ClusterSettings.read(world.bootstrap(), world.java("admin")).security()
     if password == "wrong":
         settings["password"] = WRONG
@@ -75,9 +103,14 @@ def test_spark(world: Secured, tmp_path: Path, password: str) -> None:
     security.touch(mode=0o600)
     security.write_text(json.dumps(settings))
     left = tmp_path / "left"
-    said = run("-m", "tests.support.secured_driver", world.bootstrap(), "flights", str(security), str(left))
+    words = ("-m", "tests.support.secured_driver", world.bootstrap(), "flights", str(security), str(left))
+    with command_lines() as lines:
+        said = run(*words)
     assert ("written" in said) == (password == "right"), said[-3000:]
-    found = {"output": said, **files(left)}
+    found = {"output": said, **lines, **files(left)}
+    executors = [line for line in lines.values() if "CoarseGrainedExecutorBackend" in line]
+    assert executors, "executors were processes"
+    assert any(name.endswith("stderr") and "/work/" in name for name in found), "executors' files were looked at"
     assert any("events" in name and "SparkListenerSQLExecutionStart" in text for name, text in found.items())
     assert "spark.eventLog.dir" in found[str(left / "environment.json")]
     assert leaks(world, found) == []
@@ -106,6 +139,43 @@ def test_commands(world: Secured, tmp_path: Path, mechanism: str) -> None:
     assert "refuse" in texts[str(path)] or "credentials" in texts[str(path)]
     assert len([line for line in texts[str(path)].splitlines() if line.startswith("logyard: ")]) == 1
     assert leaks(world, texts) == []
+
+
+def test_a_job_of_airflow(
+    world: Secured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """spark-submit gets the log-in by a file; Apache Kafka has no leases, so the job fails there, and says why."""
+    from tests.support.airflow_tasks import context
+
+    caplog.set_level(logging.DEBUG)
+    extra = {**world.librdkafka("admin"), "cluster_file": str(world.cluster.directory / "cluster.json")}
+    connection = {"conn_type": "logyard", "host": world.bootstrap(), "extra": extra}
+    spark = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    (tmp_path / "events").mkdir()
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+    audit = AuditSegmentsOperator(
+        task_id="audit",
+        topics=["flights"],
+        spark_settings={**settings, "spark.eventLog.dir": (tmp_path / "events").as_uri()},
+    )
+    told, texts = context(), {}
+    with command_lines() as lines:
+        try:
+            texts["result"] = json.dumps(audit.execute(told))
+        except Exception:
+            texts["exception"] = traceback.format_exc()
+    if "result" in texts:
+        assert json.loads(texts["result"])["verdict"] == "ok"
+    else:
+        assert "no HTTP" in texts["exception"] or "lease" in texts["exception"], texts["exception"]
+    rendered = {name: getattr(audit, name) for name in audit.template_fields}
+    texts |= {"xcom": json.dumps([told["ti"].values, rendered], default=str), "log": caplog.text}
+    submitted = [line for line in lines.values() if "spark-submit" in line or "SparkSubmit" in line]
+    assert any("--security" in line for line in submitted), submitted
+    assert any("SparkListenerApplicationStart" in text for text in files(tmp_path / "events").values())
+    assert leaks(world, {**texts, **lines, **files(tmp_path / "events")}) == []
 
 
 def test_airflow(world: Secured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

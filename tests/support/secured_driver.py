@@ -3,14 +3,17 @@
 secured_driver.py BOOTSTRAP TOPIC SECURITY DIRECTORY
 
 SECURITY is the file with the login. DIRECTORY gets the event log (`events`), the environment page and the SQL page of
-the UI (`environment.json`, `sql.json`); the plans of a read are printed.
+the UI (`environment.json`, `sql.json`), and what executors wrote (`work`); the plans of a read are printed.
 """
 
 import os
+import shutil
 import sys
 import traceback
 import urllib.request
 from pathlib import Path
+
+import pyspark
 
 from tests.support.sink_driver import rows, session
 
@@ -23,10 +26,11 @@ def main() -> None:
     home = Path(directory)
     (home / "events").mkdir(parents=True)
     spark = session(
-        "local[2]",
+        "local-cluster[1,2,1024]",
         **{
             "spark.ui.enabled": "true",
             "spark.ui.port": "0",
+            "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": (home / "events").as_uri(),
@@ -50,9 +54,11 @@ def main() -> None:
     context = spark.sparkContext
     for page in ("environment", "sql?details=true&planDescription=true"):
         url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=180) as answer:
             (home / f"{page.partition('?')[0]}.json").write_bytes(answer.read())
     spark.stop()
+    # Where workers of a local cluster put the files of executors cannot be chosen.
+    shutil.move(Path(pyspark.__file__).parent / "work" / context.applicationId, home / "work")
 
 
 if __name__ == "__main__":
