@@ -31,12 +31,12 @@ function parsed(text) {
 }
 
 export function Outcome({ run, task }) {
-  const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id);
-  // Tasks of others have none: Airflow answers 404 then, and nothing is shown.
-  const found = usePolled(
-    task.state === "success" ? `${where}/xcomEntries/outcome?map_index=${task.map_index}&deserialize=false` : "",
-    0,
-  );
+  const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id, "xcomEntries");
+  // Tasks of others have none, and the browser writes down each request for what is not there: so the keys are asked
+  // for first.
+  const keys = usePolled(task.state === "success" ? `${where}?map_index=${task.map_index}` : "", 0);
+  const has = (keys.data?.xcom_entries ?? []).some((entry) => entry.key === "outcome");
+  const found = usePolled(has ? `${where}/outcome?map_index=${task.map_index}&deserialize=false` : "", 0);
   const outcome = read(found.data?.value);
   if (!outcome) return null;
   return h(

@@ -50,6 +50,7 @@ def _airflow() -> dict[str, Any]:
         "/api/v2/dags/~/dagRuns/list": {"dag_runs": runs, "total_entries": len(runs)},
         where: created,
         f"{where}/taskInstances": {"task_instances": [task], "total_entries": 1},
+        f"{where}/taskInstances/create/xcomEntries": {"xcom_entries": [{"key": "outcome"}], "total_entries": 1},
         f"{where}/taskInstances/create/xcomEntries/outcome": {"key": "outcome", "value": OUTCOME},
     }
 
