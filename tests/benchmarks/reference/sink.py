@@ -3,7 +3,11 @@
     python -m tests.benchmarks.reference.sink [--megabytes 100] [--rounds 3]
 
 Both write the same rows of one session's memory, in eight work partitions, two at a time. Ours writes transactions and
-each row once; Spark's has acks=all and writes at least once.
+each row once; Spark's has acks=all and writes at least once. `pipe` writes nothing: its tasks take the rows from the
+JVM as every Python data source does, and let them go, so nothing in Python can be faster.
+
+Two figures each: the median MB/s, and the least CPU seconds a million rows cost Spark (its JVM and Python workers,
+without the broker). On a machine with other work the second one tells more.
 """
 
 import argparse
@@ -12,8 +16,12 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import psutil
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from logyard.spark_jobs import source
 from tests.support import kafka
@@ -21,7 +29,7 @@ from tests.support.real_cluster import RealCluster
 
 WORK_PARTITIONS, PARTITIONS = 8, 8
 SIZES = (100, 1024)
-SINKS = ("logyard", "kafka")
+SINKS = ("logyard", "kafka", "pipe")
 ALONE = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -38,32 +46,67 @@ def session(jars: str) -> Any:
     return builder.config("spark.driver.memory", "3g").getOrCreate()
 
 
-def write(frame: Any, sink: str, cluster: RealCluster, topic: str) -> float:
-    """Return how many seconds it took."""
-    begun = time.perf_counter()
+class PipeWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types here
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class Pipe(DataSource):  # type: ignore[misc]  # pyspark has no types here
+    @classmethod
+    def name(cls) -> str:
+        return "pipe"
+
+    def writer(self, schema: Any, overwrite: bool) -> PipeWriter:
+        return PipeWriter()
+
+
+class Cost(NamedTuple):
+    """Of one write: seconds, and CPU seconds of Spark."""
+
+    seconds: float
+    cpu_s: float
+
+
+def cpu_s(spark: Any) -> float:
+    """Return the CPU seconds that Spark's JVM and its Python workers have used, those that have ended too."""
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    times = [process.cpu_times() for process in (jvm, *jvm.children(recursive=True))]
+    return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))
+
+
+def write(spark: Any, frame: Any, sink: str, cluster: RealCluster, topic: str) -> Cost:
+    used, begun = cpu_s(spark), time.perf_counter()
     writer = frame.write.format(sink).mode("append").option("kafka.bootstrap.servers", cluster.bootstrap)
     writer.option("topic", topic).save()
-    return time.perf_counter() - begun
+    return Cost(time.perf_counter() - begun, cpu_s(spark) - used)
 
 
-def measure(spark: Any, cluster: RealCluster, size: int, megabytes: int, rounds: int) -> dict[str, float]:
-    """Return the median MB/s of each sink; the first round, which loads code, does not count."""
+def measure(spark: Any, cluster: RealCluster, size: int, megabytes: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Return MB/s and CPU seconds a million rows of each sink; the first round, which loads code, does not count."""
     count = megabytes * 1_000_000 // size
     frame = spark.range(0, count, 1, WORK_PARTITIONS).selectExpr(
         "cast(id as string) as key", f"rpad(cast(xxhash64(id) as string), {size}, 'abcdefghij') as value"
     )
     frame = frame.cache()
     frame.count()
-    paces: dict[str, list[float]] = {sink: [] for sink in SINKS}
+    costs: dict[str, list[Cost]] = {sink: [] for sink in SINKS}
     for number in range(rounds + 1):
         for sink in SINKS:
             topic = f"{sink}-{size}-{number}"
             cluster.create(topic, PARTITIONS, 1)
-            seconds = write(frame, sink, cluster, topic)
+            cost = write(spark, frame, sink, cluster, topic)
             if number:
-                paces[sink].append(megabytes / seconds)
+                costs[sink].append(cost)
     frame.unpersist()
-    return {sink: statistics.median(found) for sink, found in paces.items()}
+    return {
+        sink: (
+            statistics.median(megabytes / cost.seconds for cost in found),
+            min(cost.cpu_s for cost in found) / count * 1e6,
+        )
+        for sink, found in costs.items()
+    }
 
 
 def main() -> None:
@@ -75,10 +118,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, kafka.running(Path(scratch) / "cluster", "K", ALONE) as cluster:
         spark = session(jars)
         source.register(spark)
+        spark.dataSource.register(Pipe)
         for size in SIZES:
             found = measure(spark, cluster, size, options.megabytes, options.rounds)
-            said = ", ".join(f"{sink} {pace:.1f} MB/s" for sink, pace in found.items())
-            print(f"values of {size} B: {said}; {found['logyard'] / found['kafka']:.2f}", flush=True)
+            said = ", ".join(f"{sink} {pace:.1f} MB/s {cpu:.2f} s" for sink, (pace, cpu) in found.items())
+            (pace, cpu), (theirs, their_cpu) = found["logyard"], found["kafka"]
+            print(f"values of {size} B: {said}; pace {pace / theirs:.2f}, CPU {cpu / their_cpu:.2f}", flush=True)
         spark.stop()
 
 
