@@ -1,9 +1,11 @@
 """What `format("logyard")` has to do on any cluster with transactions, whoever made its brokers."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,12 +19,14 @@ from logyard.spark_jobs.sink.progress import Work
 from logyard.spark_jobs.sink.rows import Rows
 from logyard.spark_jobs.sink.task import Limits, Outcome, PartitionWrite
 from tests.support import dying_sink
-from tests.support.real_cluster import RealCluster
+from tests.support.real_cluster import RealCluster, eventually
 from tests.support.sink_driver import ROWS
+from tests.support.wire_client import ask
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = Limits(timeout_ms=60_000, wait_s=3)
 KILLED = -9
+FIND_COORDINATOR = 10
 
 
 def start_driver(action: str, cluster: RealCluster, topic: str, *arguments: object) -> "subprocess.Popen[str]":
@@ -146,6 +150,31 @@ def attempts_at_once(cluster: RealCluster) -> None:
             assert write(cluster, "attempts", work, slow()).is_skipped
         assert write(cluster, "attempts", work, rows(f"epoch{epoch}", range(200))).is_skipped
     assert values(cluster, "attempts") == once("epoch0", "epoch1", count=200)
+
+
+def lost_coordinator(cluster: RealCluster) -> None:
+    """The broker that coordinates the group dies, and the client forgets it, before it commits there again."""
+    cluster.create("lost", 3, 3)
+    client = Client({"bootstrap.servers": cluster.bootstrap}, "lost", LIMITS.timeout_ms, "lost")
+    first = cluster.bootstrap.split(",")[0]
+    producer = client.transactions("w-0")
+    producer.start()
+    for number in range(2):
+        producer.begin()
+        values = [f"w:{number}-{partition}".encode() for partition in range(3)]
+        producer.send(Rows(keys=[None] * 3, values=values, partitions=[0, 1, 2]))
+        if number:
+            time.sleep(5)  # who led a partition is asked for again, and the dead broker is not among the answer
+        begun = time.monotonic()
+        producer.commit("w-0", number, "{}")
+        if not number:
+            cluster.cluster.stop_broker(
+                ask(first, FIND_COORDINATOR, 2, {"key": "w-0", "key_type": 0}).node_id, signal.SIGKILL
+            )
+            eventually(lambda: len(cluster.admin().list_topics(timeout=10).brokers) == 2, "it is gone")
+    assert time.monotonic() - begun < 60
+    producer.close()
+    assert client.committed(["w-0"]) == {"w-0": "{}"}
 
 
 def refusals(cluster: RealCluster) -> None:

@@ -69,18 +69,18 @@ class Cost(NamedTuple):
     cpu_s: float
 
 
-def cpu_s(spark: Any) -> float:
+def cpu_s() -> float:
     """Return the CPU seconds that Spark's JVM and its Python workers have used, those that have ended too."""
-    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    jvm = next(one for one in psutil.Process().children() if "org.apache.spark.deploy.SparkSubmit" in one.cmdline())
     times = [process.cpu_times() for process in (jvm, *jvm.children(recursive=True))]
     return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))
 
 
-def write(spark: Any, frame: Any, sink: str, cluster: RealCluster, topic: str) -> Cost:
-    used, begun = cpu_s(spark), time.perf_counter()
+def write(frame: Any, sink: str, cluster: RealCluster, topic: str) -> Cost:
+    used, begun = cpu_s(), time.perf_counter()
     writer = frame.write.format(sink).mode("append").option("kafka.bootstrap.servers", cluster.bootstrap)
     writer.option("topic", topic).save()
-    return Cost(time.perf_counter() - begun, cpu_s(spark) - used)
+    return Cost(time.perf_counter() - begun, cpu_s() - used)
 
 
 def measure(spark: Any, cluster: RealCluster, size: int, megabytes: int, rounds: int) -> dict[str, tuple[float, float]]:
@@ -96,7 +96,7 @@ def measure(spark: Any, cluster: RealCluster, size: int, megabytes: int, rounds:
         for sink in SINKS:
             topic = f"{sink}-{size}-{number}"
             cluster.create(topic, PARTITIONS, 1)
-            cost = write(spark, frame, sink, cluster, topic)
+            cost = write(frame, sink, cluster, topic)
             if number:
                 costs[sink].append(cost)
     frame.unpersist()

@@ -20,6 +20,11 @@ def test_attempts_at_once(cluster: RealCluster) -> None:
     sink_cases.attempts_at_once(cluster)
 
 
+@pytest.mark.timeout(200)
+def test_a_lost_coordinator(own_cluster: RealCluster) -> None:
+    sink_cases.lost_coordinator(own_cluster)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("first", "last"), [(0, 3), (3, 6), (6, 10)])
 def test_tasks_that_die(cluster: RealCluster, tmp_path: Path, first: int, last: int) -> None:
