@@ -28,6 +28,8 @@ def main() -> None:
     spark = session(
         "local-cluster[1,2,1024]",
         **{
+            # A wrong password is waited for once, not in four attempts of each task.
+            "spark.task.maxFailures": "1",
             "spark.ui.enabled": "true",
             "spark.ui.port": "0",
             "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
