@@ -58,9 +58,10 @@ def main() -> None:
         url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
         with urllib.request.urlopen(url, timeout=180) as answer:
             (home / f"{page.partition('?')[0]}.json").write_bytes(answer.read())
+    application = context.applicationId  # a stopped context does not know it any more
     spark.stop()
     # Where workers of a local cluster put the files of executors cannot be chosen.
-    shutil.move(Path(pyspark.__file__).parent / "work" / context.applicationId, home / "work")
+    shutil.move(Path(pyspark.__file__).parent / "work" / application, home / "work")
 
 
 if __name__ == "__main__":
