@@ -342,6 +342,7 @@ class Components:
 
     async def hand_over(self) -> None:
         """Hand leadership to other brokers (controlled shutdown), if it is enabled (facts §8)."""
+        self.coordinators.transactions.write_ends()
         if not self.config.bool("controlled.shutdown.enable"):
             return
         done = await self.channel.controlled_shutdown(

@@ -6,7 +6,7 @@ whether or not the client still waits.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,19 +32,16 @@ from logyard.broker.transactions.events import Description, Initialize, Initiali
 from logyard.broker.transactions.markers.routing import Completion
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import LedPartition, OwnedTransactions
-from logyard.broker.transactions.ports import ProducerIds, StateLog
+from logyard.broker.transactions.ports import KeyValue, ProducerIds, StateLog
+from logyard.broker.transactions.record_batches import in_batches
 from logyard.broker.transactions.states import DECIDED, State
 from logyard.broker.transactions.transaction import RAISING_VERSION, Change, Transaction
+from logyard.broker.transactions.unwritten_ends import UnwrittenEnds
 
 log = structlog.get_logger("logyard.transactions")
 
 # How long after a partition could not be read it is tried again.
 LOAD_AGAIN_S = 10.0
-# How long after the end of a transaction could not be stored it is tried again.
-COMPLETE_AGAIN_S = 0.5
-# More than a batch and a tombstone have beside their keys.
-BATCH_OVERHEAD = 128
-TOMBSTONE_OVERHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,9 @@ class TransactionCoordinator:
         self._version = version
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._ends = Ends(timers)
+        self._unwritten_ends = UnwrittenEnds(
+            owned, state_log, timers, self._value_version, self._rules.request_timeout_ms
+        )
 
     def _now(self) -> Now:
         return Now(passed_ms(self._clock), self._clock.now_ms())
@@ -272,13 +272,15 @@ class TransactionCoordinator:
     def _write(
         self, led: LedPartition, transaction: Transaction, change: Change, done: Callable[[ErrorCode], None]
     ) -> None:
-        version = record_format.FLEXIBLE_VERSION if self._version() else record_format.PLAIN_VERSION
-        record = record_format.key(transaction.transactional_id), record_format.value(change.to, version)
+        record = record_format.key(transaction.transactional_id), record_format.value(change.to, self._value_version())
         try:
             self._log.append(led.number, [record], change.to.timeout_ms, done)
         except BaseException:
             transaction.give_up(change)
             raise
+
+    def _value_version(self) -> int:
+        return record_format.FLEXIBLE_VERSION if self._version() else record_format.PLAIN_VERSION
 
     def _acknowledged(
         self, led: LedPartition, transaction: Transaction, change: Change, appended: ErrorCode
@@ -299,27 +301,22 @@ class TransactionCoordinator:
     # The end of a transaction
 
     def _complete(self, led: LedPartition, transaction: Transaction) -> None:
-        """Have the markers of a decided transaction written, and then append its end."""
+        """Have the markers of a decided transaction written, and then end it."""
         change = completion.begin_completion(transaction, self._now())
-        self._markers.send(Completion(led, transaction, change, self._append_end))
+        self._markers.send(Completion(led, transaction, change, self._end))
 
-    def _append_end(self, ended: Completion) -> None:
-        """Every partition has its marker. Until the end is in the log it is tried again: nobody else would."""
+    def _end(self, ended: Completion) -> None:
+        """Every partition has its marker: the next transaction may begin, and the record of this end may follow."""
         led, transaction, change = ended.led, ended.transaction, ended.change
         if not self._owned.counts(led, transaction, change):
             return
+        transaction.make(change)
+        self._unwritten_ends.add(led, transaction)
+        self._ends.ended(transaction.transactional_id)
 
-        def done(appended: ErrorCode) -> None:
-            if not self._owned.counts(led, transaction, change):
-                return
-            if appended is ErrorCode.NONE:
-                transaction.make(change)
-                self._ends.ended(transaction.transactional_id)
-                return
-            log.warning("end of a transaction not stored", id=transaction.transactional_id, error=appended.name)
-            self._timers.call_later(COMPLETE_AGAIN_S, lambda: self._append_end(ended))
-
-        self._write(led, transaction, change, done)
+    def write_ends(self) -> None:
+        """Append the ends of transactions that are not in the log yet, where nothing else of their ids is under way."""
+        self._unwritten_ends.write()
 
     # Periodic work
 
@@ -345,22 +342,14 @@ class TransactionCoordinator:
             await self._expire_ids(led)
 
     async def _expire_ids(self, led: LedPartition) -> None:
-        now, limit = self._now(), self._log.batch_bytes_max()
-        batch: list[tuple[Transaction, Change]] = []
-        size = BATCH_OVERHEAD
-        for transaction in list(led.transactions.values()):
-            if not expiry.is_expired(transaction, now, self._rules.expiration_ms):
-                continue
-            added = TOMBSTONE_OVERHEAD + len(record_format.key(transaction.transactional_id))
-            if batch and size + added > limit:
-                self._bury(led, batch)
-                batch, size = [], BATCH_OVERHEAD
-            batch.append((transaction, expiry.begin_death(transaction)))
-            size += added
-        if batch:
-            self._bury(led, batch)
+        now = self._now()
+        expired = [t for t in led.transactions.values() if expiry.is_expired(t, now, self._rules.expiration_ms)]
+        for batch in in_batches(expired, _tombstone, self._log.batch_bytes_max()):
+            self._bury(led, [(t, expiry.begin_death(t)) for t, _ in batch], [record for _, record in batch])
 
-    def _bury(self, led: LedPartition, batch: list[tuple[Transaction, Change]]) -> None:
+    def _bury(
+        self, led: LedPartition, batch: Sequence[tuple[Transaction, Change]], tombstones: Sequence[KeyValue]
+    ) -> None:
         """Append the tombstones of expired ids; they go when the log has acknowledged them."""
 
         def done(appended: ErrorCode) -> None:
@@ -373,8 +362,7 @@ class TransactionCoordinator:
                     transaction.give_up(change)
             log.info("transactional ids expired", partition=led.number, ids=len(batch), error=appended.name)
 
-        records = [(record_format.key(transaction.transactional_id), None) for transaction, _ in batch]
-        self._log.append(led.number, records, self._rules.request_timeout_ms, done)
+        self._log.append(led.number, tombstones, self._rules.request_timeout_ms, done)
 
     async def close(self) -> None:
         """End loads and markers."""
@@ -382,7 +370,12 @@ class TransactionCoordinator:
         for load in loads:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
+        self._unwritten_ends.close()
         await self._markers.close()
+
+
+def _tombstone(transaction: Transaction) -> KeyValue:
+    return record_format.key(transaction.transactional_id), None
 
 
 def _answer_for(appended: ErrorCode) -> ErrorCode:

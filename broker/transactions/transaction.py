@@ -3,6 +3,8 @@
 Rule 1: a change is begun, appended to the log, and made only when the log has acknowledged it (facts §17.1). In between
         it is pending, and nothing else may begin.
 Rule 2: a change is pending as an object: one that was given up, or that belongs to an earlier load, ends nothing.
+        The end of a decided transaction is made when every partition has its marker: until the log has it, what a
+        next coordinator would find leads to the same end (unwritten_ends.py).
 Rule 3: the epoch of a fence is the exception: below `transaction.version` 2 it is raised when the fence begins, and
         stays so if the append fails.
 """
@@ -64,7 +66,7 @@ class Change:
 
 @dataclass(slots=True)
 class Transaction:
-    """One transactional id. `stored` is what the log has acknowledged, but for the raised epoch of a fence.
+    """One transactional id. `stored` is what the log has acknowledged, but for the raised epoch of a fence and an end.
 
     `last_epoch` is the one before the last InitProducerId, or before the end that raised it: a retry names it, and
     `stored.previous_id`.
@@ -128,7 +130,7 @@ class Transaction:
         self.last_epoch = NO_EPOCH
 
     def make(self, change: Change) -> None:
-        """The log has acknowledged the pending change; raises IllegalTransition for another than that."""
+        """The log has acknowledged the pending change, or it is an end; raises IllegalTransition for another than that."""
         if not self.is_pending(change) or change.state is State.DEAD:
             raise IllegalTransition(f"{self.transactional_id}: {change.state.label} is not under way")
         if not self._may_have(change.to):

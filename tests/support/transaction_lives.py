@@ -21,7 +21,7 @@ from logyard.broker.transactions.owned_transactions import OwnedTransactions
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.ports import Acknowledged, KeyValue, Marker, MarkerAnswer
 from logyard.broker.transactions.runner import TransactionCoordinator
-from logyard.broker.transactions.states import State
+from logyard.broker.transactions.states import DECIDED, State
 from logyard.broker.transactions.transaction import Stored
 from tests.support.memory_state_log import MemoryStateLog
 from tests.support.virtual_loop import VirtualLoop
@@ -112,6 +112,15 @@ class Lives:
             return self.zombies
         return self.zombies or not life.is_dead
 
+    def check_goes_on(self, partition: int, records: Sequence[KeyValue]) -> None:
+        """What comes behind a decided outcome, without the record of its end, comes when every partition has it."""
+        before = [value for _, value in self.log.partitions.get(partition, ()) if value is not None][-1:]
+        for value in [value for _, value in records if value is not None]:
+            last = record_format.decode_value(before[0]) if before else None
+            if last is not None and last.state in DECIDED and record_format.decode_value(value).state not in DECIDED:
+                assert all(self.leader(tp).open is None for tp in last.partitions), "a partition has no marker"
+            before = [value]
+
     async def close(self) -> None:
         for life in (*self._dead, self.life):
             await life.coordinator.close()
@@ -198,6 +207,7 @@ class Life:
         if self.is_dead:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        self._lives.check_goes_on(partition, records)
         self._lives.log.partitions.setdefault(partition, []).extend(records)
         if self._lives.passes(self):
             done(ErrorCode.NONE)

@@ -110,6 +110,13 @@ class TransactionWorld:
         await self.settle()
 
     async def settle(self, turns: int = 20) -> None:
+        """Let everything happen that waits for nothing; ends of transactions are written too."""
+        await self.pass_turns(turns)
+        self.coordinator.write_ends()
+        await self.pass_turns(turns)
+
+    @staticmethod
+    async def pass_turns(turns: int = 20) -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
 

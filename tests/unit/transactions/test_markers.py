@@ -188,6 +188,7 @@ async def test_an_answer_for_an_earlier_election_changes_nothing(world: Transact
     assert world.coordinator.describe("x").partitions == {TP[0]}, "the new election's own marker is still to come"
     world.lead(1, 2, 1, 2)
     await ended(world)
+    await world.settle()
     assert [stored for stored in world.states() if stored == 4] == [4], "completed once"
 
 

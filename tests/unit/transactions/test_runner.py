@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.transactions import runner
 from logyard.broker.transactions.events import Producer
 from logyard.broker.transactions.states import State
 from tests.support.transaction_world import TP, TransactionWorld, every_answer
@@ -173,24 +172,6 @@ async def test_an_append_that_cannot_be_written_leaves_nothing_pending(
         with pytest.raises(ZeroDivisionError):
             await world.end(producer)
     assert await world.end(producer) is NONE
-
-
-async def test_the_end_is_stored_however_often_it_takes(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "COMPLETE_AGAIN_S", 0.001)
-    producer = await world.begin("x", TP[0])
-    world.links.gate.clear()
-    assert await world.end(producer) is NONE
-    world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
-    world.links.gate.set()
-    await asyncio.sleep(0.02)
-    assert world.coordinator.describe("x").state == "PrepareCommit"
-    assert await world.end(producer) is CONCURRENT
-    world.log.failing = NONE
-    await asyncio.sleep(0.02)
-    assert world.states() == COMMIT, "once"
-    assert len(world.links.sent) == 1
 
 
 @pytest.mark.parametrize("commits", [True, False])
