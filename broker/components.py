@@ -46,7 +46,7 @@ from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
 from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.tls.updates import TlsUpdates
-from logyard.broker.transactions.verification import Questions, Verification
+from logyard.broker.transactions.verification import Here, Questions, Verification
 from logyard.broker.transactions.verification_figures import VerificationFigures
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
@@ -208,6 +208,7 @@ class Components:
             fetch_sessions=FetchSessions(self.replicas.hosted, environment.new_session_id),
             groups=self.coordinators.groups,
             transactions=self.coordinators.transactions,
+            marker_writer=self.coordinators.marker_writer,
             transaction_partitions=self.coordinators.transaction_partitions,
             controller=self.controller,
             producer_ids=self.producer_ids,
@@ -232,6 +233,7 @@ class Components:
             self.links.verification_requests,
             asyncio.get_running_loop().create_future,
             self.verification_figures,
+            Here(self.config.broker_id, self.coordinators.transactions),
         )
         return Verification(self.replicas.producing, questions, self.store.logs.verification, asyncio.sleep)
 

@@ -15,8 +15,10 @@ from logyard.broker.groups import leadership as group_leadership
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.server.turns import Turns
 from logyard.broker.transactions import leadership
 from logyard.broker.transactions.markers.deleted import find_deleted
+from logyard.broker.transactions.markers.writing import MarkerWriter, NearMarkers
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.znodes.ops import ZooKeeper
 
@@ -56,13 +58,20 @@ class Coordinators:
             version=1 if config.ibp >= IBP_2_8_IV0 else 0,
             security=security,
         )
+        self.marker_writer = MarkerWriter(
+            replicas,
+            environment.clock,
+            partial(config.int, "request.timeout.ms"),
+            self.groups.commits.end_transaction,
+            Turns().next,
+        )
         self.transaction_partitions = Partitioning(metadata, lambda: config.int("transaction.state.log.num.partitions"))
         world = leadership.World(
             environment.clock,
             environment.run_blocking,
             loop,
             producer_ids,
-            self._marker_links,
+            NearMarkers(config.broker_id, self.marker_writer, self._marker_links),
             partial(find_deleted, zk),
             lambda: features.levels.get(TRANSACTION_VERSION, 0),
         )

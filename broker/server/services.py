@@ -32,6 +32,7 @@ from logyard.broker.server.rights import EverythingAllowed, Rights
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
 from logyard.broker.tls.updates import TlsUpdates
+from logyard.broker.transactions.markers.writing import MarkerWriter
 from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.verification import Verification
@@ -59,6 +60,7 @@ class Services:
     controller: ControllerRunner
     producer_ids: ProducerIds
     transactions: TransactionCoordinator
+    marker_writer: MarkerWriter
     transaction_partitions: Partitioning
     verification: Verification
     auto_create: AutoCreate

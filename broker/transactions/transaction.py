@@ -130,7 +130,7 @@ class Transaction:
         self.last_epoch = NO_EPOCH
 
     def make(self, change: Change) -> None:
-        """The log has acknowledged the pending change, or it is an end; raises IllegalTransition for another than that."""
+        """The log has acknowledged the pending change, or it is an end; raises IllegalTransition for any other."""
         if not self.is_pending(change) or change.state is State.DEAD:
             raise IllegalTransition(f"{self.transactional_id}: {change.state.label} is not under way")
         if not self._may_have(change.to):

@@ -7,9 +7,10 @@ Rule 1: each broker is asked one request at a time (AddPartitionsToTxn with veri
 Rule 2: a request asks once about a transactional id. Of two questions the earlier one ends: NETWORK_EXCEPTION, as its
         client has tried again; of two epochs the lower one ends, with INVALID_PRODUCER_EPOCH.
 Rule 3: every question is answered: what the coordinator leaves out counts as NETWORK_EXCEPTION.
+Rule 4: where this broker coordinates the id itself, its coordinator is asked without a connection or a queue.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -23,6 +24,8 @@ from logyard.broker.log.guards import Guard, VerificationSwitch
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.replication.produce import Producing
+from logyard.broker.transactions.events import Producer
+from logyard.broker.transactions.transaction import RAISING_VERSION
 from logyard.broker.transactions.verification_figures import VerificationFigures
 
 log = structlog.get_logger("logyard.transactions")
@@ -74,6 +77,30 @@ class Ask(Protocol):
     def __call__(self, broker: BrokerInfo, questions: Sequence[Question], /) -> Awaitable[Answers]: ...
 
 
+class OwnCoordinator(Protocol):
+    """The coordinator of this broker, as `TransactionCoordinator` is."""
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Errors: ...
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int = 0,
+    ) -> ErrorCode: ...
+
+
+class Here(NamedTuple):
+    """This broker, where it coordinates ids too."""
+
+    broker_id: int
+    coordinator: OwnCoordinator
+
+
 @dataclass(slots=True)
 class _Asked:
     question: Question
@@ -108,18 +135,41 @@ class Questions:
         ask: Ask,
         new_pending: NewPending,
         figures: VerificationFigures,
+        here: Here | None = None,
     ) -> None:
         self._coordinator_of, self._ask, self._new_pending = coordinator_of, ask, new_pending
-        self._figures = figures
+        self._figures, self._here = figures, here
         self._queues: dict[int, _Queue] = {}
 
-    def put(self, question: Question) -> Pending[Errors]:
+    def put(self, question: Question) -> Errors | Awaitable[Errors]:
         """Ask; the answer has COORDINATOR_NOT_AVAILABLE while nobody coordinates the id."""
-        pending = self._new_pending()
         broker = self._coordinator_of(question.transactional_id)
         if broker is None:
-            pending.set_result(dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return pending
+            return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._here is not None and broker.id == self._here.broker_id:
+            return self._ask_here(self._here.coordinator, question)
+        return self._put(broker, question)
+
+    def _ask_here(self, coordinator: OwnCoordinator, question: Question) -> Errors | Awaitable[Errors]:
+        if question.adds:
+            return self._add_here(coordinator, question)
+        begun_s, producer = self._figures.monotonic(), Producer(question.producer_id, question.epoch)
+        told = coordinator.verify_partitions(question.transactional_id, producer, question.partitions)
+        return self._counted({tp: code for tp, code in told.items() if code is not ErrorCode.NONE}, begun_s)
+
+    async def _add_here(self, coordinator: OwnCoordinator, question: Question) -> Errors:
+        begun_s, producer = self._figures.monotonic(), Producer(question.producer_id, question.epoch)
+        code = await coordinator.add_partitions(
+            question.transactional_id, producer, question.partitions, client_version=RAISING_VERSION
+        )
+        return self._counted(dict.fromkeys(question.partitions, code) if code else {}, begun_s)
+
+    def _counted(self, errors: Errors, begun_s: float) -> Errors:
+        self._figures.answered(begun_s, len(errors))
+        return errors
+
+    def _put(self, broker: BrokerInfo, question: Question) -> Pending[Errors]:
+        pending = self._new_pending()
         asked = _Asked(question, pending, self._figures, self._figures.monotonic())
         queue = self._queues.setdefault(broker.id, _Queue(broker))
         queue.broker = broker
@@ -196,6 +246,13 @@ class _Asker:
     epoch: int
     ability: Ability
 
+    @property
+    def adds(self) -> bool:
+        return self.ability is Ability.ADDS
+
+    def question(self, partitions: Iterable[TopicPartition]) -> Question:
+        return Question(self.transactional_id, self.producer_id, self.epoch, list(partitions), self.adds)
+
 
 class Verification:
     """What a leader does before it appends to a transaction that is not open in the partition's log."""
@@ -221,7 +278,12 @@ class Verification:
         asker = _Asker(transactional_id, producer_id, epoch, ability)
         batches = list(batches)
         guards, errors = self._guards(asker, batches)
-        return self._verified(asker, batches, guards, errors) if guards else errors
+        if not guards:
+            return errors
+        asking = self._questions.put(asker.question(guards))
+        if isinstance(asking, Mapping):
+            return _settled(asker, guards, errors, asking)
+        return self._verified(asker, batches, guards, errors, asking)
 
     def _guards(
         self, asker: _Asker, batches: Iterable[FirstBatch]
@@ -246,28 +308,34 @@ class Verification:
         batches: Iterable[FirstBatch],
         guards: Mapping[TopicPartition, Guard],
         errors: dict[TopicPartition, ErrorCode],
+        asking: Errors | Awaitable[Errors],
     ) -> Errors:
-        """Ask; the end of the transaction before is waited for a little: clients that add do not ask for it."""
-        adds = asker.ability is Ability.ADDS
-        pauses = iter(ADD_AGAIN_S if adds else ())
+        """Wait for the answer; the end of the transaction before is waited for a little: clients that add do not ask
+        for it."""
+        pauses = iter(ADD_AGAIN_S if asker.adds else ())
         while True:
-            refused = await self._questions.put(
-                Question(asker.transactional_id, asker.producer_id, asker.epoch, list(guards), adds)
-            )
+            refused = asking if isinstance(asking, Mapping) else await asking
             pause_s = next(pauses, None) if ErrorCode.CONCURRENT_TRANSACTIONS in refused.values() else None
             if pause_s is None:
-                break
+                return _settled(asker, guards, errors, refused)
             await self._sleep(pause_s)
             guards, errors = self._guards(asker, batches)  # the marker of the transaction before may have come
             if not guards:
                 return errors
-        for tp, guard in guards.items():
-            code = refused.get(tp, ErrorCode.NONE)
-            if code is ErrorCode.NONE:
-                guard.is_verified = True
-            else:
-                errors[tp] = _for_clients(code, knows_abortable=asker.ability is not Ability.OLD)
-        return errors
+            asking = self._questions.put(asker.question(guards))
+
+
+def _settled(
+    asker: _Asker, guards: Mapping[TopicPartition, Guard], errors: dict[TopicPartition, ErrorCode], refused: Errors
+) -> Errors:
+    """Mark the guards of what was not refused; return the errors with those of the rest."""
+    for tp, guard in guards.items():
+        code = refused.get(tp, ErrorCode.NONE)
+        if code is ErrorCode.NONE:
+            guard.is_verified = True
+        else:
+            errors[tp] = _for_clients(code, knows_abortable=asker.ability is not Ability.OLD)
+    return errors
 
 
 def _for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:

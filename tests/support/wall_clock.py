@@ -143,7 +143,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.replication.produce:Producing.begin_verification",
         "broker.replication.produce:Producing.validate_in_thread",
         "broker.replication.replicas:Replicas._late_transactions",
-        "broker.server.handlers.write_txn_markers:_append",
+        "broker.transactions.markers.writing:MarkerWriter._append",
         "cli.groups:_time",
         "cli.transactions:_now_ms",
         "operators.reports:RetentionReportOperator.execute",

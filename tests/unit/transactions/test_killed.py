@@ -56,8 +56,8 @@ def check(lives: Lives) -> None:
     for before, after in pairwise(stored):
         is_repeated = before.state is after.state and after.state not in DECIDED
         # The end may be left out where more of the id follows; Lives checks that it has happened.
-        ended = completed(commits=before.state is State.PREPARE_COMMIT) if before.state in DECIDED else before.state
-        assert {before.state, ended} & PREVIOUS[after.state] or is_repeated, (before, after)
+        end = completed(commits=before.state is State.PREPARE_COMMIT) if before.state in DECIDED else before.state
+        assert {before.state, end} & PREVIOUS[after.state] or is_repeated, (before, after)
         assert (after.producer_id, after.epoch) >= (before.producer_id, before.epoch)
     assert stored[-1].state is State.COMPLETE_COMMIT
 

@@ -1,16 +1,18 @@
 """Questions to transactions' coordinators: one request at a time to each, and every question answered (facts §17.3)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
+from logyard.broker.transactions.events import Producer
 from logyard.broker.transactions.verification import (
     Answers,
     Errors,
+    Here,
     Question,
     Questions,
     VerificationNotOffered,
@@ -46,6 +48,9 @@ class World:
 
     async def put(self, transactional_id: str, epoch: int = 0) -> "asyncio.Future[Errors]":
         pending = self.questions.put(Question(transactional_id, 7, epoch, (T0, T1)))
+        if isinstance(pending, Mapping):
+            told, pending = pending, asyncio.get_running_loop().create_future()
+            pending.set_result(told)
         await turns()
         assert isinstance(pending, asyncio.Future)
         return pending
@@ -169,3 +174,60 @@ async def test_whoever_waits_may_go(world: World) -> None:
     await world.answer(0, {"a1": {}})
     await world.answer(1, {"a2": {}})
     assert stays.result() == {}
+
+
+class OwnCoordinator:
+    """This broker's: the id `a` has T0 in its transaction, and `adds` says what an addition is answered."""
+
+    def __init__(self) -> None:
+        self.adds = ErrorCode.NONE
+        self.added: list[tuple[str, Producer, list[TopicPartition], int]] = []
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Errors:
+        assert (transactional_id, producer) == ("a", Producer(7, 3))
+        return {tp: ErrorCode.NONE if tp == T0 else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int = 0,
+    ) -> ErrorCode:
+        self.added.append((transactional_id, producer, list(partitions), client_version))
+        await turns()
+        return self.adds
+
+
+def beside(world: World, coordinator: OwnCoordinator) -> Questions:
+    """The questions of broker 1, which coordinates the ids that begin with `a`."""
+    new_pending = asyncio.get_running_loop().create_future
+    return Questions(world.coordinator_of, world.ask, new_pending, world.figures, Here(1, coordinator))
+
+
+async def test_this_brokers_own_coordinator_is_asked_at_once(world: World) -> None:
+    questions = beside(world, OwnCoordinator())
+    assert questions.put(Question("a", 7, 3, (T0, T1))) == {T1: ErrorCode.TRANSACTION_ABORTABLE}
+    assert world.figures.failures == 1
+    assert list(world.figures.cumulative())[-1] == ("+Inf", 1)
+    assert isinstance(questions.put(Question("b", 7, 3, (T0,))), asyncio.Future)
+    await turns()
+    assert [broker for broker, _, _ in world.asked] == [2], "another's ids are asked of it"
+
+
+async def test_additions_of_this_broker_do_not_wait_for_each_other(world: World) -> None:
+    coordinator = OwnCoordinator()
+    questions = beside(world, coordinator)
+    asked = [questions.put(Question("a", 7, 3, (tp,), adds=True)) for tp in (T0, T1)]
+    coordinator.adds = ErrorCode.CONCURRENT_TRANSACTIONS
+    answers = await asyncio.gather(*(each for each in asked if not isinstance(each, Mapping)))
+    assert answers == [{T0: coordinator.adds}, {T1: coordinator.adds}]
+    assert coordinator.added == [("a", Producer(7, 3), [tp], 2) for tp in (T0, T1)]
+    coordinator.adds = ErrorCode.NONE
+    again = questions.put(Question("a", 7, 3, (T0,), adds=True))
+    assert not isinstance(again, Mapping)
+    assert await again == {}
+    assert not world.asked
