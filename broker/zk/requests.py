@@ -15,7 +15,7 @@ from logyard.broker.zk.watch_table import WatchKind
 from logyard.broker.znodes import permissions
 from logyard.broker.znodes.ops import Check, Create, Delete, OpResult, SetData, Watcher, ZkCode, ZkOp, Znode
 
-CHECK, CHILDREN, CREATE2, DELETE, EXISTS, GET_DATA, SET_DATA = 13, 8, 15, 2, 3, 4, 5
+CHECK, CHILDREN, CREATE, CREATE2, DELETE, EXISTS, GET_DATA, SET_DATA = 13, 8, 1, 15, 2, 3, 4, 5
 MULTI, MULTI_READ, SET_WATCHES = 14, 22, 101
 _ERROR = -1
 
@@ -167,6 +167,9 @@ class Multi(Request):
                 stat, offset = _read_stat(buffer, offset)
                 real = path.decode("utf-8").removeprefix(self._root)
                 results.append(OpResult(ZkCode.OK, real, stat.version, stat.czxid))
+            elif kind == CREATE:  # ZooKeeper 3.8.0 answers a Create2 so, without the stat; 3.8.4 no longer does
+                path, offset = _read_buffer(buffer, offset)
+                results.append(OpResult(ZkCode.OK, path.decode("utf-8").removeprefix(self._root), 0))
             elif kind == SET_DATA:
                 stat, offset = _read_stat(buffer, offset)
                 results.append(OpResult(ZkCode.OK, op.path, stat.version, stat.czxid))
