@@ -154,6 +154,8 @@ class ZooKeeperClusterClient:
                 make(self._znodes, config_changes.PATH)  # before the first broker starts it is missing
                 _check(refused(self._znodes.commit([note])), config_changes.PATH)
                 return
+            if problem is ZkCode.NO_NODE:
+                raise EnsembleUnreachable(f"{path} cannot be created: check the chroot of --zookeeper")
         raise EnsembleUnreachable(f"{path} keeps being changed by somebody else: try again")
 
     def registrations(self) -> dict[int, BrokerInfo]:

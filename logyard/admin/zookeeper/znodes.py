@@ -163,6 +163,21 @@ def require_cluster(znodes: ZnodeClient, connect: str) -> None:
         raise EnsembleUnreachable(f"there is no cluster at {connect}: check the chroot of --zookeeper")
 
 
+def make_chroot(connect: str, access: Access = ANYBODY) -> None:
+    """Create the chroot of `connect` if it has one that is missing, as the first broker does.
+
+    Raises EnsembleUnreachable.
+    """
+    hosts, _, chroot = connect.partition("/")
+    if not chroot.strip("/"):
+        return
+    znodes = KazooZnodes(hosts, access=access)
+    try:
+        make(znodes, f"/{chroot.strip('/')}")
+    finally:
+        znodes.close()
+
+
 def refused(results: Sequence[OpResult]) -> ZkCode | None:
     """Why a multi was refused; None if it succeeded."""
     codes = [result.code for result in results if not result.ok]
