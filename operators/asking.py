@@ -16,9 +16,8 @@ except Exception:
     class ApprovalOperator(BaseOperator):  # type: ignore[no-redef]
         """Stands where Airflow cannot ask: its task fails, so that nothing is done unasked."""
 
-        def __init__(
-            self, *, subject: str, body: str | None = None, ignore_downstream_trigger_rules: bool = False, **kwargs: Any
-        ) -> None:
+        def __init__(self, *, subject: str, body: str | None = None, **kwargs: Any) -> None:
+            kwargs.pop("ignore_downstream_trigger_rules", None)
             super().__init__(**kwargs)
             self.subject = subject
             self.body = body

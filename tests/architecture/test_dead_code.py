@@ -15,7 +15,7 @@ from tests.support import floors
 
 # Why something is there that nothing else of the product names: the reason, and patterns of names.
 PRODUCT: dict[str, Sequence[str]] = {
-    "a table of Kafka's, whole": ("IBP_*", "LEVEL_*", "EXPORT"),
+    "a table of Kafka's, whole": ("IBP_*", "LEVEL_*"),
     "every setting of Kafka's is read, acted on or not": (
         "compression_lz4_level",
         "local_retention_*",
@@ -41,6 +41,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "is_cold",
     ),
     "asyncio calls it, by these names": ("sizehint", "eof_received"),
+    "the library gssapi reads it": ("__DEFER_STEP_ERRORS__",),
     "uvicorn reads it": ("capture_signals", "should_exit"),
     "what a Protocol asks of a function": ("__call__",),
     "Python's import system calls it": ("__path__", "create_module"),
@@ -67,6 +68,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "test_connection",
         "ti_key",
         "ui_color",
+        "validate_params",
         "xcom_key",
     ),
     "Spark calls or reads it": (
@@ -88,12 +90,7 @@ PRODUCT: dict[str, Sequence[str]] = {
     "typer has it said by a flag": ("entity_default",),
     "users import it into DAGs and policies": (
         "*Sensor",
-        "CreateAclsOperator",
-        "DeleteAclsOperator",
         "DeleteRecordsOperator",
-        "DeleteUserOperator",
-        "SetQuotasOperator",
-        "SetUserOperator",
         "PolicyViolation",
         "TopicsChangedEvent",
     ),

@@ -37,7 +37,6 @@ from tests.support.secured import Secured  # noqa: E402
 from tests.support.token_endpoint import TokenEndpoint  # noqa: E402
 
 ACLS = "ACLS"
-SETUPS = ("SSL", *secured.MECHANISMS, ACLS)
 # PLAINTEXT is for ACLS: its clients are nobody in particular, and may do what no ACL forbids.
 KEYS = {
     **suite.BROKERS,

@@ -27,6 +27,9 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 SETTING = re.compile(r"^[a-z]+(?:\.[a-z]+)+(?:=.*)?$")
 # Options and settings of others' programs that the pages name.
 OTHERS_OPTIONS = {
+    "--build": "docker compose",
+    "--constraint": "pip",
+    "--packages-only": "scripts/setup",
     "--entity-type": "kafka-configs",
     "--packages": "spark-submit",
 }
@@ -45,7 +48,9 @@ OTHERS_DOTTED = {
     "wap.id": "Iceberg",
     "bg.subtle": "Airflow's page",
     "fg.muted": "Airflow's page",
-    "spark.read": "Spark",
+    "asyncio.timeout": "Python",
+    "auto.offset.reset": "Kafka's consumer",
+    "alice.properties": "a file of an example",
     "df.write": "Spark",
     "kafka.compression.type": "librdkafka, behind `kafka.`",
     "kafka.queue.buffering.max.kbytes": "librdkafka, behind `kafka.`",
@@ -81,6 +86,8 @@ def commands(text: str) -> Iterator[str]:
 
 
 def is_setting(name: str) -> bool:
+    if name.startswith("spark."):  # Spark's own settings and objects
+        return False
     return bool(SETTING.match(name)) and not references.FILE.match(name) and not references.MODULE.match(name)
 
 
