@@ -5,24 +5,31 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends make openjdk-17-jre-headless procps tini \
     && rm -rf /var/lib/apt/lists/*
 
+RUN useradd --create-home --uid 1000 logyard \
+    && mkdir -p /var/lib/logyard /var/lib/airflow /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark /empty \
+    && chown logyard /var/lib/logyard /var/lib/airflow /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark
+
+# The packages are a layer of their own: it stays while only sources change.
 WORKDIR /opt/logyard
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock pyproject.toml ./
 COPY scripts scripts
+RUN scripts/setup --packages-only
+
+COPY README.md LICENSE ./
 COPY broker broker
 COPY operators operators
 COPY plugins plugins
 COPY dags dags
 COPY spark_jobs spark_jobs
 COPY logyard logyard
+RUN scripts/setup
+
 COPY docker docker
-RUN scripts/setup \
-    && useradd --create-home --uid 1000 logyard \
-    && mkdir -p /var/lib/logyard /var/lib/airflow /empty \
-    && chown -R logyard /var/lib/logyard /var/lib/airflow
 
 ENV PATH=/opt/logyard/.venv/bin:$PATH \
     AIRFLOW_HOME=/var/lib/airflow \
     PYSPARK_PYTHON=/opt/logyard/.venv/bin/python \
-    NUMBA_CACHE_DIR=/tmp/numba
+    NUMBA_CACHE_DIR=/tmp/numba \
+    SPARK_WORKER_DIR=/var/lib/spark
 USER logyard
 ENTRYPOINT ["tini", "--"]

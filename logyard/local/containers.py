@@ -1,0 +1,178 @@
+"""Makes what the services of docker-compose.yaml keep secret, once, and the brokers' users in ZooKeeper.
+
+Run by the service `prepare`, before all others, as root: each service gets what it needs in a volume that the others do
+not see. The authority's key stays in the volume of `prepare`. What is there already is kept.
+"""
+
+import base64
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from logyard.admin.configs import znodes as user_znodes
+from logyard.admin.configs.entities import USERS, Entity
+from logyard.admin.errors import LogyardError
+from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.zookeeper.znodes import KazooZnodes, make_chroot
+from logyard.local.authority import Authority
+
+OWN = Path("/prepare")
+BROKERS = ("broker1", "broker2", "broker3")
+AIRFLOW, SPARK, POSTGRES, PUBLIC = (OWN / name for name in ("airflow", "spark", "postgres", "public"))
+USER_ID = 1000  # of the image's user, who runs everything of ours
+ZOOKEEPER = "zookeeper1:2181,zookeeper2:2181,zookeeper3:2181/logyard"
+PATIENCE_S = 300.0
+PROTOCOL, MECHANISM = "SASL_SSL", "SCRAM-SHA-512"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+CA = "/run/logyard/ca.pem"  # where brokers, Airflow and Spark see the authority's certificate
+
+
+def main() -> int:
+    authority = Authority(OWN / "authority", "Logyard compose authority")
+    passwords = kept(OWN / "authority" / "passwords.json", ("admin", "broker", "airflow", "ui", "postgres", "spark"))
+    write(PUBLIC / "ca.pem", authority.certificate.read_text(), 0o644)
+    for name in BROKERS:
+        issued = authority.issue(name, (name, "localhost", "127.0.0.1"))
+        write(OWN / name / "security" / "key.pem", issued.pem.read_text())
+        write(OWN / name / "security" / "server.properties", broker_properties(passwords["broker"]))
+        write(OWN / name / "security" / "admin.properties", client_properties("admin", passwords["admin"], name))
+    of_airflow(passwords)
+    write(SPARK / "spark-defaults.conf", spark_defaults(passwords["spark"]))
+    write(POSTGRES / "password", passwords["postgres"], 0o444)  # only that image's user sees the volume
+    for top in (*(OWN / name for name in BROKERS), AIRFLOW, SPARK, PUBLIC):
+        give(top)
+    write_users({name: passwords[name] for name in ("admin", "broker", "airflow")})
+    print("prepare: ready")
+    return 0
+
+
+def of_airflow(passwords: Mapping[str, str]) -> None:
+    """Write what Airflow's services share: keys, the database's address, connections, the UI's user."""
+    keys = kept(OWN / "authority" / "airflow.json", ("fernet", "jwt_secret", "secret_key"))
+    fernet = base64.urlsafe_b64encode(keys["fernet"].encode()[:32]).decode()
+    write(AIRFLOW / "fernet_key", fernet)
+    write(AIRFLOW / "jwt_secret", keys["jwt_secret"])
+    write(AIRFLOW / "secret_key", keys["secret_key"])
+    database = f"postgresql+psycopg2://airflow:{passwords['postgres']}@postgres/airflow"
+    write(AIRFLOW / "sql_alchemy_conn", database)
+    write(AIRFLOW / "passwords.json", json.dumps({"admin": passwords["ui"]}))
+    connections = {
+        "logyard_default": {
+            "conn_type": "logyard",
+            "host": ",".join(f"{name}:9092" for name in BROKERS),
+            "login": "airflow",
+            "password": passwords["airflow"],
+            "extra": {
+                "zookeeper": ZOOKEEPER,
+                "security_protocol": PROTOCOL,
+                "sasl_mechanism": MECHANISM,
+                "ssl_cafile": CA,
+            },
+        },
+        "spark_default": {
+            "conn_type": "spark",
+            "host": "spark://spark-master",
+            "port": 7077,
+            "extra": {"deploy-mode": "client", "spark-binary": "spark-submit"},
+        },
+    }
+    write(AIRFLOW / "connections.json", json.dumps(connections, indent=2))
+
+
+def jaas(user: str, password: str) -> str:
+    return f'{SCRAM} required username="{user}" password="{password}";'
+
+
+def broker_properties(password: str) -> str:
+    """Return server.properties: what all brokers share, and the password of their user."""
+    shared = (Path("docker") / "server.properties").read_text()  # the image's working directory
+    return f"{shared}listener.name.internal.{MECHANISM.lower()}.sasl.jaas.config={jaas('broker', password)}\n"
+
+
+def client_properties(user: str, password: str, name: str) -> str:
+    """Return a file for --command-config, by which the super user logs in inside the broker's own container."""
+    keys = {
+        "bootstrap.servers": f"{name}:9092",
+        "security.protocol": PROTOCOL,
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": jaas(user, password),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": CA,
+    }
+    return "".join(f"{key}={value}\n" for key, value in keys.items())
+
+
+def spark_defaults(secret: str) -> str:
+    """Return Spark's settings: nobody without the secret submits or listens, and all traffic is encrypted."""
+    keys = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+    }
+    return "".join(f"{key} {value}\n" for key, value in keys.items())
+
+
+def write_users(passwords: Mapping[str, str]) -> None:
+    """Give users credentials before the first broker starts, if they have none. Raises EnsembleUnreachable."""
+    client = connected(time.monotonic() + PATIENCE_S)
+    try:
+        for user, password in passwords.items():
+            entity = Entity((USERS,), (user,))
+            if MECHANISM not in user_znodes.describe(client, entity)[0][1]:
+                user_znodes.alter(client, entity, {MECHANISM: f"iterations=4096,password={password}"}, ())
+    finally:
+        client.close()
+
+
+def connected(deadline: float) -> KazooZnodes:
+    """Wait for the ensemble, which starts at the same time. Raises EnsembleUnreachable after the deadline."""
+    while True:
+        try:
+            make_chroot(ZOOKEEPER)
+            return KazooZnodes(ZOOKEEPER)
+        except EnsembleUnreachable:
+            if time.monotonic() >= deadline:
+                raise
+            print("prepare: waiting for ZooKeeper", flush=True)
+            time.sleep(1)
+
+
+def kept(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Return a secret for each name: those of the file, new ones for names that it lacks."""
+    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    if missing := [name for name in names if name not in found]:
+        found |= {name: secrets.token_urlsafe(32) for name in missing}
+        write(path, json.dumps(found))
+    return found
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file whole or not at all, unless it has that text already."""
+    if path.exists() and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def give(top: Path) -> None:
+    """Make the image's user the owner of a volume and of what `prepare` has written there."""
+    os.chown(top, USER_ID, USER_ID)
+    for path in [*top.glob("*"), *top.glob("security/*")]:
+        if path.lstat().st_uid != USER_ID:
+            os.chown(path, USER_ID, USER_ID, follow_symlinks=False)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LogyardError as error:
+        sys.exit(f"prepare: {error}")
