@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-reference proof bench sim fuzz clean reference bench-reference
+.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-matrix test-reference proof dist bench sim fuzz clean reference bench-reference
 BIN := .venv/bin
 # Compiled files are kept (git ignores them): without them, every worker of every run compiles the tests again, and
 # every broker that a test starts the product.
@@ -44,6 +44,7 @@ test: setup ## all of the following, of what is long a short path: under 25 minu
 	@$(MAKE) --no-print-directory test-unit
 	@$(MAKE) --no-print-directory test-simulation
 	@$(MAKE) --no-print-directory test-integration
+	@$(MAKE) --no-print-directory test-matrix
 	@$(MAKE) --no-print-directory test-reference
 
 test-unit: setup ## what needs no processes, with Airflow's and Spark's parts: units, properties, architecture, scenarios
@@ -54,6 +55,9 @@ test-simulation: setup ## real brokers on simulated machines, some seeds
 
 test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
 	$(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m "not long" tests/integration
+
+test-matrix: setup ## the wheel in another Airflow than the lock's, one version
+	$(PYTEST) -m "not long" tests/matrix
 
 test-reference: setup ## ours and Apache Kafka's in one cluster, the short path
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
@@ -71,6 +75,9 @@ test-%: setup
 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
 	$(BIN)/python tests/proof.py
+
+dist: setup ## the wheel and the sdist of what git tracks, in dist/
+	@scripts/dist
 
 bench: setup ## CPU per request, throughput, latency, memory, starts: one table, beside ceilings; build/bench.json
 	@$(BIN)/python -m tests.benchmarks.run

@@ -46,6 +46,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         for first in range(1, SEEDS, PIECE)
     },
     **by_file("tests/integration"),
+    **by_file("tests/matrix"),
     "librdkafka": (sys.executable, "-P", "tests/librdkafka/run.py"),
     **by_file("tests/reference"),
     "demo": (sys.executable, "-m", "logyard.cli.main", "demo"),

@@ -82,7 +82,7 @@ def run(operator: Any, ctx: Any) -> tuple[Any, int]:
 
     The trigger that runs is made anew from what `serialize` gave, by way of JSON, as the triggerer does it.
     """
-    from airflow.sdk.exceptions import TaskDeferred
+    from logyard.operators.airflow_names import TaskDeferred
 
     deferrals = 0
     call = operator.execute

@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException
 
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.login.security import SECRETS, Security
@@ -20,6 +19,7 @@ from logyard.operators.access import (
     SetQuotasOperator,
     SetUserOperator,
 )
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.hooks import cluster as cluster_hook
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.provider_info import get_provider_info

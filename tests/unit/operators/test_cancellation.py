@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.throttles import settings
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import cancellation_markdown, is_empty
 from logyard.operators.cancellation import CancelReassignmentOperator, HeldByRun
 from tests.support.airflow_tasks import context, run, use

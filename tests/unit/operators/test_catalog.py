@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
@@ -14,6 +13,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.document import Catalog
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 from tests.support.airflow_tasks import context, run, use

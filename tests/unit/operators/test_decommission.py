@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from logyard.admin.cluster.snapshot import NewTopic, ReplicaSize
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import Store, context, run

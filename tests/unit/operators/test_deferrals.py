@@ -7,11 +7,16 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import ClusterUnreachable
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from logyard.operators.sensors.cluster import (
     BrokerUpSensor,
     ControllerElectedSensor,

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
@@ -13,6 +12,7 @@ from logyard.admin.errors import ApiError
 from logyard.admin.groups.offset_reset import GroupInUse, Target
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import is_empty, offsets_markdown
 from logyard.operators.groups import ResetOffsetsOperator, StaleOffsets
 from tests.support.airflow_tasks import Store, context, run, use

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
@@ -14,6 +13,7 @@ from logyard.admin.cluster.observation import Observation, Wanted, observe
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.sensors.cluster import UnderReplicatedPartitionsSensor
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
 from logyard.operators.topics import DeleteTopicOperator

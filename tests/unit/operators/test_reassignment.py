@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
@@ -15,6 +14,7 @@ from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.waves import ForeignReassignment
 from logyard.broker.model import TopicPartition
 from logyard.operators import base as operator_base
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers import base as trigger_base

@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowSkipException
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
 from logyard.admin.topics.retention import TopicRetention, judge
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator, limits
 from logyard.operators.spark import ExportSegmentsOperator
 from tests.support.airflow_tasks import context, run, use

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from logyard.admin.settings import BadSettings
+from logyard.operators.airflow_names import AirflowException, AirflowFailException
 from logyard.operators.spark import (
     FAILED_SUMMARY,
     AuditSegmentsOperator,

@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
@@ -14,6 +13,7 @@ from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.reassignment.plan import StalePlan
 from logyard.admin.reassignment.throttles import settings
 from logyard.broker.model import Assignment
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned

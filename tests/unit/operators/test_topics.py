@@ -6,13 +6,13 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.changes import TopicChanges
 from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.topics import (
     AddPartitionsOperator,
     AlterTopicOperator,

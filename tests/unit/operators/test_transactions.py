@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytest.importorskip("airflow.sdk")
 
@@ -14,6 +13,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import hanging_markdown, is_empty
 from logyard.operators.sensors.transactions import NoHangingTransactionsSensor
 from logyard.operators.transactions import AbortHangingTransactionsOperator
