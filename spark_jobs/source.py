@@ -19,13 +19,21 @@ Spark plans a read in a process that ends after planning. So the driver keeps th
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
+import pyspark
 
-from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
-from logyard.spark_jobs.data_source.rows import SCHEMA, known_columns
-from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 from logyard.spark_jobs.leases.keeper import keeper_of
-from logyard.spark_jobs.sink.writers import LogyardStreamWriter, LogyardWriter
+
+try:
+    from pyspark.sql.datasource import DataSource
+
+    from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
+    from logyard.spark_jobs.data_source.rows import SCHEMA, known_columns
+    from logyard.spark_jobs.data_source.stream import LogyardStreamReader
+    from logyard.spark_jobs.sink.writers import LogyardStreamWriter, LogyardWriter
+except ImportError as _problem:
+    if not (_problem.name or "").startswith("pyspark"):
+        raise
+    raise ImportError(f"the data source and the sink need PySpark 4.2, and this is {pyspark.__version__}") from None
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
