@@ -5,8 +5,8 @@ from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
-from airflow.sdk import conf
 
+from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.plugins.logyard_ui.access.connections import of_team, team_of
 from logyard.plugins.logyard_ui.records.masks import Fields, fields_of, read_rules
