@@ -70,7 +70,7 @@ def seen(installed: Environment, tmp_path_factory: pytest.TempPathFactory) -> di
 def test_no_version_that_was_installed_changes(installed: Environment) -> None:
     assert installed.before - installed.packages() == frozenset()
     added = {line.partition("==")[0] for line in installed.packages() - installed.before}
-    assert added == {"kafka-python", "kazoo"}
+    assert added <= {"kafka-python", "kazoo", "aiokafka", "async-timeout", "cramjam", "crc32c", "zstandard"}
 
 
 def test_every_module_is_imported(seen: dict[str, Any]) -> None:
