@@ -86,7 +86,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 def is_setting(name: str) -> bool:
-    if name.startswith("spark."):  # Spark's own settings and objects
+    if name.startswith(("spark.", "pyspark.")):  # Spark's own settings, objects and modules
         return False
     return bool(SETTING.match(name)) and not references.FILE.match(name) and not references.MODULE.match(name)
 
