@@ -1,8 +1,8 @@
 """Environments of other versions than the lock's: an interpreter, packages as of a date, then the wheel.
 
 They are kept in `.logyard/matrix` and made again when what they are made from changes. They are made by uv from the
-package index alone. What Airflow publishes as constraints is on GitHub; where that cannot be reached, the index as it
-was two weeks after the release stands for it.
+package index alone: as it was two weeks after an Airflow's release, or with Airflow's own constraints, if AIRFLOW_CONSTRAINTS
+names a folder with their files (constraints-VERSION/constraints-PYTHON.txt).
 """
 
 import hashlib
@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -21,7 +20,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".logyard" / "matrix"
-CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-{python}.txt"
 SETTLED = timedelta(days=14)
 
 
@@ -132,16 +130,11 @@ def _is(candidate: str, python: str) -> bool:
 
 
 def _published(version: str, python: str) -> Path | None:
-    kept = KEPT / "constraints" / f"{version}-{python}.txt"
-    if not kept.exists():
-        try:
-            with urllib.request.urlopen(CONSTRAINTS.format(airflow=version, python=python), timeout=5) as answer:
-                text = answer.read()
-        except OSError:
-            return None
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_bytes(text)
-    return kept
+    """Airflow's own constraints, from a checkout of them that the user names; None without one."""
+    if not (folder := os.environ.get("AIRFLOW_CONSTRAINTS")):
+        return None
+    path = Path(folder) / f"constraints-{version}" / f"constraints-{python}.txt"
+    return path if path.exists() else None
 
 
 def _uv(*arguments: str | Path) -> str:

@@ -99,6 +99,6 @@ def test_units_of_operators_hold(installed: Environment, tmp_path: Path) -> None
     Not on 3.0 and not on Python 3.10: some of these tests themselves use approvals, and `asyncio.timeout`.
     """
     if installed.directory.name.startswith("airflow-3.0") or installed.directory.name.endswith("py3.10"):
-        return
+        pytest.skip("tests of operators use what came with Airflow 3.1 and Python 3.11")
     installed.install(*TOOLS, *BROKERS)
     installed.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *UNITS, home=tmp_path, folder=ROOT, timeout_s=1200)
