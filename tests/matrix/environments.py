@@ -1,8 +1,8 @@
 """Environments of other versions than the lock's: an interpreter, packages as of a date, then the wheel.
 
 They are kept in `.logyard/matrix` and made again when what they are made from changes. They are made by uv from the
-package index alone: as it was two weeks after an Airflow's release, or with Airflow's own constraints, if AIRFLOW_CONSTRAINTS
-names a folder with their files (constraints-VERSION/constraints-PYTHON.txt).
+package index alone: as it was two weeks after an Airflow's release, or with Airflow's own constraints, if
+AIRFLOW_CONSTRAINTS names a folder with their files (constraints-VERSION/constraints-PYTHON.txt).
 """
 
 import hashlib
