@@ -90,7 +90,8 @@ class Kerberos:
         Tickets are kept in memory, and got again by the keytab before they end.
         """
         flags = self._gss.RequirementFlag
-        cache = f"MEMORY:logyard-{self._keytab.principal}"
+        # By the keytab too: the same principal has other keys, and so other tickets, in another realm's keytab.
+        cache = f"MEMORY:logyard-{self._keytab.principal}-{self._keytab.path}"
         try:
             found = self._credentials("initiate", {"client_keytab": self._keytab.path, "ccache": cache})
             name = self._gss.Name(f"{service}@{host}", self._gss.NameType.hostbased_service)

@@ -40,12 +40,13 @@ print(json.dumps(sorted([row["partition"], row["offset"]] for row in rows)))
 
 
 def runs(cluster: RealCluster) -> list[str]:
-    """Whose leases there are and were in the last ten minutes, by the first word of their runs' names."""
+    """Whose leases there are and were in the last ten minutes, by the first word of their runs' own names."""
     arguments = argparse.ArgumentParser()
     clusters.add_arguments(arguments)
     looked = clusters.connect(arguments.parse_args(["--cluster-file", str(cluster.directory / "cluster.json")]))
     found = [row for broker in looked.brokers.values() for row in broker.call("GET", "/leases")["leases"]]
-    return [row["run_id"].partition("-")[0] for row in found if row["topic"].startswith("slow")]
+    names = [str(row["run_id"]).rpartition("/")[2] for row in found if row["topic"].startswith("slow")]
+    return [name.partition("-")[0] for name in names]
 
 
 @pytest.mark.parametrize("how", ["kept", "again"])
