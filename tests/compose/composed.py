@@ -29,12 +29,19 @@ class Composed:
         self._tool = _tool()
 
     def __enter__(self) -> Self:
-        self.compose("down", "--volumes", "--timeout", "5", check=False)  # of a run that was killed
+        self.down()  # of a run that was killed
         self.up()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def down(self) -> None:
+        """Remove the containers and every volume of the project: podman-compose may leave one that was in use."""
         self.compose("down", "--volumes", "--timeout", "5", check=False)
+        left = self.podman.run("volume", "ls", "--quiet", "--filter", f"name=^{PROJECT}_").stdout.split()
+        if left:
+            self.podman.run("volume", "rm", "--force", *left)
 
     def up(self) -> None:
         """Start all services, in the order of their dependencies. Raises LocalError.
