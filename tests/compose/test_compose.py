@@ -88,7 +88,7 @@ class Outside:
         """Run a DAG to its end; returns what its tasks returned, by task."""
         with self.api() as api:
             run = api.run_dag(f"logyard_{dag}", conf, RUN_S)
-            return {task.task_id: _xcom(api, run, task.task_id) for task in api.tasks(run)}
+            return {task.task_id: _xcom(api, run, task.task_id, task.map_index) for task in api.tasks(run)}
 
     def produce(self, count: int, stop: threading.Event | None = None) -> int:
         """Send records with acks=all, and note where each was acknowledged. Returns how many were."""
@@ -139,9 +139,9 @@ class Outside:
         return all(set(p.isrs) == set(p.replicas) and p.leader > 0 for t in topics for p in t.partitions.values())
 
 
-def _xcom(api: AirflowApi, run: Run, task: str) -> Any:
+def _xcom(api: AirflowApi, run: Run, task: str, map_index: int) -> Any:
     try:
-        return api.xcom(run, task)
+        return api.xcom(run, task, map_index=map_index)
     except LocalError:  # sensors and skipped tasks return nothing
         return None
 
