@@ -118,10 +118,11 @@ class Outside:
             ends = {p: consumer.get_watermark_offsets(TopicPartition(TOPIC, p), 30) for p in range(PARTITIONS)}
             for partition, (low, high) in ends.items():
                 consumer.assign([TopicPartition(TOPIC, partition, low)])
-                position = low
+                position, silent = low, 0
                 while position < high:
-                    messages = consumer.consume(10_000, 30)
-                    assert messages, f"{TOPIC}-{partition} has nothing more at {position} of {high}"
+                    messages = consumer.consume(10_000, 1.0)  # it waits for that many, or for that long
+                    silent = 0 if messages else silent + 1
+                    assert silent < 30, f"{TOPIC}-{partition} has nothing more at {position} of {high}"
                     for message in messages:
                         assert message.error() is None, message.error()
                         found[partition, message.offset()] = (message.key(), message.value())
