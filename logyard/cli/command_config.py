@@ -8,14 +8,13 @@ from pathlib import Path
 
 from logyard.admin.settings import ClusterSettings
 from logyard.local.errors import LocalError
-from logyard.login import jaas
+from logyard.local.scram_users import login_module
 
 _MILLISECONDS = {"request.timeout.ms": "request_timeout_s", "default.api.timeout.ms": "total_timeout_s"}
 _HOST_NAMES = "ssl.endpoint.identification.algorithm"
 # Of these, a file that others can read is warned about.
 _SECRET = re.compile(r"password|secret|sasl\.jaas\.config|\.key(\.pem)?$")
 _OTHERS_READ = 0o004
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 
 
@@ -53,9 +52,8 @@ def of_user(given: Mapping[str, str], user: str, mechanism: str, password: str) 
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if not protocol.startswith("SASL_"):
         raise LocalError(f"--client-config: --command-config leads to a listener for {protocol}, where nobody logs in")
-    named = jaas.written(_SCRAM_MODULE, {"username": user, "password": password})
     kept = {key: value for key, value in given.items() if not key.startswith("sasl.")}
-    return {**kept, "sasl.mechanism": mechanism, "sasl.jaas.config": named}
+    return {**kept, "sasl.mechanism": mechanism, "sasl.jaas.config": login_module(user, password)}
 
 
 def write(path: Path, properties: Mapping[str, str], option: str) -> None:

@@ -7,18 +7,17 @@ not see. The authority's key stays in the volume of `prepare`. What is there alr
 import base64
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from logyard.admin.configs import znodes as user_znodes
-from logyard.admin.configs.entities import USERS, Entity
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.znodes import KazooZnodes, make_chroot
+from logyard.local import files
 from logyard.local.authority import Authority
+from logyard.local.scram_users import MECHANISM, PROTOCOL, client_keys, kept, login_module, write_credentials
 
 OWN = Path("/prepare")
 BROKERS = ("broker1", "broker2", "broker3")
@@ -26,8 +25,6 @@ AIRFLOW, SPARK, POSTGRES, PUBLIC = (OWN / name for name in ("airflow", "spark", 
 USER_ID = 1000  # of the image's user, who runs everything of ours
 ZOOKEEPER = "zookeeper1:2181,zookeeper2:2181,zookeeper3:2181/logyard"
 PATIENCE_S = 300.0
-PROTOCOL, MECHANISM = "SASL_SSL", "SCRAM-SHA-512"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CA = "/run/logyard/ca.pem"  # where brokers, Airflow and Spark see the authority's certificate
 
 
@@ -39,7 +36,10 @@ def main() -> int:
         issued = authority.issue(name, (name, "localhost", "127.0.0.1"))
         write(OWN / name / "security" / "key.pem", issued.pem.read_text())
         write(OWN / name / "security" / "server.properties", broker_properties(passwords["broker"]))
-        write(OWN / name / "security" / "admin.properties", client_properties("admin", passwords["admin"], name))
+        write(
+            OWN / name / "security" / "admin.properties",
+            properties(client_keys(f"{name}:9092", "admin", passwords["admin"], CA)),
+        )
     of_airflow(passwords)
     write(SPARK / "spark-defaults.conf", spark_defaults(passwords["spark"]))
     write(POSTGRES / "password", passwords["postgres"], 0o444)  # only that image's user sees the volume
@@ -83,26 +83,13 @@ def of_airflow(passwords: Mapping[str, str]) -> None:
     write(AIRFLOW / "connections.json", json.dumps(connections, indent=2))
 
 
-def jaas(user: str, password: str) -> str:
-    return f'{SCRAM} required username="{user}" password="{password}";'
-
-
 def broker_properties(password: str) -> str:
     """Return server.properties: what all brokers share, and the password of their user."""
     shared = (Path("docker") / "server.properties").read_text()  # the image's working directory
-    return f"{shared}listener.name.internal.{MECHANISM.lower()}.sasl.jaas.config={jaas('broker', password)}\n"
+    return f"{shared}listener.name.internal.{MECHANISM.lower()}.sasl.jaas.config={login_module('broker', password)}\n"
 
 
-def client_properties(user: str, password: str, name: str) -> str:
-    """Return a file for --command-config, by which the super user logs in inside the broker's own container."""
-    keys = {
-        "bootstrap.servers": f"{name}:9092",
-        "security.protocol": PROTOCOL,
-        "sasl.mechanism": MECHANISM,
-        "sasl.jaas.config": jaas(user, password),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": CA,
-    }
+def properties(keys: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in keys.items())
 
 
@@ -120,10 +107,7 @@ def write_users(passwords: Mapping[str, str]) -> None:
     """Give users credentials before the first broker starts, if they have none. Raises EnsembleUnreachable."""
     client = connected(time.monotonic() + PATIENCE_S)
     try:
-        for user, password in passwords.items():
-            entity = Entity((USERS,), (user,))
-            if MECHANISM not in user_znodes.describe(client, entity)[0][1]:
-                user_znodes.alter(client, entity, {MECHANISM: f"iterations=4096,password={password}"}, ())
+        write_credentials(client, passwords)
     finally:
         client.close()
 
@@ -141,26 +125,10 @@ def connected(deadline: float) -> KazooZnodes:
             time.sleep(1)
 
 
-def kept(path: Path, names: tuple[str, ...]) -> dict[str, str]:
-    """Return a secret for each name: those of the file, new ones for names that it lacks."""
-    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    if missing := [name for name in names if name not in found]:
-        found |= {name: secrets.token_urlsafe(32) for name in missing}
-        write(path, json.dumps(found))
-    return found
-
-
-def write(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole or not at all, unless it has that text already."""
-    if path.exists() and path.read_text() == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+def write(path: Path, text: str, mode: int = files.PRIVATE) -> None:
+    """Write a file, unless it has that text already: a service that runs reads it, and it would be root's first."""
+    if not path.exists() or path.read_text() != text:
+        files.write_text(path, text, mode, is_durable=True)
 
 
 def give(top: Path) -> None:

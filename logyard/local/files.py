@@ -14,14 +14,20 @@ from logyard.local.errors import LocalError
 PRIVATE, PUBLIC = 0o600, 0o644
 
 
-def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` atomically (write another file, then rename it); its mode is never wider than `mode`."""
+def write_text(path: Path, text: str, mode: int = 0o644, *, is_durable: bool = False) -> None:
+    """Replace `path` atomically (write another file, then rename it); its mode is never wider than `mode`.
+
+    `is_durable`: the text survives a power loss once the new name does.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

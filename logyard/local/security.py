@@ -5,27 +5,22 @@ starts use the same. Passwords are in files only, never in a command line or in 
 """
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from logyard.admin.configs import znodes as user_znodes
-from logyard.admin.configs.entities import USERS, Entity
 from logyard.admin.zookeeper import migration
-from logyard.admin.zookeeper.znodes import KazooZnodes
+from logyard.admin.zookeeper.znodes import KazooZnodes, make_chroot
 from logyard.broker.zk.access import ANYBODY, Access, Login
-from logyard.local import files
+from logyard.local import files, scram_users
 from logyard.local.authority import Authority
 from logyard.local.ports import HOST
+from logyard.local.scram_users import MECHANISM, PROTOCOL
 from logyard.local.wire_login import Credentials
 
-PROTOCOL, MECHANISM = "SASL_SSL", "SCRAM-SHA-512"
 ADMIN, BROKER, AT_ZOOKEEPER = "admin", "broker", "kafka"
 """The super user of the client file, the user of brokers among themselves, the brokers' user at ZooKeeper."""
 
 HOSTS = (HOST, "localhost")
-ITERATIONS = 4096
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
@@ -41,7 +36,7 @@ class ClusterSecurity:
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self.authority = Authority(self.folder)
-        self._passwords = self._kept_passwords()
+        self._passwords = scram_users.kept(self.folder / "passwords.json", (ADMIN, BROKER, AT_ZOOKEEPER))
         self._write_zookeeper_files()
 
     def password(self, user: str) -> str:
@@ -61,7 +56,9 @@ class ClusterSecurity:
             "security.inter.broker.protocol": PROTOCOL,
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
             "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-256",
-            f"listener.name.{PROTOCOL.lower()}.{MECHANISM.lower()}.sasl.jaas.config": self._jaas(BROKER),
+            f"listener.name.{PROTOCOL.lower()}.{MECHANISM.lower()}.sasl.jaas.config": scram_users.login_module(
+                BROKER, self.password(BROKER)
+            ),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(certificate.pem),
             "ssl.truststore.type": "PEM",
@@ -99,38 +96,20 @@ class ClusterSecurity:
 
         `were_open`: the cluster has run without security, so its znodes have to become the brokers' own.
         """
-        client = KazooZnodes(zookeeper, access=self.zookeeper_access(own_zookeeper=own_zookeeper))
+        access = self.zookeeper_access(own_zookeeper=own_zookeeper)
+        make_chroot(zookeeper, access)
+        client = KazooZnodes(zookeeper, access=access)
         try:
             if own_zookeeper and were_open:
                 migration.migrate(client, True, lambda line: None)
-            for user in (ADMIN, BROKER):
-                entity = Entity((USERS,), (user,))
-                known = user_znodes.describe(client, entity)[0][1]
-                if MECHANISM not in known:
-                    value = f"iterations={ITERATIONS},password={self.password(user)}"
-                    user_znodes.alter(client, entity, {MECHANISM: value}, ())
+            scram_users.write_credentials(client, {user: self.password(user) for user in (ADMIN, BROKER)})
         finally:
             client.close()
 
     def write_client_file(self, bootstrap: str) -> None:
         """Write the properties of the super user, for --command-config of our tools and Kafka's."""
-        keys = {
-            "bootstrap.servers": bootstrap,
-            "security.protocol": PROTOCOL,
-            "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": self._jaas(ADMIN),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.certificate),
-        }
-        _write_properties(self.client_file, keys)
-
-    def _kept_passwords(self) -> dict[str, str]:
-        path = self.folder / "passwords.json"
-        found = files.read_json(path)
-        if found is None:
-            found = {user: secrets.token_urlsafe(24) for user in (ADMIN, BROKER, AT_ZOOKEEPER)}
-            files.write_json(path, found, files.PRIVATE)
-        return dict(found)
+        authority = str(self.authority.certificate)
+        _write_properties(self.client_file, scram_users.client_keys(bootstrap, ADMIN, self.password(ADMIN), authority))
 
     def _write_zookeeper_files(self) -> None:
         password = self.password(AT_ZOOKEEPER)
@@ -139,9 +118,6 @@ class ClusterSecurity:
         files.write_text(self.zookeeper_jaas, server, files.PRIVATE)
         files.write_text(self.zookeeper_client_jaas, client, files.PRIVATE)
         _write_properties(self.zookeeper_client_file, {"logyard.jaas.config.file": str(self.zookeeper_client_jaas)})
-
-    def _jaas(self, user: str) -> str:
-        return f'{_SCRAM_MODULE} required username="{user}" password="{self.password(user)}";'
 
 
 def _write_properties(path: Path, keys: Mapping[str, str]) -> None:
