@@ -9,6 +9,7 @@ import uuid
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import codec, primitives
 from logyard.broker.protocol.fetch import API_KEY, FetchedPartition, FetchPartition, FetchRequest
 from logyard.broker.protocol.schema import ZERO_UUID
@@ -125,7 +126,7 @@ def decode_response(version: int, frame: memoryview) -> FetchResponse:
     if version == _BY_HAND:
         try:
             plain = _plain_response(frame)
-        except primitives.MALFORMED:
+        except (*primitives.MALFORMED, CorruptData):
             plain = None  # the schema says what is wrong
         if plain is not None:
             return plain
@@ -141,7 +142,7 @@ def decode_response(version: int, frame: memoryview) -> FetchResponse:
 def _plain_response(frame: memoryview) -> FetchResponse | None:
     """Decode an answer without tagged fields, aborted transactions and nulls; None for any other.
 
-    Raises errors of MALFORMED.
+    Raises CorruptData and errors of MALFORMED, where the schema may still find a good answer.
     """
     correlation_id, header_tags, throttle_ms, error_code, session_id = _ANSWER_HEAD.unpack_from(frame)
     if header_tags:
@@ -156,9 +157,11 @@ def _plain_response(frame: memoryview) -> FetchResponse | None:
         count, pos = primitives.read_uvarint(frame, pos + 16)
         for _ in range(count - 1):
             index, error, watermark, stable, start, aborted, preferred = _PLAIN.unpack_from(frame, pos)
+            if aborted:
+                return None
             size, pos = primitives.read_uvarint(frame, pos + _PLAIN.size)
             stop = pos + size - 1
-            if aborted or not size or stop >= end or frame[stop]:
+            if not size or stop >= end or frame[stop]:
                 return None
             partitions.append(
                 FetchedPartition(
