@@ -1,6 +1,7 @@
 """What a compaction job does, without Spark: leases on replicas, one decision, a rewrite and a commit for each."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,12 @@ from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.records import batch
 from logyard.broker.records.batch import iter_headers
+from logyard.spark_jobs.leases import client
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.leases.client import Lease
+from tests.support.real_cluster import eventually
 from tests.support.whole_segments import rewrite_group, survey_segments
 
 
@@ -74,3 +78,34 @@ def rewrite_and_commit(lease: Lease, decision: Decision, aside: Path, group_size
         part["records"] = sum(header.count for header in headers)
         groups.append({"segments": members, "part": part})
     return lease.commit(decision.to_commit(), groups, decision.range_end)
+
+
+def kept_below(directory: Path, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of the records below an offset, off a replica's own files."""
+    found = []
+    for path in sorted(directory.glob("*.log")):
+        data = memoryview(path.read_bytes())
+        for position, header in iter_headers(data):
+            if header.last_offset < end:
+                found += [(r.offset, r.key, r.value) for r in batch.records(data, position)]
+    return found
+
+
+def compact_replicas(brokers: Iterable[BrokerHttp], topic: str, end: int, aside: Path) -> int:
+    """Compact the replicas of partition 0 at these brokers, the leader's last; returns the end of what was compacted.
+
+    It waits until all know that everything below `end` is committed.
+    """
+    asked = list(brokers)
+    eventually(
+        lambda: all(client.partition_status(broker, topic, 0)["high_watermark"] == end for broker in asked),
+        f"all know that {topic} is committed up to {end}",
+    )
+    taken = [client.acquire(one.for_run("run", topic, "compact"), topic, 0, "run", "compact") for one in asked]
+    leader = next(lease for lease in taken if lease.is_leader)
+    range_end = min(lease.end_offset for lease in taken)
+    decision = decide(leader, range_end, 0)
+    for lease in sorted(taken, key=lambda lease: lease.is_leader):
+        rewrite_and_commit(lease, decision, aside)
+    client.end_run(taken, "done")
+    return range_end

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.records import batch
 from logyard.spark_jobs.leases import client
 from logyard.spark_jobs.leases.broker_http import LeaseError
-from tests.support.lease_job import broker_https, decide, rewrite_and_commit
+from tests.support.lease_job import broker_https, compact_replicas, decide, kept_below, rewrite_and_commit
 from tests.support.real_cluster import RealCluster, eventually
 
 
@@ -92,17 +91,6 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
     assert client.partition_status(back, topic, 0)["clean_offset"] == range_end
 
 
-def kept_below(directory: Path, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of the records below an offset, off a replica's own files."""
-    found = []
-    for path in sorted(directory.glob("*.log")):
-        data = memoryview(path.read_bytes())
-        for position, header in batch.iter_headers(data):
-            if header.last_offset < end:
-                found += [(r.offset, r.key, r.value) for r in batch.records(data, position)]
-    return found
-
-
 def test_a_replica_that_was_down_applies_the_decision_when_it_is_back(own_cluster: RealCluster, tmp_path: Path) -> None:
     topic = "missed"
     own_cluster.create(topic, 1, 3, cleanup_policy="compact", segment_bytes="20000", min_insync_replicas="2")
@@ -113,18 +101,8 @@ def test_a_replica_that_was_down_applies_the_decision_when_it_is_back(own_cluste
     down = next(number for number in brokers if number != leader_id)
     own_cluster.cluster.stop_broker(down, signal.SIGKILL)
     eventually(lambda: len(own_cluster.describe(topic)[0].isrs) == 2, "it is out of the ISR")
-    up = {number: broker for number, broker in brokers.items() if number != down}
-
-    def known() -> bool:
-        return all(client.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in up.values())
-
-    eventually(known, "both know the high watermark")
-    taken = [client.acquire(broker, topic, 0, "run", "compact") for broker in up.values()]
-    leader = next(lease for lease in taken if lease.is_leader)
-    range_end = min(lease.end_offset for lease in taken)
-    decision = decide(leader, range_end, 0)
-    for lease in sorted(taken, key=lambda lease: lease.is_leader):
-        rewrite_and_commit(lease, decision, tmp_path / "part")
+    up = [broker for number, broker in brokers.items() if number != down]
+    range_end = compact_replicas(up, topic, 3000, tmp_path / "part")
 
     own_cluster.cluster.start_broker(down)
     eventually(lambda: own_cluster.isrs_full(topic), "all in sync again", 60)
