@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logyard.admin.ports import DescribingClient
-from logyard.plugins.logyard_ui.records.decoding import Shown, decode
+from logyard.plugins.logyard_ui.records.decoding import HIDDEN, Shown, decode, may_have_fields, writable
 from logyard.plugins.logyard_ui.records.masks import Fields
 from logyard.plugins.logyard_ui.records.reading import Answer, Keep, Question, Raw, read
 from logyard.plugins.logyard_ui.records.words import in_words
@@ -32,7 +32,7 @@ def keeping(topic: str, fields: Fields | None, key: str, text: str) -> Keep:
             "timestamp_ms": raw.timestamp_ms if raw.timestamp_ms >= 0 else None,
             "key": None if shown_key is None else shown_key.as_json(),
             "value": None if shown_value is None else shown_value.as_json(),
-            "headers": [[name, None if shown is None else shown.as_json()] for name, shown in headers],
+            "headers": [[writable(name), None if shown is None else shown.as_json()] for name, shown in headers],
             "headers_total": len(raw.headers),
             "transactional": raw.transactional,
         }
@@ -73,13 +73,16 @@ def _decoded(topic: str, raw: Raw, fields: Fields | None) -> tuple[Shown | None,
 
 
 def _headers(raw: Raw, fields: Fields | None) -> list[tuple[str, Shown | None]]:
-    return [
-        (
-            str(name),
-            Shown("hidden", "", len(value or b"")) if fields is not None and fields.has(str(name)) else decode(value),
-        )
-        for name, value in raw.headers[:HEADERS_MAX]
-    ]
+    return [(str(name), _header(str(name), value, fields)) for name, value in raw.headers[:HEADERS_MAX]]
+
+
+def _header(name: str, value: bytes | None, fields: Fields | None) -> Shown | None:
+    if fields is None or value is None:
+        return decode(value)
+    if fields.has(name):
+        return Shown(HIDDEN, "", len(value))
+    # A plain text has no fields; what may have some is shown as far as they can be told.
+    return decode(value, fields.of_structure if may_have_fields(value) else None)
 
 
 def _text(shown: Shown | None) -> str:

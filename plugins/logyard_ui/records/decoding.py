@@ -12,8 +12,11 @@ from typing import Any
 import msgspec
 
 SHOWN_CHARS = 20_000
-# Larger ones are shown as text, without a structure.
+# What is larger, or nested deeper, is shown as text, without a structure.
 STRUCTURED_BYTES = 1024 * 1024
+DEPTH_MAX = 40
+# What is larger is shown in one line: a deep structure would become a hundred times as long by its indentation.
+INDENTED_BYTES = 64 * 1024
 _HEX_BYTES = 256
 _SCHEMA_HEAD = struct.Struct(">bi")
 _INTEGERS = {4: struct.Struct(">i"), 8: struct.Struct(">q")}
@@ -22,6 +25,7 @@ Mask = Callable[[Any], Any]
 """Hides parts of a structure; it returns HIDDEN for anything else."""
 
 HIDDEN = "hidden"
+_JSON = (b"{", b"[")
 _MAPS_AND_LISTS = (*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF)
 
 
@@ -36,7 +40,12 @@ class Shown:
     cut: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "text": self.text[:SHOWN_CHARS], "size": self.size, "cut": self.cut or self.is_long}
+        return {
+            "kind": self.kind,
+            "text": writable(self.text[:SHOWN_CHARS]),
+            "size": self.size,
+            "cut": self.cut or self.is_long,
+        }
 
     @property
     def is_long(self) -> bool:
@@ -52,25 +61,51 @@ def decode(data: bytes | None, mask: Mask | None = None) -> Shown | None:
         content = structure if mask is None else mask(structure)
         if content is HIDDEN:
             return Shown(HIDDEN, "", len(data))
-        return Shown(kind, json.dumps(content, indent=1, ensure_ascii=False, default=_other), len(data))
+        indent = 1 if len(data) <= INDENTED_BYTES else None
+        return Shown(kind, json.dumps(content, indent=indent, ensure_ascii=False, default=_other), len(data))
     return Shown(HIDDEN, "", len(data)) if mask is not None else _plain(data)
 
 
+def may_have_fields(data: bytes) -> bool:
+    """Whether it begins as a structure does."""
+    return data.lstrip()[:1] in _JSON or (data[:1] != b"" and data[0] in _MAPS_AND_LISTS)
+
+
+def writable(text: str) -> str:
+    """The text as UTF-8 can write it: half of a pair of surrogates, which JSON allows, stays an escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def _structure(data: bytes) -> tuple[str, Any]:
-    """The kind of a structure and its content; "" where it is none."""
+    """The kind of a structure and its content, with texts as names; "" where it is none, or nested too deep."""
     if not data or len(data) > STRUCTURED_BYTES:
         return "", None
-    if data.lstrip()[:1] in (b"{", b"["):
-        try:
-            return "json", json.loads(data)
-        except (ValueError, RecursionError):
-            return "", None
-    if data[0] in _MAPS_AND_LISTS:
-        try:
-            return "messagepack", msgspec.msgpack.decode(data, strict=False)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return "", None
+    try:
+        if data.lstrip()[:1] in _JSON:
+            return "json", _named(json.loads(data), DEPTH_MAX)
+        if data[0] in _MAPS_AND_LISTS:
+            return "messagepack", _named(msgspec.msgpack.decode(data, strict=False), DEPTH_MAX)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return "", None
     return "", None
+
+
+def _named(content: Any, depth: int) -> Any:
+    """The same with a text for every name: those of MessagePack may be anything. Raises ValueError if it is deeper."""
+    if not isinstance(content, (dict, list)):
+        return content
+    if not depth:
+        raise ValueError("nested too deep")
+    if isinstance(content, list):
+        return [_named(part, depth - 1) for part in content]
+    return {_name(name): _named(part, depth - 1) for name, part in content.items()}
+
+
+def _name(name: Any) -> str:
+    """A name in bytes is read as text, so that a mask finds it."""
+    if isinstance(name, bytes):
+        return _text(name) or _other(name)
+    return str(name)
 
 
 def _plain(data: bytes) -> Shown:

@@ -24,7 +24,11 @@ FETCH_BYTES = 1024 * 1024
 LOOK_BYTES = 32 * 1024 * 1024
 LOOK_RECORDS = 50_000
 LOOK_S = 6.0
-CHECKED_EVERY = 64
+# How many of the newest a search looks at first.
+SEARCHED_FIRST = 10_000
+# The newest are looked for in windows of offsets, each this many times as long as the one before it: compaction and
+# transactions leave offsets without a record.
+_WIDER = 4
 _V2 = 2
 
 
@@ -104,6 +108,22 @@ def read(
     return look.answer
 
 
+class _Span(NamedTuple):
+    """Offsets of a partition from `begin` to before `end`; it has none before `low`."""
+
+    low: int
+    begin: int
+    end: int
+
+    def before(self) -> "_Span":
+        """The wider span in front of this one."""
+        return _Span(self.low, max(self.low, self.begin - _WIDER * (self.end - self.begin)), self.begin)
+
+
+# Its time, partition and offset, and what is kept of the record.
+_Entry = tuple[int, int, int, Any]
+
+
 class _Look:
     """One look: its position in each partition, and what it has kept."""
 
@@ -118,12 +138,19 @@ class _Look:
         self._client, self._question, self._keep = client, question, keep
         self._left, self._clock = left, clock
         self._deadline = clock() + LOOK_S
-        self._kept: dict[int, deque[tuple[int, int, int, Any]]] = {}
+        self._kept: dict[int, list[_Entry]] = {}
+        self._window: dict[int, deque[_Entry]] = {}
         self.answer = Answer()
 
     def run(self, leaders: Mapping[int, int]) -> None:
         spans = self._spans(sorted(leaders))
-        self._kept = {number: deque(maxlen=self._question.limit) for number in spans}
+        while spans:
+            self._window = {number: deque(maxlen=self._question.limit) for number in spans}
+            self._read_window(leaders, {number: (span.begin, span.end) for number, span in spans.items()})
+            self._settle()
+            spans = {number: span.before() for number, span in spans.items() if self._goes_back(number, span)}
+
+    def _read_window(self, leaders: Mapping[int, int], spans: dict[int, tuple[int, int]]) -> None:
         # In turn: one large partition does not use up what the others need.
         while spans:
             for number, (position, end) in list(spans.items()):
@@ -133,13 +160,26 @@ class _Look:
                 else:
                     spans[number] = (position, end)
 
+    def _settle(self) -> None:
+        """Put what the window has before what was kept of later ones."""
+        for number, found in self._window.items():
+            self._kept[number] = [*found, *self._kept.get(number, ())][-self._question.limit :]
+        self._window = {}
+
+    def _goes_back(self, number: int, span: "_Span") -> bool:
+        """Whether more of the newest have to be looked for before this span."""
+        if self._question.start != NEWEST or number in self.answer.problems:
+            return False
+        return span.begin > span.low and len(self._kept[number]) < self._question.limit
+
     def ordered(self) -> list[Any]:
         newest = self._question.start == NEWEST
+        self._settle()
         every = [entry for kept in self._kept.values() for entry in kept]
         every.sort(key=lambda entry: entry[:3], reverse=newest)
         return [entry[3] for entry in every[: self._question.limit]]
 
-    def _spans(self, numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
+    def _spans(self, numbers: Sequence[int]) -> dict[int, "_Span"]:
         """Partition → the offset to begin at and the one to end before."""
         question, client = self._question, self._client
         tps = [TopicPartition(question.topic, number) for number in numbers]
@@ -147,7 +187,7 @@ class _Look:
             return {}
         first, last = client.offsets(tps, EARLIEST), client.offsets(tps)
         at_time = client.offsets(tps, question.at) if question.start == TIME else {}
-        share = LOOK_RECORDS // len(tps) if question.searched else question.limit
+        share = SEARCHED_FIRST // len(tps) if question.searched else question.limit
         found = {}
         for tp in tps:
             low, high = first.get(tp, 0), last.get(tp, 0)
@@ -158,7 +198,7 @@ class _Look:
             }[question.start]
             begin = min(max(begin, low), high)
             if begin < high:
-                found[tp.partition] = (begin, high)
+                found[tp.partition] = _Span(low, begin, high)
         return found
 
     def _step(self, number: int, leader: int, position: int, end: int) -> int:
@@ -198,8 +238,7 @@ class _Look:
     def _take(self, number: int, records: Iterator[Any], position: int, end: int, transactional: bool) -> None:
         for record in records:
             self.answer.looked_at += 1
-            if self.answer.looked_at % CHECKED_EVERY == 0:
-                self._check()
+            self._go_on()
             if not position <= record.offset < end:
                 continue
             stamp = record.timestamp if record.timestamp is not None else -1
@@ -208,20 +247,24 @@ class _Look:
             kept = self._keep(raw)
             if kept is None:
                 continue
-            self._kept[number].append((stamp, number, record.offset, kept))
+            self._window[number].append((stamp, number, record.offset, kept))
             if self._has_enough(number):
                 return
 
     def _has_enough(self, number: int) -> bool:
         """Whether the partition needs no look further on; of the newest, what comes later replaces what came first."""
-        return self._question.start != NEWEST and len(self._kept[number]) >= self._question.limit
+        return self._question.start != NEWEST and len(self._window[number]) >= self._question.limit
 
     def _check(self) -> None:
+        """Before bytes are fetched. What was fetched is unpacked, unless `_go_on` ends it."""
+        self._go_on()
+        if self.answer.bytes >= LOOK_BYTES:
+            raise _Ended("bytes")
+
+    def _go_on(self) -> None:
         if self._left():
             raise _Ended("left")
         if self._clock() >= self._deadline:
             raise _Ended("time")
-        if self.answer.bytes >= LOOK_BYTES:
-            raise _Ended("bytes")
-        if self.answer.looked_at >= LOOK_RECORDS:
+        if self.answer.looked_at > LOOK_RECORDS:
             raise _Ended("records")

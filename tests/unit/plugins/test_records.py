@@ -71,7 +71,7 @@ def _read(
 
 def test_what_is_asked_for_is_read(filled: MemoryCluster) -> None:
     assert _read(filled, limit=3)[0] == [(0, 29), (0, 28), (0, 27)]  # by time: partition 1 is older
-    assert _read(filled, limit=3, partitions=(1,))[0] == [(1, 4), (1, 3)]  # of its last three one is a mark
+    assert _read(filled, limit=3, partitions=(1,))[0] == [(1, 4), (1, 3), (1, 2)]  # a mark is no record
     assert _read(filled, start=OFFSET, at=12, limit=2, partitions=(0,))[0] == [(0, 12), (0, 13)]
     assert _read(filled, start=OFFSET, at=0, limit=2, partitions=(0,))[0] == [(0, 10), (0, 11)]  # what is left
     found, answer = _read(filled)
@@ -84,13 +84,35 @@ def test_a_look_ends_when_its_budget_does(filled: MemoryCluster, monkeypatch: py
     monkeypatch.setattr(reading, "LOOK_BYTES", 1)
     assert (len(_read(filled)[0]), _read(filled)[1].ended) == (5, "bytes")
     monkeypatch.undo()
-    monkeypatch.setattr(reading, "LOOK_RECORDS", 4)
-    monkeypatch.setattr(reading, "CHECKED_EVERY", 1)
+    monkeypatch.setattr(reading, "LOOK_RECORDS", 3)
     assert _read(filled)[1].ended == "records"
     question = Question("p", (), NEWEST, 0, 100)
     times = iter([0.0, *[99.0] * 9])
     assert read(MemoryClient(filled), question, {0: 1}, lambda raw: raw, clock=lambda: next(times)).ended == "time"
     assert read(MemoryClient(filled), question, {0: 1}, lambda raw: raw, left=lambda: True).ended == "left"
+
+
+def test_the_newest_are_found_where_compaction_has_left_few(filled: MemoryCluster) -> None:
+    filled.end_offsets[P0] = 100_000
+    filled.batches[P0] = [_batch(range(10, 40), 0), _batch(range(500, 501), 0), _batch(range(99_999, 100_000), 0)]
+    assert _read(filled, limit=4, partitions=(0,))[0] == [(0, 99_999), (0, 500), (0, 39), (0, 38)]
+    found, answer = _read(filled, limit=50, partitions=(0,))
+    assert (len(found), answer.ended) == (32, "whole")
+
+
+def test_a_search_goes_back_to_the_start_or_says_that_it_did_not(
+    filled: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "SEARCHED_FIRST", 8)
+    question = Question("p", (0,), NEWEST, 0, 2, searched=True)
+
+    def wanted(raw: Raw) -> Any:
+        return raw.offset if raw.offset in (10, 11, 12, 26) else None
+
+    assert read(MemoryClient(filled), question, {0: 1}, wanted).found == [26, 12]
+    monkeypatch.setattr(reading, "LOOK_RECORDS", 7)
+    short = read(MemoryClient(filled), question, {0: 1}, wanted)
+    assert (short.found, short.ended) == ([26], "records")
 
 
 def test_what_cannot_be_read_is_said_and_ends(filled: MemoryCluster) -> None:
@@ -124,6 +146,10 @@ def test_retention_may_move_the_start_meanwhile(filled: MemoryCluster) -> None:
         (b"\0\0\0\0\7abc", "schema", "schema 7: 61 62 63"),
         ((42).to_bytes(8, "big"), "bytes", "00 00 00 00 00 00 00 2a (as a number 42)"),
         (b"\xff\xfe\xfd", "bytes", "ff fe fd"),
+        (msgspec.msgpack.encode({b"a": 1, b"\xff": 2, 3: 4}), "messagepack", '{\n "a": 1,\n "ff": 2,\n "3": 4\n}'),
+        (b"\x81\x92\x01\x02\x03", "messagepack", '{\n "(1, 2)": 3\n}'),
+        (b"[" * 41 + b"]" * 41, "text", "[" * 41 + "]" * 41),
+        (b'["\\ud800"]', "json", '[\n "\ud800"\n]'),
         (b"\x1b[31m", "bytes", "1b 5b 33 31 6d"),  # no control characters
     ],
 )
@@ -132,6 +158,22 @@ def test_bytes_are_shown_as_what_they_are(data: bytes, kind: str, text: str) -> 
     assert shown is not None
     assert (shown.kind, shown.text, shown.size) == (kind, text, len(data))
     assert len(shown.as_json()["text"]) <= SHOWN_CHARS
+
+
+def test_what_is_shown_can_be_sent() -> None:
+    keep = keeping("t", None, "", "")
+    shown = keep(Raw(0, 1, 1, b'["\\udfff"]', b'{"a": "\\ud800"}', (("\ud800", b"v"),), transactional=False))
+    text = json.dumps(shown, ensure_ascii=False)
+    assert text.encode().decode() == text
+    assert shown["value"]["text"] == '{\n "a": "\\ud800"\n}'
+
+
+def test_a_hostile_structure_costs_what_its_bytes_do() -> None:
+    deep = b"[" * 39
+    data = deep + b"[]," * 300_000 + b"[]" + b"]" * 39
+    shown = decode(data)
+    assert shown is not None
+    assert len(shown.text) < 2 * len(data)  # indented, it would be fifteen times as long
 
 
 def test_a_null_is_none_and_a_long_text_is_cut() -> None:
@@ -189,6 +231,10 @@ def test_fields_are_hidden_and_search_does_not_find_them() -> None:
         assert keeping("payments", hidden, "", guess)(raw) is None
         assert keeping("payments", None, "", guess)(raw) is not None
     assert keeping("payments", hidden, "secret", "")(raw) is None
+    told = (("a", b'{"email": "a@b.c"}'), ("b", b"[" * 99 + b'"a@b.c"' + b"]" * 99), ("c", b"\x81\xa5email\xa1x"))
+    kept = keeping("payments", hidden, "", "")(raw._replace(headers=told, value=b"\x81\xc4\x05email\xa5a@b.c"))
+    assert [entry[1]["kind"] for entry in kept["headers"]] == ["json", "hidden", "messagepack"]
+    assert "a@b.c" not in json.dumps(kept)
     everything = fields_of(read_rules('[{"fields": ["*"]}]'), "any", [])
     assert everything is not None
     covered = {"kind": "hidden", "text": "", "size": len(value), "cut": False}
