@@ -66,7 +66,7 @@ OPEN_WHEN_PLAIN = frozenset(
     {
         Route("GET", "/metrics"),
         Route("GET", "/decisions"),
-        Route("GET", "/decisions/{topic}/{partition:int}"),
+        Route("GET", "/decisions/{topic}/{partition:number}"),
     }
 )
 """What needs no token where the token of a file is all that there is: other brokers do not have it."""
@@ -79,19 +79,19 @@ ROWS: Final[Mapping[Route, Row]] = MappingProxyType(
         Route("GET", "/leases"): Row(sees=True, tokens=_ANY),
         Route("GET", "/leases/{lease_id}"): Row(topic=TopicFrom.LEASE, all_of=(Op.DESCRIBE,), tokens=_ANY),
         Route("POST", "/leases/{lease_id}/heartbeat"): _OF_LEASE,
-        Route("GET", "/leases/{lease_id}/segments/{base_offset:int}/{file}"): Row(
+        Route("GET", "/leases/{lease_id}/segments/{base_offset:number}/{file}"): Row(
             topic=TopicFrom.LEASE, all_of=READS, tokens=_ANY
         ),
-        Route("PUT", "/leases/{lease_id}/parts/{base_offset:int}"): _SWAP,
+        Route("PUT", "/leases/{lease_id}/parts/{base_offset:number}"): _SWAP,
         Route("POST", "/leases/{lease_id}/commit"): _SWAP,
         Route("POST", "/leases/{lease_id}/abort"): _OF_LEASE,
         Route("GET", "/partitions"): Row(sees=True, tokens=_ANY),
-        Route("GET", "/partitions/{topic}/{partition:int}"): Row(
+        Route("GET", "/partitions/{topic}/{partition:number}"): Row(
             topic=TopicFrom.PATH, all_of=(Op.DESCRIBE,), tokens=_ANY
         ),
-        Route("POST", "/partitions/{topic}/{partition:int}/quarantine"): Row(cluster=Op.CLUSTER_ACTION),
+        Route("POST", "/partitions/{topic}/{partition:number}/quarantine"): Row(cluster=Op.CLUSTER_ACTION),
         Route("GET", "/decisions"): Row(cluster=Op.CLUSTER_ACTION),
-        Route("GET", "/decisions/{topic}/{partition:int}"): Row(cluster=Op.CLUSTER_ACTION),
+        Route("GET", "/decisions/{topic}/{partition:number}"): Row(cluster=Op.CLUSTER_ACTION),
         Route("POST", "/tokens"): Row(topic=TopicFrom.BODY),
         Route("POST", "/runs/renew"): Row(sees=True),
         Route("POST", "/runs/end"): Row(sees=True, tokens=_ANY),

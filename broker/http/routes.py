@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
@@ -21,6 +22,18 @@ from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.service import LeaseService
 
 log = structlog.get_logger("logyard.http")
+
+# The digits of 2^63 - 1. Python refuses texts of numbers with thousands of digits by an error of its own.
+DIGITS_MAX = 19
+
+
+class NumberConvertor(IntegerConvertor):
+    """A whole number in a path: the path of a longer one is unknown."""
+
+    regex = f"[0-9]{{1,{DIGITS_MAX}}}"
+
+
+register_url_convertor("number", NumberConvertor())
 
 Health = Callable[[], tuple[bool, dict[str, Any]]]
 
@@ -125,8 +138,8 @@ def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Rout
         (Route("GET", "/leases"), list_leases),
         (Route("GET", "/leases/{lease_id}"), show),
         (Route("POST", "/leases/{lease_id}/heartbeat"), heartbeat),
-        (Route("GET", "/leases/{lease_id}/segments/{base_offset:int}/{file}"), read),
-        (Route("PUT", "/leases/{lease_id}/parts/{base_offset:int}"), put_part),
+        (Route("GET", "/leases/{lease_id}/segments/{base_offset:number}/{file}"), read),
+        (Route("PUT", "/leases/{lease_id}/parts/{base_offset:number}"), put_part),
         (Route("POST", "/leases/{lease_id}/commit"), commit),
         (Route("POST", "/leases/{lease_id}/abort"), abort),
     ]
@@ -154,9 +167,9 @@ def replica_routes(lease_service: LeaseService, access: Access) -> list[tuple[Ro
         )
 
     return [
-        (Route("POST", "/partitions/{topic}/{partition:int}/quarantine"), quarantine),
+        (Route("POST", "/partitions/{topic}/{partition:number}/quarantine"), quarantine),
         (Route("GET", "/partitions"), partitions),
-        (Route("GET", "/partitions/{topic}/{partition:int}"), partition),
+        (Route("GET", "/partitions/{topic}/{partition:number}"), partition),
     ]
 
 
@@ -172,7 +185,7 @@ def decision_routes(lease_service: LeaseService) -> list[tuple[Route, Endpoint]]
 
     return [
         (Route("GET", "/decisions"), decisions),
-        (Route("GET", "/decisions/{topic}/{partition:int}"), decision),
+        (Route("GET", "/decisions/{topic}/{partition:number}"), decision),
     ]
 
 
@@ -184,9 +197,13 @@ def _refusal(error: LeaseError) -> Response:
 
 
 def _whole_number(name: str, text: str | None) -> int:
-    if text is None or not text.isdecimal():
-        raise LeaseError("invalid_request", 400, f"{name}: a whole number is needed, not {text!r}")
+    if text is None or not _is_number(text):
+        raise LeaseError("invalid_request", 400, f"{name}: a whole number is needed, not {(text or '')[:99]!r}")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= DIGITS_MAX
 
 
 def _byte_range(header: str | None) -> tuple[int, int | None] | None:
@@ -194,6 +211,6 @@ def _byte_range(header: str | None) -> tuple[int, int | None] | None:
     if header is None:
         return None
     first, dash, last = header.removeprefix("bytes=").partition("-")
-    if not header.startswith("bytes=") or not dash or not first.isdecimal() or (last and not last.isdecimal()):
-        raise LeaseError("range_wanted", 416, f"Range {header!r}: only bytes=A-B and bytes=A- are supported")
+    if not header.startswith("bytes=") or not dash or not _is_number(first) or (last and not _is_number(last)):
+        raise LeaseError("range_wanted", 416, f"Range {header[:99]!r}: only bytes=A-B and bytes=A- are supported")
     return int(first), int(last) + 1 if last else None

@@ -53,3 +53,8 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(aside, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # else a power failure brings the older file back
+    finally:
+        os.close(directory)

@@ -7,6 +7,7 @@ read may have nothing else.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -18,6 +19,8 @@ from logyard.broker.leases.book import Purpose
 from logyard.broker.leases.requests import RUN_ID_CHARACTERS_MAX, invalid_request
 
 TOPIC_CHARACTERS_MAX = 249
+
+log = structlog.get_logger("logyard.http")
 
 
 class Kept(Protocol):
@@ -50,8 +53,8 @@ def run_routes(runs: RunTokens, file: Kept) -> list[tuple[Route, Endpoint]]:
         if caller.token is not None and caller.token.run_id != run_id:
             raise forbidden("this token is for another run")
         ended = runs.end(caller.principal, run_id)
-        if ended:
-            await file.save()
+        # Also where it had ended before: the file may not have been written then.
+        await file.save()
         return JSONResponse({"run_id": run_id, "ended": ended})
 
     return [
@@ -65,8 +68,13 @@ def keeping(runs: RunTokens, file: Kept) -> Callable[[RunToken], Awaitable[None]
     """Return what renews a run while its token is used."""
 
     async def in_use(token: RunToken) -> None:
-        if runs.touch(token):
+        if not runs.touch(token):
+            return
+        try:
             await file.save()
+        except OSError as error:
+            # The run goes on here; only a restart would end it early. Its work is not refused for that.
+            log.warning("the runs with tokens could not be kept", error=str(error))
 
     return in_use
 

@@ -110,6 +110,14 @@ async def test_odd_heads_are_refused(head: bytes) -> None:
         assert await works(side)
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 20, "%D9%A3", "²", "-1"])
+async def test_numbers_are_refused_by_a_status_of_their_own(number: str) -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        for path in (f"/partitions/t/{number}", f"/decisions/t/{number}", f"/leases/x/segments/{number}/data"):
+            assert (await side.ask("GET", path, None)).status_code == 404
+            assert (await side.ask("GET", path, ALICE)).status_code == 404
+
+
 async def test_a_body_for_a_right_is_small() -> None:
     async with LeaseWorld() as world, serving(world) as side:
         body = {"topic": "t", "run_id": "r", "purpose": "audit", "more": "x" * 100_000}

@@ -172,6 +172,30 @@ async def test_work_on_its_leases_keeps_a_run_alive_for_a_week_at_most(tmp_path:
         assert await status(side, token) == 401
 
 
+async def test_a_disk_that_fails_stops_no_work_and_revives_no_ended_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with LeaseWorld() as world:
+        async with serving(world, log_dir=str(tmp_path)) as side:
+            fill(world.lead(), 60)
+            side.allow_topic(Op.READ, Op.DESCRIBE)
+            token = await side.token()
+            lease = (await side.ask("POST", "/leases", token, {**LEASE, "purpose": "audit"})).json()["lease_id"]
+            with monkeypatch.context() as failing:
+                failing.setattr("os.replace", full)
+                world.clock.advance(400)
+                assert (await side.ask("GET", f"/leases/{lease}", token)).status_code == 200
+                assert (await side.ask("POST", "/runs/end", ALICE, {"run_id": "run"})).status_code == 507
+            again = await side.ask("POST", "/runs/end", ALICE, {"run_id": "run"})
+            assert (again.status_code, again.json()["ended"]) == (200, False)
+        async with serving(world, log_dir=str(tmp_path)) as side:
+            assert await status(side, token) == 401
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 async def test_a_token_ends_its_own_run() -> None:
     async with LeaseWorld() as world, serving(world) as side:
         side.allow_topic(Op.READ, Op.DESCRIBE)

@@ -258,11 +258,12 @@ def test_who_may_not_read_the_connection_sees_no_record(
     assert PageClient(app, "VIEWER").answer(where).status_code == 403
     assert PageClient(app, None).answer(where).status_code == 401
     assert PageClient(app, "VIEWER").json("/api/actions")["records"] is False
-    assert _entries() == []
+    assert [entry for entry in _entries() if '"topic": "p"' in entry[2]] == []
     found = PageClient(app, "OP").json(where + "&text=29")
     assert [(r["partition"], r["offset"], r["timestamp_ms"]) for r in found["records"]] == [(0, 29, 1029)]
     assert found["records"][0]["headers"] == [["h", {"kind": "text", "text": "v", "size": 1, "cut": False}]]
-    ((event, owner, extra),) = _entries()
+    # Other tests of this process have looked at other topics.
+    ((event, owner, extra),) = [entry for entry in _entries() if '"topic": "p"' in entry[2]]
     assert (event, owner) == ("logyard_records", "op")
     assert (json.loads(extra)["topic"], json.loads(extra)["text"]) == ("p", "29")
     monkeypatch.setenv("AIRFLOW__LOGYARD__PAGE_RECORDS", "logyard_default")
