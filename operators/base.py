@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from logyard.admin.cluster.observation import Observation, observe
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
+from logyard.operators import assets
 from logyard.operators.airflow_names import conf
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
@@ -47,7 +48,7 @@ class ClusterOperator(TellsOutcome, BaseOperator):
         dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**assets.with_outlets(type(self), kwargs))
         self.logyard_conn_id = logyard_conn_id
         self.only_check = dry_run
         self.deferrable = deferrable

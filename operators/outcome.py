@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.operators import assets
 from logyard.operators.failures import failing_for_good
+from logyard.operators.lineage import TellsLineage
 
 OUTCOME = "outcome"
 """The key of the XCom."""
@@ -55,13 +57,15 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-class TellsOutcome:
+class TellsOutcome(TellsLineage):
     """An operator that says at its end what it did, and fails for good where no retry helps (failures.py).
 
-    `tells` makes the outcome of a result; it is None for operators that have nothing to say.
+    `tells` makes the outcome of a result; it is None for operators that have nothing to say. `writes` names the topics
+    that the result changed, each with what its asset's event tells; None for operators that change no topic.
     """
 
     tells: ClassVar[Any] = None  # a staticmethod of the result, of outcomes.py
+    writes: ClassVar[Any] = None  # a staticmethod of the result, of written_topics.py
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "execute" in vars(cls):
@@ -74,7 +78,10 @@ class TellsOutcome:
         return self.told(context, failing_for_good(resumed)(next_method, next_kwargs, context))
 
     def told(self, context: Context, result: Any) -> Any:
-        """Log the outcome and keep it as an XCom; returns the result."""
+        """Log the outcome and keep it as an XCom, add the events of topics that changed; returns the result."""
+        self.lineage_of = result
+        if type(self).writes is not None and result is not None and not getattr(self, "checks_only", False):
+            assets.announce(self, context, type(self).writes(result))
         tells: Callable[[Any], Outcome] | None = type(self).tells
         if tells is None or result is None:
             return result

@@ -1,5 +1,6 @@
 """Logyard as an Airflow provider: the content of a provider.yaml, returned by the package's entry point."""
 
+from importlib.util import find_spec
 from typing import Any
 
 _NAME = "Logyard"
@@ -113,6 +114,11 @@ _CONN_FIELDS: dict[str, Any] = {
         ),
         "schema": {"type": ["array", "null"]},
     },
+    "asset_server": _text(
+        "Server in asset URIs",
+        "host:port that names this cluster in kafka://host:port/topic, the same in every connection to it; empty: the "
+        "first bootstrap server.",
+    ),
     "broker_start_command": {
         "label": "Broker start command",
         "description": (
@@ -221,6 +227,26 @@ def _modules(below: str, *names: str) -> list[dict[str, Any]]:
     return [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}{below}.{name}" for name in names]}]
 
 
+def _asset_uris() -> list[dict[str, Any]]:
+    """Topics as assets. Airflow's own Kafka provider, where it is installed, keeps the scheme: with two handlers the
+    later provider's would replace the other, and URIs that DAGs have already would change."""
+    try:
+        taken = find_spec("airflow.providers.apache.kafka") is not None
+    except ModuleNotFoundError:
+        taken = False
+    if taken:
+        return []
+    module = f"{_OPERATORS}.assets"
+    return [
+        {
+            "schemes": ["kafka"],
+            "handler": f"{module}.sanitize_uri",
+            "factory": f"{module}.create_asset",
+            "to_openlineage_converter": f"{module}.convert_asset_to_openlineage",
+        }
+    ]
+
+
 def get_provider_info() -> dict[str, Any]:
     """The provider's description, in the schema of Airflow's provider.yaml."""
     operators = (
@@ -251,6 +277,7 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": _CONN_FIELDS,
             }
         ],
+        "asset-uris": _asset_uris(),
         "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
         "config": {"logyard": {"description": "How Logyard's operators work.", "options": _OPTIONS}},
     }

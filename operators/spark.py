@@ -12,7 +12,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
-from logyard.operators import outcomes
+from logyard.operators import assets, lineages, outcomes, written_topics
 from logyard.operators.airflow_names import AirflowException, AirflowSkipException, conf
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
@@ -80,7 +80,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         name: str = "logyard",
         **kwargs: Any,
     ) -> None:
-        super().__init__(conn_id=conn_id, name=name, **kwargs)
+        super().__init__(conn_id=conn_id, name=name, **assets.with_outlets(type(self), kwargs))
         self.job = job or self.job
         self.topics = topics
         self.arguments = arguments
@@ -164,12 +164,15 @@ class AuditSegmentsOperator(SparkSegmentsOperator):
     """Check the segments of every replica: CRCs, offsets, indexes, and equal records up to the high watermark."""
 
     job = "audit"
+    lineage = staticmethod(lineages.audited)
 
 
 class CompactSegmentsOperator(SparkSegmentsOperator):
-    """Compact closed segments of live brokers under leases."""
+    """Compact closed segments of live brokers under leases; adds an event to the asset of each topic compacted."""
 
     job = "compact"
+    writes = staticmethod(written_topics.compacted)
+    lineage = staticmethod(lineages.compacted)
 
 
 class ExportSegmentsOperator(SparkSegmentsOperator):
@@ -191,6 +194,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     """
 
     job = "export"
+    lineage = staticmethod(lineages.exported)
     _named: ClassVar[dict[str, str]] = {
         "table_format": "--format",
         "mode": "--mode",

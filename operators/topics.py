@@ -22,7 +22,7 @@ from logyard.admin.topics.changes import (
 )
 from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
-from logyard.operators import outcomes
+from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.triggers.base import WaitEvent
@@ -72,6 +72,8 @@ class CreateTopicOperator(TopicOperator):
     """
 
     tells = staticmethod(outcomes.created)
+    writes = staticmethod(written_topics.created)
+    lineage = staticmethod(lineages.created)
     template_fields = (
         *TopicOperator.template_fields,
         "partitions",
@@ -149,6 +151,8 @@ class AlterTopicOperator(TopicOperator):
     """
 
     tells = staticmethod(outcomes.created)
+    writes = staticmethod(written_topics.created)
+    lineage = staticmethod(lineages.created)
     template_fields = (*TopicOperator.template_fields, "configs")
     template_fields_renderers: ClassVar[dict[str, str]] = {"configs": "json"}
 
@@ -181,6 +185,7 @@ class AddPartitionsOperator(TopicOperator):
     """
 
     tells = staticmethod(outcomes.partitions_added)
+    writes = staticmethod(written_topics.partitions_added)
     template_fields = (*TopicOperator.template_fields, "partitions")
 
     def __init__(self, *, topic: str, partitions: int | str, allow_keyed: bool = False, **kwargs: Any) -> None:

@@ -20,6 +20,7 @@ class ClusterSettings(Security):
     `disk_capacities`: bytes of the brokers' disks, one number for all of them or pairs of broker and bytes.
     `http_tokens`: broker → token of its HTTP side, for jobs that lease segments.
     `broker_ids`: brokers that should run, with host and port ("" and 0 if the setting has only the id).
+    `asset_server`: the host:port that names the cluster in the URIs of its topics; None: the first of `bootstrap`.
     """
 
     bootstrap: tuple[str, ...]
@@ -35,6 +36,7 @@ class ClusterSettings(Security):
     broker_start_command: tuple[str, ...] = ()
     broker_stop_command: tuple[str, ...] = ()
     broker_status_command: tuple[str, ...] = ()
+    asset_server: str | None = None
 
     @classmethod
     def read(
@@ -71,6 +73,7 @@ class ClusterSettings(Security):
             zookeeper=text("zookeeper"),
             zookeeper_config_file=text("zookeeper_config_file"),
             cluster_file=text("cluster_file"),
+            asset_server=text("asset_server"),
             request_timeout_s=_number("request_timeout_s", given.get("request_timeout_s", 10)),
             total_timeout_s=_number("total_timeout_s", given.get("total_timeout_s", 60)),
         )

@@ -48,6 +48,9 @@ UNIMPORTED = {
 
 # Imported, although the part's extra does not bring it: where → the reason.
 ELSEWHERE = {
+    ("operators", "openlineage"): "OpenLineage's provider asks for its classes, and brings them",
+    ("operators", "attr"): "the same: they are classes of attrs",
+    ("tests", "openlineage"): "the same; without it these tests are skipped",
     ("plugins", "fastapi"): "the page runs in Airflow's web server, with its version",
     ("plugins", "sqlalchemy"): "the page asks Airflow's database, with its version",
     ("tests", "jsonschema"): "Airflow checks with it what a provider tells of itself, and so does a test",

@@ -23,6 +23,7 @@ RELEASED = {
 NEIGHBOURS = (
     "apache-airflow-providers-apache-kafka",
     "apache-airflow-providers-apache-spark",
+    "apache-airflow-providers-openlineage",
     "cryptography",
     "numpy",
     "pandas",

@@ -1,0 +1,49 @@
+"""What an operator's result says about the topics that it changed: topic → the `extra` of its asset event. Pure.
+
+A result of a dry run, and one that changed nothing, has no event.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Written = Mapping[str, Mapping[str, Any]]
+Result = Mapping[str, Any]
+
+
+def created(result: Result) -> Written:
+    """Of CreateTopicOperator and AlterTopicOperator: {"change", "partitions", "set_configs", "delete_configs"}."""
+    changes = result.get("changes")
+    if not changes:
+        return {}
+    wanted = {key: changes[key] for key in ("set_configs", "delete_configs") if changes[key]}
+    if not changes["create"] and not changes["add_partitions_to"] and not wanted:
+        return {}
+    told: dict[str, Any] = {"change": "created" if changes["create"] else "altered", **wanted}
+    partitions = result.get("partitions")
+    if partitions is not None:
+        told["partitions"] = len(partitions)
+    return {result["topic"]: told}
+
+
+def partitions_added(result: Result) -> Written:
+    """Of AddPartitionsOperator: {"change", "partitions_before", "partitions"}."""
+    if result.get("missing") or result["before"] == result["after"]:
+        return {}
+    told = {"change": "partitions added", "partitions_before": result["before"], "partitions": result["after"]}
+    return {result["topic"]: told}
+
+
+def compacted(result: Result) -> Written:
+    """Of CompactSegmentsOperator: {"change", "partitions", "records_before", "records_after", "bytes_before",
+    "bytes_after"}; `partitions`: of each compacted one the same four counts."""
+    topics: dict[str, dict[str, Any]] = {}
+    for name, one in (result.get("details") or {}).items():
+        if one["outcome"] != "compacted":
+            continue
+        counts = {key: one[key] for key in ("records_before", "records_after", "bytes_before", "bytes_after")}
+        topic, _, partition = name.rpartition("-")
+        told = topics.setdefault(topic, {"change": "compacted", "partitions": {}, **dict.fromkeys(counts, 0)})
+        told["partitions"][partition] = counts
+        for key, value in counts.items():
+            told[key] += value
+    return topics
