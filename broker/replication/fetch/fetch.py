@@ -7,7 +7,7 @@ Rule 3: a slice that is not in the page cache is loaded in a thread; if leadersh
 are dropped, because other records may be at those positions by then.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from logyard.broker.errors import ErrorCode
@@ -112,6 +112,12 @@ class DelayedFetch(Delayed):
         return available > 0 and sum(self._available.values()) >= self._params.min_bytes
 
     def answer(self, *, expired: bool) -> None:
+        if expired or self._params.replica_id < 0:
+            self._answer()
+        else:
+            self._fetching.next_turn(self._answer)
+
+    def _answer(self) -> None:
         if not self._pending.done():
             self._fetching.answer_late(self._params, self._source, self._pending)
 
@@ -183,6 +189,10 @@ class Fetching:
         except Exception:
             # The caller must not fail; the reading for the answer reports the error.
             return None
+
+    def next_turn(self, work: Callable[[], None]) -> None:
+        """Do `work` in the next turn of the event loop: a follower then gets all that this turn appends."""
+        self._hosted.timers.call_later(0, work)
 
     def answer_late(self, params: FetchParams, source: FetchSource, pending: Pending[Fetched]) -> None:
         """Read again for a fetch that has waited, and answer it."""

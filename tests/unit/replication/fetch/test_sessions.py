@@ -207,6 +207,7 @@ def test_waiting_in_a_session(world: SessionWorld) -> None:
     context, pending = client.start()
     assert not pending.done()
     produce(world, tp=T1)
+    world.advance(0)
     assert set(client.end(context, pending.result())) == {T1}
     context, pending = client.start(ask(T1, 1))
     world.advance(500)
@@ -234,7 +235,28 @@ def test_losing_the_leader_wakes_a_session(world: SessionWorld) -> None:
     client.wait_ms = 500
     context, pending = client.start()
     world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
+    world.advance(0)
     assert client.end(context, pending.result())[T0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_waiting_follower_gets_all_that_one_turn_appends(world: SessionWorld) -> None:
+    """A consumer does not wait for the rest of the turn."""
+    follower, consumer = Client(world, replica=2), Client(world)
+    for client in (follower, consumer):
+        client.fetch(ask(), ask(T1))
+        client.fetch()
+        client.wait_ms = 500
+    context, waiting = follower.start()
+    _, patient = consumer.start()
+    produce(world)
+    produce(world, tp=T1)
+    assert not waiting.done()
+    world.advance(0)
+    found = follower.end(context, waiting.result())
+    assert {tp: len(answer.records) > 0 for tp, answer in found.items()} == {T0: True, T1: True}
+    assert not patient.done(), "nothing is committed"
+    follower.start(ask(T0, 1), ask(T1, 1))
+    assert patient.done()
 
 
 def test_forgetting(world: SessionWorld) -> None:
