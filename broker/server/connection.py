@@ -3,6 +3,8 @@
 Rule 1: the records of a Produce are appended from the receive buffer, without a copy.
 Rule 2: as in Kafka, a connection has one request in progress. Only Produce requests may be started while earlier ones
         wait for their acks. Each is appended before the next is started, even if a thread has to validate it first.
+        Only while its transaction's coordinator is asked, small ones are started: their partitions are asked about
+        together, and their handler appends them in their order.
 Rule 3: the buffer grows as bytes arrive, not by what a size field announces.
 Rule 4: a connection that is muted by a quota still sends answers; it receives again when the time is over (KIP-219).
 Rule 5: a peer that does not read its answers is disconnected after `connections.max.idle.ms` (listener.py), and
@@ -31,6 +33,8 @@ FREE_BYTES_MIN = 16 * 1024
 # If a peer fills the whole buffer, it grows up to this size: a larger buffer takes fewer reads and copies.
 BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
+# Larger requests are not started before an earlier one's append: those that wait for it are copied.
+AHEAD_BYTES_MAX = 16 * 1024
 _SIZE = struct.Struct(">i")
 # What a TLS handshake's first bytes look like as a frame's size: record type 22, version 3.1 to 3.3.
 _TLS_RECORDS = (0x160301, 0x160302, 0x160303)
@@ -239,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             frame_size = self._complete_frame()
             if frame_size < 0:
                 break
-            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start()):
+            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(frame_size)):
                 self._hold_reading()
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
@@ -322,9 +326,12 @@ class Connection(asyncio.BufferedProtocol):
             return -1
         return int(size) if unread >= 4 + size else -1
 
-    def _may_start(self) -> bool:
+    def _may_start(self, frame_size: int) -> bool:
         """Whether the next request may be started although others are in progress."""
-        if not self._last_pipelined or self.session.is_appending or len(self._slots) >= PIPELINE_MAX:
+        session = self.session
+        if not self._last_pipelined or session.is_appending or len(self._slots) >= PIPELINE_MAX:
+            return False
+        if session.last_append is not None and frame_size > AHEAD_BYTES_MAX:
             return False
         return self._may_pipeline(self._frame_key())
 

@@ -49,6 +49,9 @@ class Session:
     # The handler of a Produce has returned, but its records are not appended yet: no request may be started. Once they
     # are, the handler clears this and calls `go_on`: the next request does not have to wait for the answer.
     is_appending: bool = False
+    # Done when the last Produce that is being verified, or follows such a one, is appended: small ones may be started
+    # meanwhile, to be verified too, and are appended after it.
+    last_append: asyncio.Future[None] | None = None
     go_on: Callable[[], None] = nobody_waits
     # The connection is lost: nobody will read an answer.
     is_gone: bool = False

@@ -1,9 +1,10 @@
 """Transactional Produce: what would begin a transaction in a partition is verified before it is appended (facts §17.3).
 
-Where the coordinator has to be asked, the connection's next request waits for the append; nobody else waits.
+Where the coordinator has to be asked, the connection's next requests wait for the append; nobody else waits. Small ones
+are verified meanwhile, in one question to each coordinator: some clients send a request for each partition.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
@@ -74,15 +75,24 @@ def _unverified(version: int, tp: TopicPartition, code: ErrorCode) -> ProduceRes
 
 
 async def append_verified(
-    services: Services, request: Request, asked: ProduceRequest, entries: Entries, verifying: Awaitable[Errors]
+    services: Services,
+    request: Request,
+    asked: ProduceRequest,
+    entries: Entries,
+    verifying: Errors | Awaitable[Errors],
+    before: Awaitable[None] | None = None,
 ) -> tuple[ResultsOrPending, Results]:
-    """Wait for the coordinator's answer, then append. Returns the results, and those of the refused entries.
+    """Wait for the coordinator's answer, and for `before`, then append. Returns the results, and those of the refused
+    entries.
 
     Raises ApiError(NETWORK_EXCEPTION), and appends nothing, if the client has closed the connection meanwhile: it may
     have ended the transaction over another connection, and begun the next one (KAFKA-17754).
     """
     replicas, session = services.replicas, request.session
-    entries, unverified = verified(request.api_version, entries, await verifying)
+    errors = verifying if isinstance(verifying, Mapping) else await verifying
+    if before is not None:
+        await before
+    entries, unverified = verified(request.api_version, entries, errors)
     if session.is_gone and asked.acks != 0:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client has gone")
     validation, much = producing.validate_in_thread(replicas, session, asked, entries)

@@ -4,14 +4,15 @@ For clients that go by `transaction.version` 2 the leader asks for the partition
 
 Rule 1: each broker is asked one request at a time (AddPartitionsToTxn with verify_only); what is asked meanwhile goes
         with the next one, all transactions together.
-Rule 2: a request asks once about a transactional id. Of two questions the earlier one ends: NETWORK_EXCEPTION, as its
-        client has tried again; of two epochs the lower one ends, with INVALID_PRODUCER_EPOCH.
+Rule 2: a request asks once about a transactional id: questions of one producer and epoch become one, with the
+        partitions of all. Of two epochs the lower one ends, with INVALID_PRODUCER_EPOCH; of two producers the earlier
+        one, with NETWORK_EXCEPTION, so that its client asks again.
 Rule 3: every question is answered: what the coordinator leaves out counts as NETWORK_EXCEPTION.
 Rule 4: where this broker coordinates the id itself, its coordinator is asked without a connection or a queue.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
@@ -58,6 +59,10 @@ class Question:
     epoch: int
     partitions: Sequence[TopicPartition]
     adds: bool = False
+
+    def is_of_same(self, other: "Question") -> bool:
+        """Whether both ask for the same producer, epoch and way, of partitions that may be others."""
+        return (self.producer_id, self.epoch, self.adds) == (other.producer_id, other.epoch, other.adds)
 
 
 Answers = Mapping[str, Errors]
@@ -108,10 +113,25 @@ class _Asked:
     figures: VerificationFigures
     begun_s: float
 
+    others: list["_Asked"] = field(default_factory=list)
+    """Earlier ones of the same producer and epoch, which are asked with this one."""
+
+    def asked_with(self) -> Question:
+        """Return the question to send: this one, with the partitions of the others."""
+        if not self.others:
+            return self.question
+        each = (tp for asked in (*self.others, self) for tp in asked.question.partitions)
+        return replace(self.question, partitions=list(dict.fromkeys(each)))
+
     def refuse(self, code: ErrorCode) -> None:
-        self.answer(dict.fromkeys(self.question.partitions, code))
+        for asked in (*self.others, self):
+            asked._answer(dict.fromkeys(asked.question.partitions, code))
 
     def answer(self, errors: Errors) -> None:
+        for asked in (*self.others, self):
+            asked._answer({tp: errors[tp] for tp in asked.question.partitions if tp in errors} if errors else errors)
+
+    def _answer(self, errors: Errors) -> None:
         if not self.pending.done():
             self.pending.set_result(errors)
             self.figures.answered(self.begun_s, sum(code is not ErrorCode.NONE for code in errors.values()))
@@ -184,6 +204,10 @@ class Questions:
     def _replaces(earlier: _Asked | None, asked: _Asked) -> bool:
         if earlier is None:
             return True
+        if asked.question.is_of_same(earlier.question):
+            asked.others, earlier.others = earlier.others, []
+            asked.others.append(earlier)
+            return True
         if asked.question.epoch < earlier.question.epoch:
             asked.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
             return False
@@ -207,7 +231,7 @@ class Questions:
 
     async def _ask_all(self, broker: BrokerInfo, asked: Mapping[str, _Asked]) -> None:
         try:
-            answers = await self._ask(broker, [each.question for each in asked.values()])
+            answers = await self._ask(broker, [each.asked_with() for each in asked.values()])
         except VerificationNotOffered as error:
             log.warning("transactions are appended unverified", coordinator=broker.id, why=str(error))
             answers = {transactional_id: {} for transactional_id, each in asked.items() if not each.question.adds}

@@ -132,6 +132,12 @@ class TransactionalBroker:
         told = [part for topic in answer.responses for part in topic.partition_responses]
         return {part.index: ErrorCode(part.error_code) for part in told}
 
+    async def plain(self, *, partitions: Sequence[int] = (0,)) -> dict[int, ErrorCode]:
+        """Produce without a transaction and a producer id."""
+        return await self.produce(
+            -1, partitions=partitions, transactional=False, transactional_id=None, producer_id=-1, epoch=-1
+        )
+
     async def end(
         self,
         *partitions: int,

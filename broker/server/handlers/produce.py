@@ -6,18 +6,20 @@ if something goes wrong then, the connection is closed, as in Kafka.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.log.producers import Origin
 from logyard.broker.protocol import produce
+from logyard.broker.replication.produce import Entries
 from logyard.broker.server import large_produce, producing, transactional_produce
 from logyard.broker.server.api import Handler
 from logyard.broker.server.producing import Results, ResultsOrPending
 from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed
+from logyard.broker.transactions.verification import Errors
 
 # Older versions carry message sets (formats v0 and v1).
 BATCHES_SINCE = 3
@@ -38,13 +40,10 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if not entries:
         return producing.answer(services, request, asked.acks, refused)
     replicas, session = services.replicas, request.session
-    if asked.transactional_id is not None:
+    if asked.transactional_id is not None or session.last_append is not None:
         verifying = transactional_produce.verify(services, version, asked, entries)
-        if not isinstance(verifying, Mapping):
-            # A copy, because the connection receives on into its buffer.
-            entries = [(tp, memoryview(bytearray(records))) for tp, records in entries]
-            work = transactional_produce.append_verified(services, request, asked, entries, verifying)
-            return _append_later(services, request, asked, work, refused)
+        if session.last_append is not None or not isinstance(verifying, Mapping):
+            return _append_verified(services, request, asked, entries, verifying, refused)
         entries, unverified = transactional_produce.verified(version, entries, verifying)
         refused += unverified
     validation, much = producing.validate_in_thread(replicas, session, asked, entries)
@@ -75,6 +74,8 @@ def _begin_large(services: Services, request: Request) -> "asyncio.Future[Encode
 
 
 async def _large(services: Services, request: Request) -> Encoded:
+    if request.session.last_append is not None:
+        await request.session.last_append
     work = large_produce.handle(services, request)
     return await (Timed(request, work) if request.begun_s else work)
 
@@ -86,8 +87,58 @@ def _append_later(
     work: Coroutine[Any, Any, tuple[ResultsOrPending, Results]],
     refused: Results,
 ) -> "asyncio.Future[Encoded]":
-    request.session.is_appending = True
-    return tasks.answering(_answer_later(services, request, asked, work, refused))
+    """Answer like `handle` once `work` has appended; the connection's next request waits for the append."""
+    session = request.session
+    session.is_appending = True
+
+    async def appending() -> tuple[ResultsOrPending, Results]:
+        try:
+            return await work
+        finally:
+            session.is_appending = False
+
+    return tasks.answering(_answer_later(services, request, asked, appending(), refused))
+
+
+def _append_verified(
+    services: Services,
+    request: Request,
+    asked: produce.ProduceRequest,
+    entries: Entries,
+    verifying: Errors | Awaitable[Errors],
+    refused: Results,
+) -> "asyncio.Future[Encoded]":
+    # A copy, because the connection receives on into its buffer.
+    entries = [(tp, memoryview(bytearray(records))) for tp, records in entries]
+    before = request.session.last_append
+    work = transactional_produce.append_verified(services, request, asked, entries, verifying, before)
+    if request.api_version >= transactional_produce.ADDS_SINCE:
+        # The coordinator adds to a transaction one request after the other.
+        return _append_later(services, request, asked, work, refused)
+    return _append_in_order(services, request, asked, work, refused)
+
+
+def _append_in_order(
+    services: Services,
+    request: Request,
+    asked: produce.ProduceRequest,
+    work: Coroutine[Any, Any, tuple[ResultsOrPending, Results]],
+    refused: Results,
+) -> "asyncio.Future[Encoded]":
+    """Do what `_append_later` does, but let small requests of the connection be started before the append."""
+    session = request.session
+    appended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    session.last_append = appended
+
+    async def appending() -> tuple[ResultsOrPending, Results]:
+        try:
+            return await work
+        finally:
+            if session.last_append is appended:
+                session.last_append = None
+            appended.set_result(None)
+
+    return tasks.answering(_answer_later(services, request, asked, appending(), refused))
 
 
 async def _answer_later(
@@ -97,11 +148,7 @@ async def _answer_later(
     work: Coroutine[Any, Any, tuple[ResultsOrPending, Results]],
     refused: Results,
 ) -> Encoded:
-    """Wait until `work` has appended, and answer like `handle`. The connection's next request waits for the append."""
-    try:
-        outcome, rejected = await work
-    finally:
-        request.session.is_appending = False
+    outcome, rejected = await work
     if not isinstance(outcome, list):
         request.session.go_on()
         outcome = await outcome

@@ -8,6 +8,7 @@ import pytest
 
 from logyard.broker.server.answer_writer import TOGETHER_BYTES
 from logyard.broker.server.connection import (
+    AHEAD_BYTES_MAX,
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
     BUFFER_BYTES_MIN,
@@ -57,6 +58,22 @@ async def test_produce_requests_overlap_but_are_answered_in_order() -> None:
     await server.answer(produces[0])
     assert b"".join(server.wire.written) == b"".join(produces)
     assert server.frames == [*produces, other]
+
+
+async def test_small_produce_requests_start_while_an_earlier_one_is_verified() -> None:
+    server = Server()
+    server.hold = True
+    session = server.connection.session
+    first, small, large, last = (
+        frame(PRODUCE, bytes([n]) * size) for n, size in enumerate((10, 10, AHEAD_BYTES_MAX, 10))
+    )
+    server.feed(sized(first))
+    session.last_append = asyncio.get_running_loop().create_future()
+    server.feed(sized(small, large, last))
+    assert server.frames == [first, small], "a large one would be copied"
+    session.last_append = None
+    session.go_on()
+    assert server.frames == [first, small, large, last]
 
 
 def test_small_answers_of_one_turn_go_out_in_one_write() -> None:

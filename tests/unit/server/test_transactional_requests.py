@@ -12,6 +12,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.decode import records
 from logyard.broker.replication.ports import LinkError
+from logyard.broker.server.request import Session
 from logyard.broker.transactions.verification import VerificationNotOffered
 from tests.support.transactional_broker import GROUP, ID, PID, TOPIC, TransactionalBroker
 
@@ -90,12 +91,15 @@ async def test_while_the_coordinator_is_waited_for_only_this_connection_waits(wo
     world.coordinator.hold()
     first = asyncio.ensure_future(world.produce(0))
     await asyncio.sleep(0.01)
-    assert world.session.is_appending, "what comes next on the connection may not overtake it"
-    assert await world.produce(-1, transactional=False, transactional_id=None, producer_id=-1, epoch=-1) == {0: NONE}
+    held = world.session
+    assert held.last_append is not None
+    assert not held.is_appending, "small requests may be started"
+    world.session = Session(2, "PLAINTEXT", "127.0.0.1")
+    assert await world.plain() == {0: NONE}
     assert not first.done()
     world.coordinator.release()
     assert await first == {0: NONE}
-    assert not world.session.is_appending
+    assert held.last_append is None
 
 
 async def test_a_batch_of_a_client_that_has_gone_is_not_appended(world: TransactionalBroker) -> None:

@@ -19,7 +19,7 @@ from logyard.broker.transactions.verification import (
 )
 from logyard.broker.transactions.verification_figures import VerificationFigures
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 NOT_TOLD, FENCED = ErrorCode.NETWORK_EXCEPTION, ErrorCode.INVALID_PRODUCER_EPOCH
 
 Requests = list[tuple[int, list[tuple[str, int]]]]
@@ -46,8 +46,15 @@ class World:
         self.asked.append((broker.id, questions, answer))
         return await answer
 
-    async def put(self, transactional_id: str, epoch: int = 0) -> "asyncio.Future[Errors]":
-        pending = self.questions.put(Question(transactional_id, 7, epoch, (T0, T1)))
+    async def put(
+        self,
+        transactional_id: str,
+        epoch: int = 0,
+        *,
+        producer_id: int = 7,
+        partitions: Sequence[TopicPartition] = (T0, T1),
+    ) -> "asyncio.Future[Errors]":
+        pending = self.questions.put(Question(transactional_id, producer_id, epoch, partitions))
         if isinstance(pending, Mapping):
             told, pending = pending, asyncio.get_running_loop().create_future()
             pending.set_result(told)
@@ -116,12 +123,14 @@ async def test_answers_are_timed_and_refused_partitions_counted(world: World) ->
 async def test_one_question_for_an_id_waits_at_a_time(world: World) -> None:
     await world.put("a0")
     first = await world.put("a1", epoch=1)
-    second = await world.put("a1", epoch=1)
-    assert first.result() == both(NOT_TOLD), "its client has tried again"
+    second = await world.put("a1", epoch=1, producer_id=8)
+    assert first.result() == both(NOT_TOLD), "the coordinator knows which producer has the id"
+    third = await world.put("a1", epoch=1, producer_id=8)
     stale = await world.put("a1", epoch=0)
     assert stale.result() == both(FENCED)
+    assert not second.done()
     newer = await world.put("a1", epoch=2)
-    assert second.result() == both(FENCED)
+    assert (second.result(), third.result()) == (both(FENCED), both(FENCED))
     await world.answer(0, {"a0": {}})
     assert world.requests()[1] == (1, [("a1", 2)])
     same = await world.put("a1", epoch=2)
@@ -129,6 +138,28 @@ async def test_one_question_for_an_id_waits_at_a_time(world: World) -> None:
     await world.answer(1, {"a1": {}})
     await world.answer(2, {"a1": {}})
     assert (newer.result(), same.result()) == ({}, {})
+
+
+async def test_questions_of_one_producer_become_one(world: World) -> None:
+    """A client may send a request for each partition."""
+    await world.put("a0")
+    parts = [(T0,), (T1,), (T1, T2), (T0,)]
+    asked = [await world.put("a1", partitions=each) for each in parts]
+    await world.answer(0, {"a0": {}})
+    assert world.requests()[1] == (1, [("a1", 0)])
+    assert list(world.asked[1][1][0].partitions) == [T0, T1, T2]
+    await world.answer(1, {"a1": {T1: FENCED}})
+    refused = [{tp: code for tp, code in each.result().items() if code} for each in asked]
+    assert refused == [{}, {T1: FENCED}, {T1: FENCED}, {}]
+    assert world.figures.failures == 2
+
+
+async def test_an_answer_that_does_not_come_ends_all_questions_of_a_producer(world: World) -> None:
+    await world.put("a0")
+    asked = [await world.put("a1", partitions=[each]) for each in (T0, T1)]
+    await world.answer(0, {"a0": {}})
+    await world.answer(1, {})
+    assert [each.result() for each in asked] == [{T0: NOT_TOLD}, {T1: NOT_TOLD}]
 
 
 async def test_while_nobody_coordinates_the_id(world: World) -> None:
