@@ -48,6 +48,7 @@ _LASTING_CODES = frozenset(
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.TOPIC_DELETION_DISABLED,
         ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        ErrorCode.MESSAGE_TOO_LARGE,
     }
 )
 """Not INVALID_REPLICATION_FACTOR: it may be that brokers are only away."""

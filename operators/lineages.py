@@ -49,3 +49,21 @@ def exported(operator: Any, result: Result) -> Lineage:
         schema=schema,
     )
     return Lineage(inputs, [written])
+
+
+def produced(operator: Any, result: Result) -> Lineage:
+    """Of ProduceToTopicOperator."""
+    if result["dry_run"]:
+        return Lineage()
+    size, offsets = result["bytes"], result["offsets"]
+    return Lineage(outputs=[Touched(result["topic"], rows=result["records"], size=size, offsets=offsets)])
+
+
+def consumed(operator: Any, result: Result) -> Lineage:
+    """Of ConsumeFromTopicOperator."""
+    return Lineage(
+        inputs=[
+            Touched(topic, rows=result["records_of"].get(topic, 0), offsets=found)
+            for topic, found in split_offsets(result["offsets"]).items()
+        ]
+    )

@@ -343,3 +343,34 @@ def quotas_set(result: Result) -> Outcome:
         return Outcome("Quotas were as wanted already, nothing changed")
     made = "would change" if result["dry_run"] else "changed"
     return Outcome(f"{plural(len(rows), 'limit')} {made}", ("change", "of", "limit", "value"), rows)
+
+
+# -- records
+
+
+def produced(result: Result) -> Outcome:
+    """Of ProduceToTopicOperator."""
+    verb = "to write to" if result["dry_run"] else "written to"
+    said = f"{plural(result['records'], 'record')} ({size(result['bytes'])}) {verb} {result['topic']}"
+    rows = [(f"{result['topic']}-{p}", found["start"], found["end"]) for p, found in result["offsets"].items()]
+    return Outcome(said, ("partition", "from offset", "to"), rows)
+
+
+def consumed(result: Result) -> Outcome:
+    """Of ConsumeFromTopicOperator."""
+    rows = [(name, found["start"], found["end"]) for name, found in result["offsets"].items()]
+    columns = ("partition", "from offset", "to")
+    if result["dry_run"]:
+        said = f"Group {result['group']}: {plural(len(rows), 'partition')} with records to read"
+        return Outcome(said, columns, rows)
+    after = "and committed" if result["committed"] else "nothing committed"
+    return Outcome(f"Group {result['group']}: {plural(result['records'], 'record')} read, {after}", columns, rows)
+
+
+def committed(result: Result) -> Outcome:
+    """Of CommitOffsetsOperator."""
+    verb = "to commit" if result["dry_run"] else "committed"
+    rows = [(name, verb, offset) for name, offset in result["committed"].items()]
+    rows += [(name, "committed before", offset) for name, offset in result["already"].items()]
+    said = f"Group {result['group']}: {plural(len(result['committed']), 'offset')} {verb}"
+    return Outcome(said, ("partition", "what", "offset"), rows)

@@ -251,7 +251,7 @@ def get_provider_info() -> dict[str, Any]:
     """The provider's description, in the schema of Airflow's provider.yaml."""
     operators = (
         *("topics", "reassignment", "verification", "cancellation", "decommission", "groups", "approval", "catalog"),
-        *("reports", "leadership", "controller", "spark", "transactions", "access"),
+        *("reports", "leadership", "controller", "spark", "transactions", "access", "producing", "consuming"),
     )
     return {
         "package-name": "logyard",
@@ -261,9 +261,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _NAME, "external-doc-url": "https://kafka.apache.org", "tags": ["service"]}
         ],
         "operators": _modules("", *operators),
-        "sensors": _modules(".sensors", "cluster", "offsets"),
-        "hooks": _modules(".hooks", "cluster"),
-        "triggers": _modules(".triggers", "cluster", "offsets", "recovery", "events"),
+        "sensors": _modules(".sensors", "cluster", "offsets", "records", "transactions"),
+        "hooks": _modules(".hooks", "cluster", "records"),
+        "triggers": _modules(".triggers", "cluster", "offsets", "recovery", "events", "records"),
         "connection-types": [
             {
                 "connection-type": "logyard",

@@ -47,3 +47,11 @@ def compacted(result: Result) -> Written:
         for key, value in counts.items():
             told[key] += value
     return topics
+
+
+def produced(result: Result) -> Written:
+    """Of ProduceToTopicOperator: {"change", "records", "bytes", "offsets": partition → {"start", "end"}}."""
+    if result["dry_run"] or not result["records"]:
+        return {}
+    told = {key: result[key] for key in ("records", "bytes", "offsets")}
+    return {result["topic"]: {"change": "records", **told}}

@@ -94,6 +94,7 @@ PRODUCT: dict[str, Sequence[str]] = {
     "typer has it said by a flag": ("entity_default",),
     "users import it into DAGs and policies": (
         "*Sensor",
+        "CommitOffsetsOperator",
         "DeleteRecordsOperator",
         "PolicyViolation",
         "TopicsChangedEvent",

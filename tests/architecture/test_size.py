@@ -23,6 +23,8 @@ EXCEPTIONS = {
     "broker/replication/hosted.py::Hosted": "each parameter is a port; Replicas alone makes it",
     "broker/replication/replicas.py::Replicas": "each parameter is a port; the composition root alone makes it",
     "logyard/admin/recovery/recovery.py::Recoverer": "each parameter is a port or a bound of one recovery",
+    "operators/consuming.py::ConsumeFromTopicOperator": "keyword-only and stored, as Airflow's operators are",
+    "operators/sensors/records.py::AwaitRecordSensor": "keyword-only and stored, as Airflow's operators are",
     "operators/reassignment.py::PlanReassignmentOperator": "keyword-only and stored, as Airflow's operators are",
     "operators/spark.py::ExportSegmentsOperator": "keyword-only and stored, as Airflow's operators are",
 }

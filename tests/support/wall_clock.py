@@ -126,7 +126,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "operators.controller:RecoverControllerOperator._round",
         "operators.reassignment:ExecuteReassignmentOperator._finish",
         "operators.reassignment:ExecuteReassignmentOperator.execute",
+        "operators.hooks.records:RecordsHook.client_options",
         "operators.sensors.cluster:ClusterSensor._trigger",
+        "operators.sensors.records:AwaitRecordSensor._wait",
+        "operators.sensors.records:AwaitRecordSensor.execute",
+        "operators.triggers.records:AwaitRecordTrigger._awaited",
         "operators.triggers.base:ClusterTrigger._outcome",
     ),
     "records' timestamps: given to records, or a retention, lag or duration held against them": (

@@ -1,0 +1,208 @@
+"""Records read from topics, and the offsets of a group committed when what follows has succeeded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from logyard.admin.errors import LogyardError
+from logyard.admin.ports import EARLIEST
+from logyard.admin.settings import BadSettings
+from logyard.broker.model import TopicPartition
+from logyard.operators import lineages, outcomes
+from logyard.operators.base import ClusterOperator
+from logyard.operators.callables import called
+from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.reading import Reading
+
+NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
+
+
+class ConsumeFromTopicOperator(ClusterOperator):
+    """Read a group's records, from its committed offsets to the end that the topics have at the start of the try.
+
+    Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
+    "committed", "results"}. Records of aborted transactions are left out. Without a commit of the group a partition is
+    read from its first record. It joins no group: a group that has members must not be read by it, and refuses commits.
+
+    :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
+    :param group: the group whose offsets say where to begin. (templated)
+    :param apply_function: a function of one `confluent_kafka.Message`, or its dotted path.
+    :param apply_function_batch: instead: a function of a list of them.
+    :param apply_function_args: its first arguments. (templated)
+    :param apply_function_kwargs: its keyword arguments. (templated)
+    :param return_apply_function_results: put what `apply_function` returns, except None, into `results`.
+    :param commit_cadence: `end_of_operator`, `end_of_batch`, or `never`: then CommitOffsetsOperator commits once later
+        tasks have succeeded.
+    :param max_messages: read at most so many records; None: to the end.
+    :param max_batch_size: how many records are read at once.
+    :param poll_timeout: fail when no record came for so many seconds although there are some.
+    :param client_options: librdkafka's options beside the connection's. (templated)
+    """
+
+    tells = staticmethod(outcomes.consumed)
+    lineage = staticmethod(lineages.consumed)
+    template_fields = (
+        "topics",
+        "group",
+        "apply_function_args",
+        "apply_function_kwargs",
+        "client_options",
+        *ClusterOperator.template_fields,
+    )
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | str,
+        group: str,
+        apply_function: Callable[..., Any] | str | None = None,
+        apply_function_batch: Callable[..., Any] | str | None = None,
+        apply_function_args: Sequence[Any] | None = None,
+        apply_function_kwargs: Mapping[str, Any] | None = None,
+        return_apply_function_results: bool = False,
+        commit_cadence: str = AT_END,
+        max_messages: int | None = None,
+        max_batch_size: int = 1000,
+        poll_timeout: float = 60,
+        client_options: Mapping[str, Any] | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+        self.group = group
+        self.apply_function = apply_function
+        self.apply_function_batch = apply_function_batch
+        self.apply_function_args = apply_function_args or ()
+        self.apply_function_kwargs = apply_function_kwargs or {}
+        self.return_apply_function_results = return_apply_function_results
+        self.commit_cadence = commit_cadence
+        self.max_messages = max_messages
+        self.max_batch_size = max_batch_size
+        self.poll_timeout = poll_timeout
+        self.client_options = client_options
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        process = self._process()
+        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        if not topics or not self.group:
+            raise BadSettings("name at least one topic, and the group")
+        options = as_mapping("client_options", self.client_options)
+        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group, options)
+        try:
+            reading = Reading(consumer, topics, self.log.warning)
+            if self.checks_only:
+                return self._result(reading.ranges, {}, [])
+            counts: dict[str, int] = {}
+            results: list[Any] = []
+            for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
+                results += process(batch)
+                for message in batch:
+                    counts[message.topic()] = counts.get(message.topic(), 0) + 1
+                if self.commit_cadence == EACH_BATCH:
+                    reading.commit()
+            if self.commit_cadence != NEVER:
+                reading.commit()
+            done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
+            return self._result({tp: found for tp, found in done.items() if found[0] < found[1]}, counts, results)
+        finally:
+            consumer.close()
+
+    def _process(self) -> Callable[[list[Any]], list[Any]]:
+        """What is done with a batch; returns the results to keep. Raises BadSettings."""
+        if self.commit_cadence not in (NEVER, EACH_BATCH, AT_END):
+            raise BadSettings(f"commit_cadence {self.commit_cadence!r}: {NEVER}, {EACH_BATCH} or {AT_END} is expected")
+        if self.apply_function is not None and self.apply_function_batch is not None:
+            raise BadSettings("give apply_function or apply_function_batch, not both")
+        args, kwargs = self.apply_function_args, self.apply_function_kwargs
+        if self.apply_function_batch is not None:
+            whole = called("apply_function_batch", self.apply_function_batch, args, kwargs)
+
+            def process_whole(batch: list[Any]) -> list[Any]:
+                whole(batch)
+                return []
+
+            return process_whole
+        if self.apply_function is None:
+            return lambda batch: []
+        each = called("apply_function", self.apply_function, args, kwargs)
+
+        def process(batch: list[Any]) -> list[Any]:
+            made = [each(message) for message in batch]
+            return [one for one in made if one is not None] if self.return_apply_function_results else []
+
+        return process
+
+    def _result(
+        self, ranges: Mapping[tuple[str, int], tuple[int, int]], counts: Mapping[str, int], results: list[Any]
+    ) -> dict[str, Any]:
+        named = {f"{topic}-{p}": {"start": start, "end": end} for (topic, p), (start, end) in sorted(ranges.items())}
+        return {
+            "group": self.group,
+            "records": sum(counts.values()),
+            "records_of": dict(sorted(counts.items())),
+            "offsets": named,
+            "committed": self.commit_cadence != NEVER and not self.checks_only,
+            "dry_run": self.checks_only,
+            "results": results,
+        }
+
+
+class CommitOffsetsOperator(ClusterOperator):
+    """Commit a group's offsets once the tasks before it have succeeded; never back, and never over records unread.
+
+    Returns {"group", "committed": "topic-partition" → offset, "already": those that were committed before}. If records
+    before `start` are not committed, an earlier run has not finished: the task fails, and commits nothing, so that
+    these records stay to be read; with `retries` it waits for that run.
+
+    :param group: the group. (templated)
+    :param offsets: "topic-partition" → {"start", "end"}: the result `offsets` of ConsumeFromTopicOperator, such as
+        `read.output["offsets"]`, a mapping or its JSON. (templated)
+    """
+
+    tells = staticmethod(outcomes.committed)
+    template_fields = ("group", "offsets", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"offsets": "json"}
+
+    def __init__(self, *, group: str, offsets: Mapping[str, Any] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.offsets = offsets
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        wanted = as_ranges(as_mapping("offsets", self.offsets))
+        with self.hook.client() as client:
+            before = client.group_offsets(self.group) if wanted else {}
+            first = client.offsets(list(wanted), EARLIEST) if wanted else {}
+            now = {tp: max(before.get(tp, 0), first.get(tp, 0)) for tp in wanted}
+            gaps = [f"{tp} from {now[tp]} to {start}" for tp, (start, _) in sorted(wanted.items()) if now[tp] < start]
+            if gaps:
+                raise Unfinished(f"group {self.group}: an earlier run has not committed yet: {', '.join(gaps)}")
+            todo = {tp: end for tp, (_, end) in wanted.items() if now[tp] < end}
+            if todo and not self.checks_only:
+                client.alter_group_offsets(self.group, todo)
+        return {
+            "group": self.group,
+            "committed": {str(tp): end for tp, end in sorted(todo.items())},
+            "already": {str(tp): now[tp] for tp in sorted(wanted.keys() - todo.keys())},
+            "dry_run": self.checks_only,
+        }
+
+
+class Unfinished(LogyardError):
+    """Earlier records of the group are not committed yet; a later try may find them committed."""
+
+
+def as_ranges(offsets: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int]]:
+    """`topic-partition` → {"start", "end"} as offsets from, to. Raises BadSettings."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for name, one in offsets.items():
+        topic, _, partition = str(name).rpartition("-")
+        if not topic or not partition.isdecimal() or not isinstance(one, Mapping):
+            raise BadSettings(f'offsets {name!r}: "topic-partition" → {{"start", "end"}} is expected')
+        start, end = as_integer("start", one.get("start"), -1), as_integer("end", one.get("end"), -1)
+        if not 0 <= start <= end:
+            raise BadSettings(f"offsets {name!r}: start {start} and end {end} are no range")
+        found[TopicPartition(topic, int(partition))] = (start, end)
+    return found

@@ -1,0 +1,122 @@
+"""Records of a Logyard connection's cluster: librdkafka's producer and consumer, and the refusals that they meet.
+
+Only this module and the type checks of its callers know confluent_kafka. What reads and writes gets its own messages
+(`confluent_kafka.Message`), as in Airflow's own Kafka provider, so functions for them work here as they are.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.settings import BadSettings
+from logyard.login import librdkafka
+from logyard.login.oauth import TokenSource
+from logyard.login.security import OAUTHBEARER
+from logyard.operators.hooks.cluster import ClusterHook
+
+# Else librdkafka 2.10 to 2.16 may wait for ever for a group coordinator that died (its issues 5511, 5456).
+_IDLE_MS = 10_000
+_TOKEN_S = 300.0
+
+_KNOWN = frozenset(code.value for code in ErrorCode)
+
+
+class RecordsFailed(LogyardError):
+    """Records were not written, or not read; the text says why. Trying again may help."""
+
+
+class RecordsHook(ClusterHook):
+    """Producers and consumers of a connection's cluster.
+
+    :param logyard_conn_id: the connection.
+    """
+
+    def producer(self, options: Mapping[str, Any] | None = None) -> Any:
+        """A `confluent_kafka.Producer` that is idempotent and waits for all in-sync replicas. Raises BadSettings."""
+        defaults = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+        return self._made("Producer", defaults | dict(options or {}))
+
+    def consumer(self, group: str, options: Mapping[str, Any] | None = None) -> Any:
+        """A `confluent_kafka.Consumer` that commits only when it is told to. Raises BadSettings.
+
+        It reads committed transactions, and reports it (`KafkaError._PARTITION_EOF`) when it has come to the end of a
+        partition. An offset that does not exist is an error, not a jump.
+        """
+        fixed = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+        return self._made("Consumer", {"isolation.level": "read_committed", **(options or {}), **fixed})
+
+    def client_options(self) -> dict[str, Any]:
+        """librdkafka's options of the connection. Contains secrets. Raises BadSettings."""
+        settings = self.settings
+        if settings.delegation_token:
+            raise BadSettings("librdkafka cannot log in by a delegation token: records need a user in the connection")
+        made: dict[str, Any] = {
+            "bootstrap.servers": ",".join(settings.bootstrap),
+            "client.id": "logyard",
+            "connections.max.idle.ms": _IDLE_MS,
+            **librdkafka.options(settings),
+        }
+        if settings.sasl_mechanism == OAUTHBEARER and settings.oauth_token is not None:
+            source = TokenSource(settings)
+            made = {key: value for key, value in made.items() if not key.startswith("sasl.oauthbearer")}
+            made["oauth_cb"] = lambda _: (source.token(), time.time() + _TOKEN_S)
+        return made
+
+    def _made(self, kind: str, options: Mapping[str, Any]) -> Any:
+        confluent = library()
+        try:
+            return getattr(confluent, kind)({**self.client_options(), **options})
+        except confluent.KafkaException as problem:
+            raise BadSettings(f"connection {self.logyard_conn_id}: {problem.args[0].str()}") from None
+
+
+def library() -> Any:
+    """confluent_kafka. Raises BadSettings where it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise BadSettings("the package confluent-kafka is missing: pip install 'logyard[airflow]'") from None
+    return confluent_kafka
+
+
+def refusal(what: str, error: Any) -> LogyardError:
+    """The error to raise for a KafkaError: ApiError for a broker's answer, else RecordsFailed."""
+    text = f"{what}: {error.name()} ({' '.join(error.str().split())})"
+    return (
+        ApiError(ErrorCode(error.code()), text) if error.code() in _KNOWN and error.code() > 0 else RecordsFailed(text)
+    )
+
+
+def asked(what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a call of librdkafka returns; its KafkaException as ours. Raises ApiError, RecordsFailed."""
+    try:
+        return ask(*args, **kwargs)
+    except library().KafkaException as problem:
+        raise refusal(what, problem.args[0]) from None
+
+
+def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> list[Any]:
+    """The partitions of topics, as confluent_kafka's TopicPartition; a topic `^…` is a regular expression.
+
+    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED …; no topic is created by asking.
+    """
+    confluent = library()
+    found: dict[str, Any] = {}
+    for name in topics:
+        if name.startswith("^"):
+            known = asked("metadata", consumer.list_topics, timeout=timeout_s).topics
+            found |= {topic: view for topic, view in known.items() if re.match(name, topic)}
+        else:
+            found |= asked("metadata", consumer.list_topics, name, timeout=timeout_s).topics
+    for topic, view in found.items():
+        if view.error is not None:
+            raise refusal(f"topic {topic}", view.error)
+    return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]

@@ -1,0 +1,166 @@
+"""Sensors for records: one that a function accepts, and a function called for each of them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+
+from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
+from logyard.operators.callables import called, imported
+from logyard.operators.failures import failing_for_good
+from logyard.operators.fields import as_list, as_mapping
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.links import ClusterPageLink
+from logyard.operators.reading import first_offsets
+from logyard.operators.triggers.base import FAILED, TIMEOUT, WaitEvent
+from logyard.operators.triggers.records import AwaitRecordTrigger
+
+_GRACE_S = 60
+
+
+class AwaitRecordSensor(BaseSensorOperator):
+    """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
+
+    It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
+    are committed behind the record once the task has it, never by the trigger.
+
+    :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
+    :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
+        the record. None: the first record. (templated)
+    :param apply_function_args: its first arguments. (templated)
+    :param apply_function_kwargs: its keyword arguments. (templated)
+    :param group: the group whose offsets say where to begin, and are committed. (templated)
+    :param commit_offset: whether to commit.
+    :param client_options: librdkafka's options beside the connection's. (templated)
+    :param logyard_conn_id: the connection. (templated)
+    :param deferrable: wait in the triggerer.
+    """
+
+    template_fields = (
+        "topics",
+        "apply_function",
+        "apply_function_args",
+        "apply_function_kwargs",
+        "group",
+        "client_options",
+        "logyard_conn_id",
+    )
+    operator_extra_links = (ClusterPageLink(),)
+    ui_color = "#dfe9e4"
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | str,
+        apply_function: str | None = None,
+        apply_function_args: Sequence[Any] | None = None,
+        apply_function_kwargs: Mapping[str, Any] | None = None,
+        group: str | None = None,
+        commit_offset: bool = True,
+        client_options: Mapping[str, Any] | str | None = None,
+        logyard_conn_id: str = ClusterHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: float = 2.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.topics = topics
+        self.apply_function = apply_function
+        self.apply_function_args = apply_function_args
+        self.apply_function_kwargs = apply_function_kwargs
+        self.group = group
+        self.commit_offset = commit_offset
+        self.client_options = client_options
+        self.logyard_conn_id = logyard_conn_id
+        self.deferrable = deferrable
+
+    @failing_for_good
+    def execute(self, context: Context) -> Any:
+        if self.apply_function is not None:
+            imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
+        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self._options())
+        try:
+            offsets = first_offsets(consumer, topics, has_group=bool(self.group))
+        finally:
+            consumer.close()
+        return self._wait(context, offsets, round((time.time() + self.timeout) * 1000))
+
+    def _wait(self, context: Context, offsets: Mapping[str, int], deadline_ms: int) -> Any:
+        trigger = AwaitRecordTrigger(
+            logyard_conn_id=self.logyard_conn_id,
+            offsets=offsets,
+            apply_function=self.apply_function,
+            apply_function_args=list(self.apply_function_args or ()),
+            apply_function_kwargs=dict(self.apply_function_kwargs or {}),
+            client_options=self._options(),
+            poll_interval_s=self.poke_interval,
+            deadline_ms=deadline_ms,
+        )
+        if not self.deferrable:
+            return self.execute_complete(context, asyncio.run(_first(trigger)), deadline_ms=deadline_ms)
+        left_s = max(deadline_ms / 1000 - time.time(), 0.0)
+        return self.defer(
+            trigger=trigger,
+            method_name="execute_complete",
+            kwargs={"deadline_ms": deadline_ms},
+            timeout=timedelta(seconds=left_s + _GRACE_S),
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any] | None, deadline_ms: int) -> Any:
+        """Commit behind the record, and return it. Raises AirflowSensorTimeout, AirflowFailException."""
+        values = self._found(event)
+        self._commit(values["offsets"])
+        return values
+
+    def _found(self, event: dict[str, Any] | None) -> dict[str, Any]:
+        if event is not None and event.get("status") == TIMEOUT:
+            raise AirflowSensorTimeout(str(event.get("message")))
+        if event is not None and event.get("status") == FAILED:
+            raise AirflowFailException(str(event.get("message")))
+        return WaitEvent.from_event(event)
+
+    def _commit(self, offsets: Mapping[str, int]) -> None:
+        if not self.group or not self.commit_offset:
+            return
+        wanted = {}
+        for name, offset in offsets.items():
+            topic, _, partition = name.rpartition("-")
+            wanted[TopicPartition(topic, int(partition))] = offset
+        with ClusterHook(self.logyard_conn_id).client() as client:
+            client.alter_group_offsets(self.group, wanted)
+
+    def _options(self) -> dict[str, Any]:
+        return as_mapping("client_options", self.client_options)
+
+
+class AwaitRecordFunctionSensor(AwaitRecordSensor):
+    """Call a function for every record that is accepted, until the sensor's `timeout`; it waits in the triggerer.
+
+    :param event_triggered_function: called with the record's values ({"record", "result", "offsets"}) and the task's
+        context as keyword arguments; then the group's offsets are committed, and the wait goes on. A function, or its
+        dotted path.
+    """
+
+    def __init__(self, *, event_triggered_function: Callable[..., Any] | str, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "deferrable": True})
+        self.event_triggered_function = event_triggered_function
+
+    @failing_for_good
+    def execute_complete(self, context: Context, event: dict[str, Any] | None, deadline_ms: int) -> Any:
+        values = self._found(event)
+        called("event_triggered_function", self.event_triggered_function)(values, **context)
+        self._commit(values["offsets"])
+        return self._wait(context, values["offsets"], deadline_ms)
+
+
+async def _first(trigger: AwaitRecordTrigger) -> dict[str, Any] | None:
+    async for event in trigger.run():
+        payload: dict[str, Any] = event.payload
+        return payload
+    return None

@@ -1,0 +1,128 @@
+"""Waiting for one record that a function accepts. Nothing is committed here: the sensor commits what it was told."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from logyard.admin.errors import LogyardError
+from logyard.operators.callables import called
+from logyard.operators.hooks.records import RecordsHook, library, refusal
+from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, constructor_fields, settle_s
+
+_BATCH = 100
+_POLL_S = 0.2
+
+
+class AwaitRecordTrigger(BaseTrigger):
+    """Read from given offsets until `apply_function` accepts a record.
+
+    A trigger that is started again reads from the same offsets, so no record is missed, and a function may see records
+    again. The event's `values`: {"record": {"topic", "partition", "offset", "timestamp_ms", "key", "value"},
+    "result": what the function returned, "offsets": "topic-partition" → the next offset to read}.
+
+    :param logyard_conn_id: the connection.
+    :param offsets: "topic-partition" → the first offset to read.
+    :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
+        the record. None: the first record.
+    :param poll_interval_s: seconds between two looks when nothing came.
+    :param deadline_ms: when the wait ends, in ms since 1970.
+    """
+
+    def __init__(
+        self,
+        *,
+        logyard_conn_id: str,
+        offsets: Mapping[str, int],
+        apply_function: str | None = None,
+        apply_function_args: Sequence[Any] | None = None,
+        apply_function_kwargs: Mapping[str, Any] | None = None,
+        client_options: Mapping[str, Any] | None = None,
+        poll_interval_s: float = 2.0,
+        deadline_ms: int,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.logyard_conn_id = logyard_conn_id
+        self.offsets = offsets
+        self.apply_function = apply_function
+        self.apply_function_args = apply_function_args
+        self.apply_function_kwargs = apply_function_kwargs
+        self.client_options = client_options
+        self.poll_interval_s = poll_interval_s
+        self.deadline_ms = deadline_ms
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = constructor_fields(type(self))
+        return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        started = asyncio.get_running_loop().time()
+        try:
+            found = await self._awaited()
+        except LogyardError as problem:
+            found = WaitEvent(FAILED, str(problem))
+        await asyncio.sleep(max(started + settle_s() - asyncio.get_running_loop().time(), 0.0))
+        yield TriggerEvent(found.as_json())  # type: ignore[no-untyped-call]
+
+    async def _awaited(self) -> WaitEvent:
+        clock = asyncio.get_running_loop().time
+        # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
+        deadline = clock() + self.deadline_ms / 1000 - time.time()
+        hook = RecordsHook(self.logyard_conn_id)
+        await hook.asettings()
+        consumer = await asyncio.to_thread(hook.consumer, "logyard", self.client_options)
+        positions = dict(self.offsets)
+        try:
+            await asyncio.to_thread(consumer.assign, [_partition(name, offset) for name, offset in positions.items()])
+            while True:
+                messages = await asyncio.to_thread(consumer.consume, _BATCH, _POLL_S)
+                values = await asyncio.to_thread(self._accepted, messages, positions)
+                if values is not None:
+                    return WaitEvent(DONE, values={**values, "offsets": positions})
+                if clock() >= deadline:
+                    return WaitEvent(TIMEOUT, f"no record was accepted in {', '.join(sorted(self.offsets))}")
+                if not messages:
+                    await asyncio.sleep(self.poll_interval_s)
+        finally:
+            # Not awaited: a trigger that is cancelled must not wait, and `close` may take seconds.
+            asyncio.get_running_loop().run_in_executor(None, consumer.close)
+
+    def _accepted(self, messages: Sequence[Any], positions: dict[str, int]) -> dict[str, Any] | None:
+        """The first record that is accepted; moves `positions` behind all that were looked at."""
+        accept = None
+        if self.apply_function is not None:
+            args, kwargs = self.apply_function_args, self.apply_function_kwargs
+            accept = called("apply_function", self.apply_function, args, kwargs)
+        for message in messages:
+            name = f"{message.topic()}-{message.partition()}"
+            error = message.error()
+            if error is not None:
+                if error.code() == library().KafkaError._PARTITION_EOF:
+                    continue
+                raise refusal(name, error)
+            result = True if accept is None else accept(message)
+            positions[name] = message.offset() + 1
+            if result:
+                return {"record": as_json(message), "result": result}
+        return None
+
+
+def as_json(message: Any) -> dict[str, Any]:
+    """A message as JSON has it: key and value as text, with bytes that are no UTF-8 replaced."""
+    key, value = (None if raw is None else raw.decode(errors="replace") for raw in (message.key(), message.value()))
+    kind, timestamp = message.timestamp()
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": timestamp if kind else None,
+        "key": key,
+        "value": value,
+    }
+
+
+def _partition(name: str, offset: int) -> Any:
+    topic, _, partition = name.rpartition("-")
+    return library().TopicPartition(topic, int(partition), offset)

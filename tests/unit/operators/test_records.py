@@ -1,0 +1,294 @@
+"""Records written and read by tasks, on librdkafka's own cluster in memory."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.settings import BadSettings
+from logyard.broker.model import TopicPartition
+from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout
+from logyard.operators.consuming import CommitOffsetsOperator, ConsumeFromTopicOperator, Unfinished, as_ranges
+from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.producing import ProduceToTopicOperator, as_record
+from logyard.operators.sensors.records import AwaitRecordFunctionSensor, AwaitRecordSensor
+from tests.support.airflow_tasks import CONNECTION, context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.mock_kafka import MockKafka
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[MockKafka]:
+    with MockKafka() as made:
+        yield made
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """What the admin client asks."""
+    made = MemoryCluster({1: None})
+    use(monkeypatch, made)
+    return made
+
+
+@pytest.fixture
+def kafka(shared: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
+    return shared
+
+
+def wanted(message: Any, word: str = "yes") -> Any:
+    """What sensors of these tests accept: named by its path."""
+    return message.value().decode() if word in message.value().decode() else None
+
+
+def test_records_are_written_and_counted(kafka: MockKafka) -> None:
+    kafka.write("p1", [(None, "first")])
+    records = [
+        {"key": "k", "value": {"a": 1}, "headers": {"h": "x"}, "partition": 0},
+        {"value": None, "key": b"k", "partition": 0},
+        ("k", "text"),
+    ]
+    result, _ = run(ProduceToTopicOperator(task_id="p", topic="p1", records=records), context())
+    assert (result["records"], result["dry_run"]) == (3, False)
+    assert result["bytes"] == 1 + 8 + 1 + 1 + 4
+    assert result["offsets"]["0"]["start"] == 1
+    found = kafka.read("p1")
+    assert (0, b"k", b'{"a": 1}', [("h", b"x")]) in found
+    assert (0, b"k", None, None) in found
+    assert len(found) == 4
+
+
+def test_a_function_makes_the_records(kafka: MockKafka) -> None:
+    kafka.write("p2", [(None, "first")])
+
+    def make(count: int, word: str = "") -> Iterator[Any]:
+        yield from ((str(n), f"{word}{n}") for n in range(count))
+
+    operator = ProduceToTopicOperator(
+        task_id="p",
+        topic="p2",
+        producer_function=make,
+        producer_function_args=[3],
+        producer_function_kwargs={"word": "w"},
+        transactional=True,
+    )
+    assert run(operator, context())[0]["records"] == 3
+    assert sum(end["end"] - end["start"] for end in run(operator, context())[0]["offsets"].values()) >= 3
+
+
+def test_a_dry_run_writes_nothing(kafka: MockKafka) -> None:
+    kafka.write("p3", [(None, "first")])
+    operator = ProduceToTopicOperator(task_id="p", topic="p3", records='[["k", "v"]]', dry_run=True)
+    assert run(operator, context())[0] == {
+        "topic": "p3",
+        "records": 1,
+        "bytes": 2,
+        "offsets": {},
+        "dry_run": True,
+    }
+    assert len(kafka.read("p3")) == 1
+
+
+def test_what_cannot_be_written_fails_the_task(kafka: MockKafka) -> None:
+    with pytest.raises(ApiError) as missing:
+        ProduceToTopicOperator(task_id="p", topic="no-such-topic", records=[("k", "v")]).execute(context())
+    assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    kafka.write("p4", [(None, "first")])
+    small = {"message.max.bytes": 1000}
+    with pytest.raises(AirflowFailException, match="MSG_SIZE_TOO_LARGE"):
+        run(
+            ProduceToTopicOperator(task_id="p", topic="p4", records=[("k", "v" * 2000)], client_options=small),
+            context(),
+        )
+    with pytest.raises(AirflowFailException, match="either records or producer_function"):
+        run(ProduceToTopicOperator(task_id="p", topic="p4"), context())
+
+
+@pytest.mark.parametrize("wrong", [{"key": "k"}, {"value": 1, "other": 2}, ("k",), "text", 7])
+def test_what_is_no_record_is_refused(wrong: Any) -> None:
+    with pytest.raises(BadSettings):
+        as_record(wrong)
+
+
+def test_a_group_reads_to_the_end_and_commits(kafka: MockKafka) -> None:
+    kafka.write("c1", [(None, str(n)) for n in range(7)])
+    kafka.write("c1", [(None, "other")], partition=2)
+    seen: list[str] = []
+
+    def keep(word: str, message: Any) -> str | None:
+        seen.append(message.value().decode())
+        return word + seen[-1] if seen[-1] == "3" else None
+
+    def reads(**more: Any) -> dict[str, Any]:
+        operator = ConsumeFromTopicOperator(
+            task_id="c",
+            topics=["c1"],
+            group="g1",
+            apply_function=keep,
+            apply_function_args=["w"],
+            return_apply_function_results=True,
+            max_batch_size=2,
+            **more,
+        )
+        found: dict[str, Any] = run(operator, context())[0]
+        return found
+
+    dry = reads(dry_run=True)
+    assert (dry["records"], dry["committed"], dry["offsets"]["c1-0"]) == (0, False, {"start": 0, "end": 7})
+    assert not seen
+    assert reads(max_messages=3)["records"] == 3
+    first = len(seen)
+    rest = reads()
+    assert (first, rest["records"], rest["records_of"], rest["committed"]) == (3, 5, {"c1": 5}, True)
+    assert sorted(seen) == sorted([*"0123456", "other"])
+    assert reads()["offsets"] == {}
+    assert kafka.committed("g1", "c1") == 7
+
+
+def test_a_function_that_fails_commits_only_what_is_done(kafka: MockKafka) -> None:
+    kafka.write("c2", [(None, str(n)) for n in range(4)])
+
+    def fail(batch: list[Any]) -> None:
+        if any(message.value() == b"3" for message in batch):
+            raise ValueError("three")
+
+    def read(cadence: str) -> int:
+        operator = ConsumeFromTopicOperator(
+            task_id="c",
+            topics="c2",
+            group="g2",
+            apply_function_batch=fail,
+            max_batch_size=2,
+            commit_cadence=cadence,
+        )
+        with pytest.raises(ValueError, match="three"):
+            run(operator, context())
+        return kafka.committed("g2", "c2")
+
+    assert read("end_of_operator") < 0
+    assert read("never") < 0
+    assert 0 < read("end_of_batch") <= 3
+
+
+def test_wrong_arguments_of_a_reader_are_refused(kafka: MockKafka) -> None:
+    for wrong in (
+        {"commit_cadence": "sometimes"},
+        {"apply_function": print, "apply_function_batch": print},
+        {"apply_function": "no.such.function"},
+        {"group": ""},
+    ):
+        arguments: dict[str, Any] = {"topics": ["c2"], "group": "g", **wrong}
+        with pytest.raises(AirflowFailException):
+            run(ConsumeFromTopicOperator(task_id="c", **arguments), context())
+
+
+def test_tokens_cannot_log_in_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "delegation_token": True}
+    secured = {"conn_type": "logyard", "host": "a:1", "login": "u", "password": "secret", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(secured))
+    with pytest.raises(BadSettings, match="delegation token"):
+        RecordsHook().client_options()
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_sensor_waits_for_a_record_that_is_accepted(kafka: MockKafka, admin: MemoryCluster, deferrable: bool) -> None:
+    group = f"s{deferrable}"
+    kafka.write("s1", [(None, "no"), (None, f"yes {group}"), (None, "yes later")])
+    sensor = AwaitRecordSensor(
+        task_id="s",
+        topics=["s1"],
+        group=group,
+        apply_function=f"{__name__}.wanted",
+        apply_function_kwargs={"word": group},
+        deferrable=deferrable,
+        poke_interval=0.1,
+        timeout=20,
+    )
+    found, deferrals = run(sensor, context())
+    assert deferrals == int(deferrable)
+    assert (found["record"]["value"], found["result"]) == (f"yes {group}", f"yes {group}")
+    position = found["record"]["offset"] + 1
+    assert found["offsets"]["s1-0"] == position
+    # The task has it, and then the group's offsets are committed: by the admin client, here of another cluster.
+    assert admin.group_commits[group][TopicPartition("s1", 0)] == position
+
+
+def test_a_sensor_without_a_group_begins_at_the_end_and_times_out(kafka: MockKafka) -> None:
+    kafka.write("s2", [(None, "yes")])
+    sensor = AwaitRecordSensor(task_id="s", topics=["s2"], deferrable=True, poke_interval=0.1, timeout=0.5)
+    with pytest.raises(AirflowSensorTimeout, match="no record was accepted"):
+        run(sensor, context())
+
+
+def test_a_function_is_called_for_each_record(kafka: MockKafka) -> None:
+    kafka.write("s3", [(None, "yes 1"), (None, "no"), (None, "yes 2")])
+    seen: list[str] = []
+
+    def call(found: dict[str, Any], **ctx: Any) -> None:
+        assert "ti" in ctx
+        seen.append(found["result"])
+
+    sensor = AwaitRecordFunctionSensor(
+        task_id="s",
+        topics=["s3"],
+        group="s3",
+        apply_function=f"{__name__}.wanted",
+        event_triggered_function=call,
+        poke_interval=0.1,
+        timeout=2,
+    )
+    with pytest.raises(AirflowSensorTimeout):
+        run(sensor, context())
+    assert seen == ["yes 1", "yes 2"]
+
+
+# -- commits
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
+    made = MemoryCluster({1: None})
+    found = MemoryClient(made)
+    found.create_topic(NewTopic("t", assignment={0: (1,), 1: (1,)}))
+    found.snapshot()
+    use(monkeypatch, made)
+    return found
+
+
+def commits(**ranges: tuple[int, int]) -> dict[str, Any]:
+    offsets = {f"t-{p[1:]}": {"start": start, "end": end} for p, (start, end) in ranges.items()}
+    found: dict[str, Any] = run(CommitOffsetsOperator(task_id="c", group="g", offsets=offsets), context())[0]
+    return found
+
+
+def test_offsets_are_committed_once_and_never_back(client: MemoryClient) -> None:
+    assert commits(p0=(0, 5), p1=(0, 2))["committed"] == {"t-0": 5, "t-1": 2}
+    again = commits(p0=(0, 5), p1=(1, 4))
+    assert (again["committed"], again["already"]) == ({"t-1": 4}, {"t-0": 5})
+    assert client.group_offsets("g") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 4}
+
+
+def test_records_of_an_unfinished_run_are_not_committed_over(client: MemoryClient) -> None:
+    commits(p0=(0, 5))
+    with pytest.raises(Unfinished, match="t-0 from 5 to 7"):
+        commits(p0=(7, 9), p1=(0, 1))
+    assert client.group_offsets("g") == {TopicPartition("t", 0): 5}
+    with pytest.raises(Unfinished, match="t-1 from 0 to 3"):
+        commits(p1=(3, 4))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"t": {"start": 0, "end": 1}}, {"t-0": 5}, {"t-0": {"start": 4, "end": 1}}, {"-0": {}}]
+)
+def test_what_is_no_range_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings):
+        as_ranges(wrong)
