@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, str] = {
     "pandas": "local",
     "pyarrow": "local",
     "pyspark": "local",
+    "obstore": "stores",
 }
 
 

@@ -15,14 +15,17 @@ from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam", "zstandard", "aiokafka")
+# What an object store needs besides.
+STORES = "obstore"
 # Tasks per core, so that one large segment does not delay the whole job.
 WAVES = 4
 # How much a task reads at most if items are smaller: progress is reported, and failed work repeated, per task.
 TASK_BYTES = 256 * 1024 * 1024
 
 
-def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
-    """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors lack a library.
+def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> Any:
+    """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors lack a library
+    of `needs`.
 
     It is not a session: starting Spark's SQL takes two seconds, and tasks read and write by themselves.
     """
@@ -38,7 +41,7 @@ def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
     for key, value in (settings or {}).items():
         conf.set(key, value)
     context = SparkContext.getOrCreate(conf)
-    _check_executors(context)
+    _check_executors(context, needs)
     say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
     return context
 
@@ -50,18 +53,21 @@ def sql_session(context: Any) -> Any:
     return SparkSession(context)
 
 
-def _check_executors(context: Any) -> None:
+def _check_executors(context: Any, needs: Sequence[str]) -> None:
     """Raise JobFailed naming the libraries that an executor's Python lacks."""
-    missing = context.parallelize([0], 1).map(_missing).collect()[0]
+    missing = context.parallelize([tuple(needs)], 1).map(_missing).collect()[0]
     if missing:
-        raise JobFailed(f"executors lack {', '.join(missing)}: install logyard[spark] in their Python (PYSPARK_PYTHON)")
+        extras = "spark,stores" if STORES in needs else "spark"
+        raise JobFailed(
+            f"executors lack {', '.join(missing)}: install logyard[{extras}] in their Python (PYSPARK_PYTHON)"
+        )
 
 
-def _missing(_: int) -> list[str]:
+def _missing(needs: Sequence[str]) -> list[str]:
     from importlib import import_module
 
     lacking = []
-    for name in NEEDS:
+    for name in needs:
         try:
             import_module(name)
         except ImportError:
@@ -114,13 +120,13 @@ class Workers(Protocol):
 class SparkWorkers:
     """Spark's executors; Spark is started only when there is work."""
 
-    def __init__(self, app: str, settings: Mapping[str, str] | None = None) -> None:
-        self._app, self._settings = app, settings
+    def __init__(self, app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> None:
+        self._app, self._settings, self._needs = app, settings, needs
         self._context: Any = None
 
     def context(self) -> Any:
         if self._context is None:
-            self._context = start(self._app, self._settings)
+            self._context = start(self._app, self._settings, self._needs)
         return self._context
 
     def slots(self) -> int:

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import venv
 import zipfile
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -32,6 +33,8 @@ LIBRARIES = (
     "confluent-kafka",
     "kafka-python",
 )
+# Packed if it is here: only exports to object stores need it.
+OPTIONAL = ("obstore",)
 JOBS = ("compact", "audit", "export")
 INSIDE = "env"
 # What executors never import: a fifth of the installed files.
@@ -93,6 +96,9 @@ def requirements() -> list[str]:
             found.append(f"{name}=={metadata.version(name)}")
         except metadata.PackageNotFoundError:
             raise CannotPackage(f"{name} is not installed here: pip install logyard[spark]") from None
+    for name in OPTIONAL:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{name}=={metadata.version(name)}")
     return found
 
 

@@ -2,7 +2,6 @@
 of the dead-letter table."""
 
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.manifest import DATA, DEAD_LETTERS
 from logyard.spark_jobs.export.partition_columns import PartitionColumn, directories
+from logyard.spark_jobs.export.places.place import NewFile, RunFiles
 from logyard.spark_jobs.export.schema.formats import BadRecord, Formats, good_rows
 from logyard.spark_jobs.segments.splits import Split, field_of, split_rows
 
@@ -107,20 +107,19 @@ class WrittenSplit:
         return [owner | file.to_json() for file in self.files]
 
 
-def write_split(split: Split, output: Output, directory: str, staging: str) -> WrittenSplit:
-    """Write one split's files to staging (under a temporary name, then renamed); raises CorruptBatch if the log is
-    damaged."""
-    staged = Staged(directory, staging)
+def write_split(split: Split, output: Output, files: RunFiles) -> WrittenSplit:
+    """Write one split's files, which no reader sees yet; raises CorruptBatch if the log is damaged."""
+    staged = Staged(files)
     total = np.int64(0)
     try:
         for rows in read_split(split, output):
             total = added(total, rows.digest)
             staged.add_dead(split, rows)
             _spread(staged, split, output, rows.good, rows.hashes)
-        files = staged.finish()
+        made = staged.finish()
     finally:
         staged.close()
-    return written(split, files, total)
+    return written(split, made, total)
 
 
 def written(split: Split, files: Sequence[WrittenFile], total: Any) -> WrittenSplit:
@@ -198,8 +197,8 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
 class Staged:
     """The open files of a split: rows are held until a row group is full, then every file with rows writes one."""
 
-    def __init__(self, directory: str, staging: str) -> None:
-        self._directory, self._staging = directory, staging
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
         self._open: dict[tuple[str, str], OpenFile] = {}
         self._held = 0
 
@@ -211,8 +210,7 @@ class Staged:
                     f"--partition-by makes more than {DIRECTORIES_MAX} directories of one file's records:"
                     " choose a coarser pattern"
                 )
-            staged = os.path.join(self._staging, path)
-            self._open[table, path] = OpenFile(table, path, staged, batch.schema)
+            self._open[table, path] = OpenFile(table, path, self._files, batch.schema)
         self._open[table, path].add(batch, hashes)
         self._held += batch.nbytes
         if self._held >= ROW_GROUP_BYTES:
@@ -227,8 +225,8 @@ class Staged:
             self.add(DEAD_LETTERS, path, rows.dead, rows.dead_hashes)
 
     def finish(self) -> list[WrittenFile]:
-        """Close the files and rename them to their staging paths."""
-        return [file.finish(self._directory) for _, file in sorted(self._open.items())]
+        """Finish the files."""
+        return [file.finish() for _, file in sorted(self._open.items())]
 
     def close(self) -> None:
         """Remove what was not finished."""
@@ -237,11 +235,11 @@ class Staged:
 
 
 class OpenFile:
-    """One Parquet file, under a temporary name until it is complete."""
+    """One Parquet file, which nobody sees until it is complete."""
 
-    def __init__(self, table: str, path: str, staged: str, schema: pa.Schema) -> None:
-        self._table, self._path, self._staged, self._schema = table, path, staged, schema
-        self._temporary = f"{staged}.{uuid.uuid4().hex}.tmp"
+    def __init__(self, table: str, path: str, files: RunFiles, schema: pa.Schema) -> None:
+        self._table, self._path, self._files, self._schema = table, path, files, schema
+        self._new: NewFile | None = None
         self._pending: list[pa.RecordBatch] = []
         self._writer: pq.ParquetWriter | None = None
         self._rows, self._held, self._digest = 0, 0, np.int64(0)
@@ -264,34 +262,32 @@ class OpenFile:
             return
         table = pa.Table.from_batches(self._pending, self._schema)
         if self._writer is None:
-            os.makedirs(os.path.dirname(self._staged), exist_ok=True)
-            self._writer = open_parquet(self._temporary, table)
+            self._new = self._files.create(self._path)
+            self._writer = open_parquet(self._new.target, table)
         self._writer.write_table(table)
         self._pending, self._held = [], 0
 
-    def finish(self, directory: str) -> WrittenFile:
-        """Close the file and rename it to its staging path."""
+    def finish(self) -> WrittenFile:
+        """Close the file and put it where the run keeps its files."""
         self.flush()
         assert self._writer is not None, "a file is opened with its first rows"
+        assert self._new is not None, "its writer has a target"
         self._writer.close()
         self._writer = None
-        with open(self._temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(self._temporary, self._staged)
-        size = os.path.getsize(self._staged)
-        relative = os.path.relpath(self._staged, directory)
-        return WrittenFile(self._table, self._path, relative, self._rows, size, int(self._digest))
+        made = self._new.finish()
+        return WrittenFile(self._table, made.path, made.staged, self._rows, made.bytes, int(self._digest))
 
     def drop(self) -> None:
         """Remove what was not finished."""
         if self._writer is not None:
             self._writer.close()
-            os.unlink(self._temporary)
             self._writer = None
+            if self._new is not None:
+                self._new.drop()
 
 
-def open_parquet(path: str, sample: pa.Table) -> pq.ParquetWriter:
-    """Open a file for tables like `sample`.
+def open_parquet(path: Any, sample: pa.Table) -> pq.ParquetWriter:
+    """Open a file (a path or an open file) for tables like `sample`.
 
     Columns are encoded by what the sample shows: rising numbers as deltas, repeating values by dictionary, and values
     that hardly shrink uncompressed. Values and headers get no statistics, since no query compares them.

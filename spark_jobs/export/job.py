@@ -27,16 +27,18 @@ from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.failures import FailedPartitions, PartitionsFailed, splits_or_failure
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.leaders import Leaders
-from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
+from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.modes import Appending, Upserting, Writing, WrittenPiece
 from logyard.spark_jobs.export.pieces import Piece, Pieces
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.evolution import SchemaRefused, check_evolution
+from logyard.spark_jobs.objects.store import StoreFailed
+from logyard.spark_jobs.objects.urls import is_object_store
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
 from logyard.spark_jobs.segments.splits import Range, Split
 from logyard.spark_jobs.segments.stable_offset import settled
-from logyard.spark_jobs.session import SparkWorkers, Workers
+from logyard.spark_jobs.session import NEEDS, STORES, SparkWorkers, Workers
 from logyard.spark_jobs.tables.table_formats import publisher, settings
 
 MEBIBYTE = 1024 * 1024
@@ -65,7 +67,8 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
     """Export; returns the exit status and the summary. Spark does the work unless `workers` are given."""
     began = time.monotonic()
     output = options.output_of(arguments)
-    workers = workers or SparkWorkers("logyard export", settings(arguments.format))
+    needs = (*NEEDS, STORES) if is_object_store(arguments.destination) else NEEDS
+    workers = workers or SparkWorkers("logyard export", settings(arguments.format), needs)
     run = Export(arguments, output, workers)
     summary = run.all()
     return (FAILED if summary["failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
@@ -76,7 +79,7 @@ class Export:
 
     def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
         self._arguments, self._output, self._workers = arguments, output, workers
-        self._store = ManifestStore(options.directory_of(arguments.destination))
+        self._store = options.store_of(arguments)
         self._tables = publisher(arguments.format, workers, output)
         self._writing: Writing = (
             Upserting(self._store, workers, output, arguments.bucket_mib * MEBIBYTE)
@@ -93,12 +96,13 @@ class Export:
     def all(self) -> dict[str, Any]:
         """Publish what an earlier run left unpublished, export, merge small files; returns the summary."""
         self._tables.check()
+        self._store.check()
         manifest = self._store.latest()
         layout = options.checked_layout(self._arguments, self._output, manifest)
         layout = {"id": uuid.uuid4().hex, **layout}
         if self._store.is_unpublished(manifest):
             self._tables.publish(self._store, manifest)
-        self._store.drop_stale_staging()
+        self._clean()
         self._checkpoint()
         with self._leaders:
             planned = (self._planned(replica, manifest) for replica in self._replicas())
@@ -260,11 +264,21 @@ class Export:
         self._checkpoint()
         return following
 
+    def _clean(self) -> None:
+        """Delete what dead runs left; in an object store a failure is only logged."""
+        try:
+            deleted = self._store.drop_stale_staging()
+        except StoreFailed as error:
+            say(f"export: what dead runs left is not deleted: {error}")
+        else:
+            if deleted:
+                say(f"export: {deleted:,} objects that no version names are deleted")
+
     def _checkpoint(self) -> None:
         """Write a checkpoint of the manifests if one is due; a failure is only logged, since commits do not need it."""
         try:
             self._store.checkpoint()
-        except (CorruptData, OSError) as error:
+        except (CorruptData, OSError, StoreFailed) as error:
             say(f"export: no checkpoint of the manifests was made: {error}")
 
     def _merge(self, manifest: Manifest) -> tuple[int, Manifest]:
@@ -286,10 +300,10 @@ class Export:
     def _merge_some(self, plan: Sequence[merges.Merge], manifest: Manifest) -> Manifest:
         self._tries += 1
         run_id = f"{self._run_id}-{self._tries}-merge"
-        directory, staging = self._store.directory, self._store.staging(run_id)
+        place = self._store.files(run_id)
 
         def write(merge: merges.Merge) -> dict[str, Any]:
-            return merges.write_merge(merge, directory, staging)
+            return merges.write_merge(merge, place)
 
         with self._store.working(run_id):
             files = self._workers.each("merge", plan, lambda m: m.bytes, write)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import OpenFile
+from logyard.spark_jobs.export.places.place import RunFiles
 
 # Fewer small files than this are not merged, so that a file is not rewritten in every run.
 TOGETHER_MIN = 8
@@ -76,20 +77,20 @@ def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
     return len(plan)
 
 
-def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
-    """Write the merged file to staging; returns its row for the manifest. Raises ExportRefused, CorruptData."""
+def write_merge(merge: Merge, files: RunFiles) -> dict[str, Any]:
+    """Write the merged file, which no reader sees yet; returns its row for the manifest. Raises ExportRefused,
+    CorruptData, StoreFailed."""
     first = merge.files[0]
-    path = merge.path
     out: OpenFile | None = None
     try:
         for file in merge.files:
-            for batch in _batches(os.path.join(directory, str(file["path"])), int(file["rows"])):
+            for batch in _batches(files, str(file["path"]), int(file["rows"])):
                 if out is None:
-                    out = OpenFile(str(first["table"]), path, os.path.join(staging, path), batch.schema)
+                    out = OpenFile(str(first["table"]), merge.path, files, batch.schema)
                 out.add(batch, np.int64(0))
                 out.flush_full()
         assert out is not None, "a committed file has rows"
-        made = out.finish(directory)
+        made = out.finish()
     finally:
         if out is not None:
             out.drop()
@@ -97,16 +98,17 @@ def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
         digest = np.array([int(f["digest"]) for f in merge.files], np.int64).sum()
     spans = {"start": first["start"], "end": merge.files[-1]["end"]}
     return {**first, **spans, "rows": made.rows, "bytes": made.bytes, "digest": int(digest)} | {
-        "path": path,
+        "path": made.path,
         "staged": made.staged,
     }
 
 
-def _batches(path: str, rows: int) -> Iterator[Any]:
+def _batches(files: RunFiles, path: str, rows: int) -> Iterator[Any]:
+    where = files.where(path)
     try:
-        with pq.ParquetFile(path) as source:
+        with pq.ParquetFile(files.open(path)) as source:
             if source.metadata.num_rows != rows:
-                raise CorruptData(f"{path}: it has {source.metadata.num_rows} rows, {rows} were committed")
+                raise CorruptData(f"{where}: it has {source.metadata.num_rows} rows, {rows} were committed")
             yield from source.iter_batches()
     except FileNotFoundError:
-        raise ExportRefused(f"{path} is gone: another export of this directory is running") from None
+        raise ExportRefused(f"{where} is gone: another export of this directory is running") from None

@@ -9,9 +9,9 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.export import options, upsert
 from logyard.spark_jobs.export.failures import answers, guarded
 from logyard.spark_jobs.export.files import Output, WrittenFile, WrittenSplit, write_split
-from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
+from logyard.spark_jobs.export.manifest import DATA, Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.pieces import Piece
-from logyard.spark_jobs.export.staged_files import check_seen
 from logyard.spark_jobs.export.upsert import Bucket
 from logyard.spark_jobs.segments.splits import Split
 from logyard.spark_jobs.session import Workers
@@ -49,10 +49,10 @@ class Appending:
         return wanted
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
-        output, directory, staging = self._output, self._store.directory, self._store.staging(run_id)
+        output, files = self._output, self._store.files(run_id)
 
         def write(split: Split) -> WrittenSplit:
-            return write_split(split, output, directory, staging)
+            return write_split(split, output, files)
 
         written = answers(self._workers.each("export", piece.splits, _size, guarded(write)))
         return WrittenPiece(tuple(written), tuple(_rows(written, output)))
@@ -70,27 +70,27 @@ class Upserting:
         return max(wanted, sum(int(f["bytes"]) for f in self._store.live_files() if f["table"] == DATA))
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
-        output, directory, staging = self._output, self._store.directory, self._store.staging(run_id)
+        output, files = self._output, self._store.files(run_id)
         live = self._live_by_partition(piece, manifest)
         counts = _bucket_counts(piece.splits, live, self._bucket_bytes)
 
         def scatter(split: Split) -> WrittenSplit:
             buckets = counts[TopicPartition(split.segment.topic, split.segment.partition)]
-            return upsert.scatter(split, output, buckets, directory, staging)
+            return upsert.scatter(split, output, buckets, files)
 
         written = answers(self._workers.each("export", piece.splits, _size, guarded(scatter)))
-        check_seen(directory, (f.to_json() for w in written for f in w.scattered))
+        self._store.confirm([f.to_json() for w in written for f in w.scattered])
         plan = self._buckets(piece, live, counts, upsert.by_bucket(written))
 
         def write(bucket: Bucket) -> tuple[Bucket, tuple[WrittenFile, ...]]:
-            return bucket, upsert.write_bucket(bucket, output, directory, staging)
+            return bucket, upsert.write_bucket(bucket, output, files)
 
         made = self._workers.each("upsert", plan, upsert.size_of, write)
         made.sort(key=lambda one: (one[0].topic, one[0].partition, one[0].bucket))
-        files = [upsert.to_json(bucket, file) for bucket, found in made for file in found]
+        rows = [upsert.to_json(bucket, file) for bucket, found in made for file in found]
         replaced = sorted({str(f["path"]) for bucket in plan for f in bucket.before})
         removed = (*replaced, *self._outdated(piece, manifest))
-        return WrittenPiece(tuple(written), (*_rows(written, output), *files), removed)
+        return WrittenPiece(tuple(written), (*_rows(written, output), *rows), removed)
 
     def _buckets(
         self,

@@ -14,9 +14,12 @@ from logyard.spark_jobs.export import merges, partition_columns, upsert
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.formats import SIDE_FORMATS, SideFormat
 from logyard.spark_jobs.export.schema.formats import Formats as SideFormats
+from logyard.spark_jobs.objects import urls
+from logyard.spark_jobs.objects.store import settings_of
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,
@@ -28,7 +31,7 @@ from logyard.spark_jobs.tables import table_formats
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only an export has."""
     add = parser.add_argument
-    add("--destination", required=True, metavar="DIR", help="directory of the export; executors must see it too")
+    _add_destination(parser)
     add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
     add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
@@ -84,6 +87,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_destination(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--destination",
+        required=True,
+        metavar="DIR|URL",
+        help="directory that executors see too, or s3://, gs://, abfss:// (az://) BUCKET/FOLDER",
+    )
+    add(
+        "--store",
+        metavar="FILE",
+        help="JSON file with an object store's credentials and endpoint; without it the environment is used",
+    )
+
+
 def _natural(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number is expected")
@@ -97,20 +115,35 @@ def _positive(text: str) -> int:
 
 
 def directory_of(destination: str) -> str:
-    """Return the directory that `--destination` (a path or a file: URL) names; raises ExportRefused.
+    """Return the directory (of a path or a file: URL) or the object store's URL that `--destination` names; raises
+    ExportRefused, BadUrl.
 
-    The result is absolute, because executors have working directories of their own. Object stores and HDFS are refused:
-    a version is committed by a hard link that fails if its name is taken, and they have none.
+    A directory is absolute, because executors have working directories of their own. HDFS is refused: a version is
+    committed by a hard link that fails if its name is taken, or by a conditional write.
     """
+    if urls.is_object_store(destination):
+        urls.parse(destination)
+        return destination.rstrip("/")
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
         return os.path.abspath(destination)
     url = urlsplit(destination)
     if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
         raise ExportRefused(
             f"--destination {destination}: an export goes to a directory that the driver and all executors see (a path,"
-            " or file:///PATH), not to an object store or HDFS: mount it, or copy the files that the manifests name"
+            " or file:///PATH), or to s3://, gs:// or abfss://; others: mount it, or copy the files that the manifests"
+            " name"
         )
     return unquote(url.path)
+
+
+def store_of(arguments: argparse.Namespace) -> ManifestStore:
+    """Return the destination's manifests; raises ExportRefused, BadUrl, StoreFailed."""
+    directory = directory_of(arguments.destination)
+    if arguments.store and not urls.is_object_store(directory):
+        raise ExportRefused("--store is for an object store, and --destination is a directory")
+    if arguments.format != "parquet" and urls.is_object_store(directory):
+        raise ExportRefused(f"--format {arguments.format} goes to a directory; in an object store it is parquet")
+    return ManifestStore(directory, settings_of(arguments.store) if arguments.store else {})
 
 
 def output_of(arguments: argparse.Namespace) -> Output:

@@ -32,6 +32,8 @@ from logyard.spark_jobs.export.files import (
     written,
 )
 from logyard.spark_jobs.export.manifest import DATA
+from logyard.spark_jobs.export.places.bucket import SCATTERED
+from logyard.spark_jobs.export.places.place import RunFiles
 from logyard.spark_jobs.export.staged_files import NotShared
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.digests import key_hashes
@@ -40,7 +42,6 @@ from logyard.spark_jobs.segments.splits import Split
 
 BUCKET_BYTES = 128 * 1024 * 1024
 NEEDED = ("offset", "key", "value")
-_SCATTERED = "_scattered"
 
 
 def bucket_count(total_bytes: int, before: int, bucket_bytes: int = BUCKET_BYTES) -> int:
@@ -71,9 +72,9 @@ def latest(rows: pa.Table) -> pa.Table:
     return kept.sort_by("offset")
 
 
-def scatter(split: Split, output: Output, buckets: int, directory: str, staging: str) -> WrittenSplit:
+def scatter(split: Split, output: Output, buckets: int, files: RunFiles) -> WrittenSplit:
     """Write the latest rows of a split to a file for each bucket; dead letters go to their table."""
-    staged = Staged(directory, staging)
+    staged = Staged(files)
     total, count = np.int64(0), 0
     good: list[pa.RecordBatch] = []
     try:
@@ -89,16 +90,16 @@ def scatter(split: Split, output: Output, buckets: int, directory: str, staging:
             for bucket in np.unique(mine).tolist():
                 part = batch.filter(pa.array(mine == bucket))
                 staged.add(DATA, os.path.join(home, str(bucket), split.name), part, np.int64(0))
-        files = staged.finish()
+        done = staged.finish()
     finally:
         staged.close()
-    made = written(split, [file for file in files if file.table != DATA], total)
-    return replace(made, rows=count, scattered=tuple(file for file in files if file.table == DATA))
+    made = written(split, [file for file in done if file.table != DATA], total)
+    return replace(made, rows=count, scattered=tuple(file for file in done if file.table == DATA))
 
 
 def scattered(topic: str, partition: int) -> str:
     """Return the path of a partition's scattered rows in the staging directory, which has a directory per bucket."""
-    return os.path.join(_SCATTERED, topic, str(partition))
+    return os.path.join(SCATTERED, topic, str(partition))
 
 
 def by_bucket(made: Iterable[WrittenSplit]) -> dict[tuple[str, int, int], list[WrittenFile]]:
@@ -142,23 +143,23 @@ def plan_buckets(
     return plan
 
 
-def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[WrittenFile, ...]:
-    """Rewrite a bucket to staging; returns no file if no row is left. Raises ExportRefused, NotShared, CorruptData."""
-    tables = [_committed(directory, f, output.schema) for f in bucket.before]
+def write_bucket(bucket: Bucket, output: Output, files: RunFiles) -> tuple[WrittenFile, ...]:
+    """Rewrite a bucket; returns no file if no row is left. Raises ExportRefused, NotShared, CorruptData."""
+    tables = [_committed(files, f, output.schema) for f in bucket.before]
     if any(int(f["buckets"]) != bucket.buckets for f in bucket.before):
         tables = [t.filter(pa.array(_buckets_of_all(t, bucket.buckets) == bucket.bucket)) for t in tables]
-    tables += [_scattered_rows(directory, file, output.schema) for file in bucket.news]
+    tables += [_scattered_rows(files, file, output.schema) for file in bucket.news]
     rows = latest(pa.concat_tables(tables))
     rows = rows.filter(pc.is_valid(rows.column("value")))
     if not rows.num_rows:
         return ()
     path = os.path.join(DATA, bucket.topic, str(bucket.partition), _name(bucket))
-    file = OpenFile(DATA, path, os.path.join(staging, path), rows.schema)
+    file = OpenFile(DATA, path, files, rows.schema)
     try:
         for batch in rows.to_batches():
             file.add(batch, np.int64(0))
             file.flush_full()
-        return (file.finish(directory),)
+        return (file.finish(),)
     finally:
         file.drop()
 
@@ -196,30 +197,30 @@ def _buckets_of_all(table: pa.Table, count: int) -> Array:
     return buckets_of(table.column("key").combine_chunks(), count)
 
 
-def _committed(directory: str, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    path = os.path.join(directory, str(file["path"]))
+def _committed(files: RunFiles, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    path = str(file["path"])
     try:
-        return _read(path, int(file["rows"]), schema)
+        return _read(files, path, int(file["rows"]), schema)
     except FileNotFoundError:
-        raise ExportRefused(f"{path} is gone: another export of this directory is running") from None
+        raise ExportRefused(f"{files.where(path)} is gone: another export of this directory is running") from None
 
 
-def _scattered_rows(directory: str, file: WrittenFile, schema: pa.Schema) -> pa.Table:
-    path = os.path.join(directory, file.staged)
+def _scattered_rows(files: RunFiles, file: WrittenFile, schema: pa.Schema) -> pa.Table:
     try:
-        return _read(path, file.rows, schema)
+        return _read(files, file.staged, file.rows, schema)
     except FileNotFoundError:
         raise NotShared(
-            f"another executor wrote {path}, and this one does not see it: executors do not share {directory}:"
+            f"another executor wrote {files.where(file.staged)}, and this one does not see it: executors do not share"
+            f" {files.place}:"
             " nothing was committed; give a --destination that is one directory for all of them"
         ) from None
 
 
-def _read(path: str, rows: int, schema: pa.Schema) -> pa.Table:
+def _read(files: RunFiles, path: str, rows: int, schema: pa.Schema) -> pa.Table:
     """Read a file; columns that were added after it was written are null. Raises CorruptData, FileNotFoundError."""
-    table = pq.ParquetFile(path).read()
+    table = pq.ParquetFile(files.open(path)).read()
     if table.num_rows != rows:
-        raise CorruptData(f"{path}: it has {table.num_rows} rows, {rows} were committed")
+        raise CorruptData(f"{files.where(path)}: it has {table.num_rows} rows, {rows} were committed")
     return with_schema(table, schema)
 
 

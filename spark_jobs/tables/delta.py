@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from logyard.spark_jobs.export.files import Output
-from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
+from logyard.spark_jobs.export.manifest import DATA, Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.session import Workers, sql_session
 from logyard.spark_jobs.tables.publisher import TableFailed, check_same, need_class, of_table, properties, said
 

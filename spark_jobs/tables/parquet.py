@@ -1,6 +1,7 @@
 """Plain Parquet files: the export's data/ is the table."""
 
-from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
+from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 
 
 class ParquetDirectory:

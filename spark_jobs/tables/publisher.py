@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
+from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 
 
 class TableFailed(LogyardError):

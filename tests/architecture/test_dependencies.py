@@ -18,7 +18,7 @@ from tests.support import floors
 # Folder → the extras that whoever runs it has installed, besides the base dependencies.
 EXTRAS = {
     "broker": ("broker", "kerberos"),
-    "spark_jobs": ("spark",),
+    "spark_jobs": ("spark", "stores"),
     "operators": ("airflow", "airflow-spark"),
     "plugins": ("airflow", "airflow-spark"),
     "dags": ("airflow", "airflow-spark"),
@@ -26,7 +26,7 @@ EXTRAS = {
     "logyard/cli": (),
     "logyard/local": ("local",),
     "logyard/login": ("pkcs12",),
-    "tests": ("broker", "spark", "airflow", "airflow-spark", "compose", "local", "dev", "kerberos", "fuzz"),
+    "tests": ("broker", "spark", "stores", "airflow", "airflow-spark", "compose", "local", "dev", "kerberos", "fuzz"),
 }
 
 # Declared, and imported by no code of ours: the reason.

@@ -84,7 +84,7 @@ def die_when_staged(target: Path) -> None:
 def prepare(place: str, target: Path) -> None:
     """Have this process die at a place."""
     from logyard.spark_jobs import session
-    from logyard.spark_jobs.export.manifest import ManifestStore
+    from logyard.spark_jobs.export.manifest_store import ManifestStore
     from logyard.spark_jobs.tables.delta import DeltaTable
     from logyard.spark_jobs.tables.iceberg import IcebergTable
 

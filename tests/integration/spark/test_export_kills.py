@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from tests.support import dying_export
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition

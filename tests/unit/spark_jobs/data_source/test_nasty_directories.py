@@ -19,6 +19,7 @@ from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.data_source.rows import SCHEMA, SplitPartition, read_split
 from logyard.spark_jobs.export.files import Output, write_split
 from logyard.spark_jobs.export.partition_columns import NOWHERE, directories, parse
+from logyard.spark_jobs.export.places.folder import FolderRun
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from logyard.spark_jobs.segments.splits import COLUMNS, Range, plan_splits, split_rows
 from tests.support.batches import Batch, Rec, batch
@@ -232,7 +233,9 @@ def test_times_that_no_table_holds_are_null(name: str, tmp_path: Path) -> None:
     micros = None if seen is None else seen * 1000
     assert rows.column("timestamp").cast(pa.int64()).to_pylist() == [micros] * 2
     output = Output(COLUMNS, partition_by=parse(["date"]))
-    written = write_split(replace(split, columns=COLUMNS), output, str(tmp_path / "out"), str(tmp_path / "out" / "_s"))
+    written = write_split(
+        replace(split, columns=COLUMNS), output, FolderRun(str(tmp_path / "out"), str(tmp_path / "out" / "_s"))
+    )
     assert written.rows == 2
     assert (seen is None) == any(NOWHERE in f.path for f in written.files), [f.path for f in written.files]
 

@@ -13,7 +13,7 @@ import pytest
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, options
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from tests.support.batches import TRANSACTIONAL, Rec, batch
 from tests.support.here_workers import HereWorkers
 from tests.support.segment_files import write_partition

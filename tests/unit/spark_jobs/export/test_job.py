@@ -14,8 +14,9 @@ from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, merges, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.job import MEBIBYTE
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
+from logyard.spark_jobs.export.places.folder import Folder
 from logyard.spark_jobs.export.schema.evolution import SchemaRefused
 from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
@@ -43,7 +44,7 @@ def test_a_file_url_is_a_directory(flights: Flights) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3a://bucket/x", "hdfs://host:8020/x", "gs://bucket/x", "file://elsewhere/x", "s3:/x"]
+    "url", ["hdfs://host:8020/x", "oss://bucket/x", "https://host/x", "file://elsewhere/x", "s3:/x"]
 )
 def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Flights) -> None:
     flights.grow(pairs(4))
@@ -52,7 +53,9 @@ def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Fli
     options.add_arguments(parser)
     given = parser.parse_args(["--log-dir", str(flights.log), "--destination", url])
     before = set(Path.cwd().iterdir())
-    with pytest.raises(ExportRefused, match=rf"--destination {url}: .* not to an object store or HDFS"):
+    with pytest.raises(
+        ExportRefused, match=rf"--destination {url}: .* or to s3://, gs:// or abfss://; others: mount it"
+    ):
         job.export(given, HereWorkers())
     assert set(Path.cwd().iterdir()) == before
 
@@ -140,7 +143,7 @@ def test_a_disk_that_fails_after_the_commit_costs_nothing(
 
     def full(store: ManifestStore, manifest: Any) -> None:
         linked(store, manifest)
-        monkeypatch.setattr(ManifestStore, "move_files", no_space)
+        monkeypatch.setattr(Folder, "move", no_space)
 
     def no_space(*_: Any) -> None:
         raise OSError("no space left on device")

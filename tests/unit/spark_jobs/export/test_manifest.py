@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.export.manifest import Fenced, Manifest, ManifestStore, TopicOffsets
+from logyard.spark_jobs.export.manifest import Manifest, TopicOffsets
+from logyard.spark_jobs.export.manifest_store import Fenced, ManifestStore
 
 
 def staged(store: ManifestStore, run: str, name: str, content: str) -> dict[str, Any]:

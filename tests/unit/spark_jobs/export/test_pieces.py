@@ -12,7 +12,7 @@ import pytest
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job
 from logyard.spark_jobs.export.files import Output
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
 from logyard.spark_jobs.export.pieces import Pieces
 from logyard.spark_jobs.segments.files import SegmentFile

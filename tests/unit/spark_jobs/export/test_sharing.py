@@ -11,7 +11,7 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export import options
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.staged_files import NotShared
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from logyard.spark_jobs.export import staging
-from logyard.spark_jobs.export.manifest import ManifestStore
+from logyard.spark_jobs.export.manifest_store import ManifestStore
+from logyard.spark_jobs.export.places.folder import Folder
 from logyard.spark_jobs.export.staging import MARK, Alive
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers
@@ -114,7 +115,7 @@ def test_what_the_newest_version_is_made_of_stays(tmp_path: Path, monkeypatch: p
         raise OSError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ManifestStore, "move_files", full)
+        patched.setattr(Folder, "move", full)
         with pytest.raises(OSError, match="full"):
             flights.run()
     store = ManifestStore(str(flights.target))

@@ -13,8 +13,11 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export import versions
-from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.export.versions import NumberTaken, Versions
+from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.manifest_store import ManifestStore
+from logyard.spark_jobs.export.places.folder import ManifestFolder
+from logyard.spark_jobs.export.places.place import NumberTaken
+from logyard.spark_jobs.export.versions import Versions
 from tests.support.crash_points import crash_points
 
 
@@ -53,7 +56,7 @@ class Model:
 
 
 def grown(directory: Path, versions: int, model: Model | None = None) -> Model:
-    model, held = model or Model(), Versions(str(directory))
+    model, held = model or Model(), Versions(ManifestFolder(str(directory)))
     for _ in range(versions):
         made = model.following()
         held.append(made["version"], made)
@@ -64,13 +67,13 @@ def grown(directory: Path, versions: int, model: Model | None = None) -> Model:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_lives_is_the_same_whoever_reads_it_when(seed: int, tmp_path: Path) -> None:
-    model, reader = Model(seed), Versions(str(tmp_path))
+    model, reader = Model(seed), Versions(ManifestFolder(str(tmp_path)))
     model.check(reader)
     for _ in range(60):
         grown(tmp_path, 1, model)
         if model.rng.random() < 0.5:
             model.check(reader)
-        model.check(Versions(str(tmp_path)))
+        model.check(Versions(ManifestFolder(str(tmp_path))))
     newest = reader.newest()
     assert newest is not None
     assert newest["version"] == 60
@@ -79,9 +82,9 @@ def test_what_lives_is_the_same_whoever_reads_it_when(seed: int, tmp_path: Path)
 def test_a_reader_opens_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = grown(tmp_path, 60)
     opened: list[str] = []
-    real = versions.load
-    monkeypatch.setattr(versions, "load", lambda path: opened.append(path) or real(path))
-    reader = Versions(str(tmp_path))
+    real = ManifestFolder.read
+    monkeypatch.setattr(ManifestFolder, "read", lambda files, name: opened.append(name) or real(files, name))
+    reader = Versions(ManifestFolder(str(tmp_path)))
     model.check(reader)
     assert len(opened) <= 1 + 5
     model.check(reader)
@@ -106,8 +109,8 @@ def test_a_writer_that_stood_still_finds_no_number_free(tmp_path: Path) -> None:
     made = late.following()
     model = grown(tmp_path, 57, late)
     with pytest.raises(NumberTaken):
-        Versions(str(tmp_path)).append(made["version"], made)
-    model.check(Versions(str(tmp_path)))
+        Versions(ManifestFolder(str(tmp_path))).append(made["version"], made)
+    model.check(Versions(ManifestFolder(str(tmp_path))))
 
 
 def test_who_knows_no_checkpoints_fails_and_does_not_take_a_part_for_all(tmp_path: Path) -> None:
@@ -125,19 +128,19 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     model = grown(tmp_path, 60)
     *_, newer = sorted(tmp_path.glob("checkpoint-*"))
     newer.write_text("{")
-    model.check(Versions(str(tmp_path)))
+    model.check(Versions(ManifestFolder(str(tmp_path))))
     grown(tmp_path, 12, model)
-    model.check(Versions(str(tmp_path)))
+    model.check(Versions(ManifestFolder(str(tmp_path))))
     for path in tmp_path.glob("checkpoint-*"):
         path.write_text("[]")
     with pytest.raises(CorruptData, match=r"trimmed: .*; and no checkpoint covers it"):
-        Versions(str(tmp_path)).live_files()
+        Versions(ManifestFolder(str(tmp_path))).live_files()
 
 
 def test_dead_at_any_point_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, work = tmp_path / "base", tmp_path / "work"
     model = grown(base, 24)
-    held = Versions(str(base))
+    held = Versions(ManifestFolder(str(base)))
     for _ in range(5):
         made = model.following()
         held.append(made["version"], made)
@@ -148,16 +151,16 @@ def test_dead_at_any_point_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.M
         shutil.copytree(base, work)
 
     def reset() -> None:
-        model.check(Versions(str(work)))
+        model.check(Versions(ManifestFolder(str(work))))
         later = Model(2)
         later.live, later.version = dict(model.live), model.version
         grown(work, 11, later)
-        later.check(Versions(str(work)))
+        later.check(Versions(ManifestFolder(str(work))))
         begin()
 
     begin()
-    points = crash_points(lambda: Versions(str(work)).checkpoint(), monkeypatch, reset, 1)
-    model.check(Versions(str(work)))
+    points = crash_points(lambda: Versions(ManifestFolder(str(work))).checkpoint(), monkeypatch, reset, 1)
+    model.check(Versions(ManifestFolder(str(work))))
     assert points > 20
 
 
@@ -171,7 +174,7 @@ def test_many_names_for_one_file_are_too_many(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "link", few)
     model = grown(tmp_path, 60)
-    model.check(Versions(str(tmp_path)))
+    model.check(Versions(ManifestFolder(str(tmp_path))))
     assert not list(tmp_path.glob(".*"))
 
 
@@ -188,13 +191,14 @@ def test_readers_beside_writers_that_tend_all_at_once(tmp_path: Path) -> None:
             trouble.append(error)
 
     def read() -> None:
-        reader = Versions(str(tmp_path))
+        reader = Versions(ManifestFolder(str(tmp_path)))
         found = [(f["path"], f["of"]) for f in reader.live_files()]
         assert found == history_of[reader.live_at]
 
     threads = [threading.Thread(target=guarded, args=(read,)) for _ in range(3)]
     threads += [
-        threading.Thread(target=guarded, args=(lambda: Versions(str(tmp_path)).checkpoint(),)) for _ in range(2)
+        threading.Thread(target=guarded, args=(lambda: Versions(ManifestFolder(str(tmp_path))).checkpoint(),))
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -202,12 +206,12 @@ def test_readers_beside_writers_that_tend_all_at_once(tmp_path: Path) -> None:
         made = model.following()
         model.add(made)
         history_of[model.version] = list(model.live.items())
-        Versions(str(tmp_path)).append(made["version"], made)
+        Versions(ManifestFolder(str(tmp_path))).append(made["version"], made)
     over.set()
     for thread in threads:
         thread.join(60)
     assert trouble == []
-    model.check(Versions(str(tmp_path)))
+    model.check(Versions(ManifestFolder(str(tmp_path))))
 
 
 def test_an_export_goes_on_where_no_checkpoint_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

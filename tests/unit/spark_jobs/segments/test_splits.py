@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from logyard.spark_jobs.export.files import Output, WrittenSplit, write_split
+from logyard.spark_jobs.export.places.folder import FolderRun
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.chunks import CorruptBatch
 from logyard.spark_jobs.segments.replicas import Replica
@@ -19,7 +20,9 @@ from tests.support.job_replicas import replica_of_log
 
 def export(span: Range, target: Path, *, committed_only: bool = True, split_bytes: int = 1) -> list[WrittenSplit]:
     planned = splits.plan_splits(span, committed_only=committed_only, columns=splits.COLUMNS, split_bytes=split_bytes)
-    return [write_split(s, Output(splits.COLUMNS), str(target), str(target / "_staging" / "r")) for s in planned]
+    return [
+        write_split(s, Output(splits.COLUMNS), FolderRun(str(target), str(target / "_staging" / "r"))) for s in planned
+    ]
 
 
 def rows_of(target: Path, written: list[WrittenSplit]) -> list[tuple[Any, ...]]:

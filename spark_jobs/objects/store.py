@@ -1,0 +1,220 @@
+"""One folder of an object store: S3 and what speaks it, Google Cloud Storage, Azure Blob Storage.
+
+The only module that knows the library (obstore). Data is written with the library's retries. A conditional create and
+its read-back are tried once here, because a client that repeats a create is refused for its own first attempt;
+`deciding.py` repeats them.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, BinaryIO
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.extras import how_to_install
+from logyard.spark_jobs.objects import urls
+
+try:
+    import obstore
+    from obstore import exceptions as problems
+    from obstore.store import from_url
+except ModuleNotFoundError as _problem:
+    _lacking: str | None = how_to_install(_problem, "stores")
+    if _lacking is None:
+        raise
+else:
+    _lacking = None
+
+# Larger files go in parts of this size.
+PART_BYTES = 16 * 1024 * 1024
+PARTS_AT_ONCE = 4
+# How long the library repeats requests for data, and how long one request may take.
+RETRY_S, REQUEST_S, ONCE_S = 120, 300, 30
+# The library's words for an answer that says: this request will never succeed. Not so 408 (slow), 429 (too many).
+_REFUSED = re.compile(r"status code: 4(?!08|09|12|29)\d\d")
+_CLIENT = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "pool_idle_timeout",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+
+
+class StoreFailed(LogyardError):
+    """An object store refused a request, or does not answer; the text has no secret."""
+
+
+class Unclear(StoreFailed):
+    """There is no answer, or one that does not tell whether the request was carried out (a time-out, 5xx)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A listed object: its key below the folder, its size, and when it was written by the store's clock."""
+
+    key: str
+    bytes: int
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A folder of a store. It goes to executors inside tasks, with its settings.
+
+    :param url: as `urls.parse` takes it.
+    :param settings: the library's names (`access_key_id`, `endpoint`, …) and those of its client (`timeout`, …). What
+        they do not say, the environment of each process does.
+    """
+
+    url: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectStore, (self.url, dict(self.settings))
+
+    # --- data ----------------------------------------------------------------------------------------------------
+
+    def put(self, key: str, content: bytes | BinaryIO) -> None:
+        """Write an object, whatever is there; raises StoreFailed."""
+        with self._telling(key):
+            obstore.put(self._patient, key, content, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes; raises FileNotFoundError, StoreFailed."""
+        with self._telling(key):
+            return bytes(obstore.get(self._patient, key).bytes())
+
+    def head(self, key: str) -> Found:
+        """Return an object's size and time; raises FileNotFoundError, StoreFailed."""
+        with self._telling(key):
+            return _found(obstore.head(self._patient, key))
+
+    def list(self, prefix: str, after: str = "") -> Iterator[Found]:
+        """Yield the objects whose keys are below `prefix` (a folder) and, if given, sort after `after`; raises
+        StoreFailed."""
+        with self._telling(prefix):
+            for chunk in obstore.list(self._patient, prefix, offset=after or None):
+                yield from map(_found, chunk)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, of which some may be gone; raises StoreFailed."""
+        for key in keys:
+            try:
+                with self._telling(key):
+                    obstore.delete(self._patient, key)
+            except FileNotFoundError:
+                continue
+
+    # --- what decides, each tried once -------------------------------------------------------------------------------
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Write a small object if there is none; returns False if the store says that there is one (S3's answer to two
+        creates at the same moment is reported so too). Raises Unclear, StoreFailed."""
+        try:
+            with self._telling(key):
+                obstore.put(self._once, key, content, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            raise StoreFailed(f"{self.url}: the bucket does not exist") from None
+        return True
+
+    def read_once(self, key: str) -> bytes | None:
+        """Return a small object's bytes, None if there is none; raises Unclear, StoreFailed."""
+        try:
+            with self._telling(key):
+                return bytes(obstore.get(self._once, key).bytes())
+        except FileNotFoundError:
+            return None
+
+    # --- the library -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _patient(self) -> Any:
+        return self._connected(retries=10, request_s=REQUEST_S)
+
+    @cached_property
+    def _once(self) -> Any:
+        return self._connected(retries=0, request_s=ONCE_S)
+
+    def _connected(self, retries: int, request_s: int) -> Any:
+        if _lacking is not None:
+            raise StoreFailed(_lacking)
+        client: dict[str, Any] = {"timeout": f"{request_s}s"}
+        client |= {k: _flag(v) for k, v in self.settings.items() if k in _CLIENT}
+        config = {k: v for k, v in self.settings.items() if k not in _CLIENT}
+        if config.get("endpoint", config.get("aws_endpoint", "")).startswith("http://"):
+            client.setdefault("allow_http", True)
+        with self._telling(""):
+            return from_url(
+                urls.parse(self.url).url,
+                config=config,
+                client_options=client,
+                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=RETRY_S)},
+            )
+
+    def _telling(self, key: str) -> "_Telling":
+        return _Telling(f"{self.url}/{key}".rstrip("/"), self.settings)
+
+
+class _Telling:
+    """Turns the library's errors into ours, without secrets."""
+
+    def __init__(self, where: str, settings: Mapping[str, str]) -> None:
+        self._where, self._settings = where, settings
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        if error is None or not isinstance(error, (problems.BaseError, OSError, ValueError, TypeError)):
+            return
+        if isinstance(error, (problems.NotFoundError, FileNotFoundError)):
+            raise FileNotFoundError(f"{self._where}: it is not there") from None
+        if isinstance(error, (problems.AlreadyExistsError, problems.PreconditionError)):
+            raise FileExistsError(f"{self._where}: it is there") from None
+        text = f"{self._where}: {without_secrets(str(error), self._settings)}"
+        unclear = isinstance(error, (problems.GenericError, problems.JoinError, OSError)) and not _REFUSED.search(text)
+        raise (Unclear if unclear else StoreFailed)(text) from None
+
+
+def without_secrets(text: str, settings: Mapping[str, str]) -> str:
+    """Return an error's first line without queries of URLs (Azure's signatures are in them) and settings' values."""
+    line = " ".join(text.strip().partition("\n")[0].split())
+    line = re.sub(r"(https?://[^\s?\"']*)\?\S*", r"\1", line)
+    for value in sorted(settings.values(), key=len, reverse=True):
+        if len(value) > 3 and not value.startswith("http"):
+            line = line.replace(value, "…")
+    return line[:500]
+
+
+def settings_of(path: str) -> dict[str, str]:
+    """Read a store's settings from a JSON file; raises StoreFailed, which tells nothing of its content."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            row = json.load(file)
+    except (OSError, ValueError) as error:
+        raise StoreFailed(f"--store {path}: a JSON file is expected ({type(error).__name__})") from None
+    if not isinstance(row, dict) or not all(isinstance(value, (str, int, bool)) for value in row.values()):
+        raise StoreFailed(f"--store {path}: a JSON object of texts, numbers and true or false is expected")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in row.items()}
+
+
+def _flag(value: str) -> str | bool:
+    return {"true": True, "false": False}.get(value, value)
+
+
+def _found(meta: Mapping[str, Any]) -> Found:
+    return Found(str(meta["path"]), int(meta["size"]), meta["last_modified"])
