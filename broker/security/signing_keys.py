@@ -7,6 +7,8 @@ Rule 2: a token with an unknown key id has it read early: each id once in UNKNOW
 """
 
 import asyncio
+import http.client
+import time
 import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -24,6 +26,10 @@ UNKNOWN_PAUSE_S = 60.0
 UNKNOWN_MAX = 256
 EARLY_PAUSE_S = 1.0
 TIMEOUT_S = 10.0
+"""How long connecting and each piece of the document may take."""
+DOCUMENT_S_MAX = 60.0
+"""How long all of it may take: a document that comes byte by byte does not keep its thread."""
+PIECE_BYTES = 256 * 1024
 DOCUMENT_BYTES_MAX = 4 << 20
 SCHEMES = ("https", "http", "file")
 
@@ -104,8 +110,16 @@ class SigningKeys:
 
 def read_document(url: str) -> bytes:
     """Return the document at a URL. Raises OSError (URLError is one), ValueError."""
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-        document: bytes = answer.read(DOCUMENT_BYTES_MAX + 1)
-    if len(document) > DOCUMENT_BYTES_MAX:
-        raise ValueError(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
-    return document
+    ends = time.monotonic() + DOCUMENT_S_MAX
+    document = bytearray()
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            while piece := answer.read1(PIECE_BYTES):
+                document += piece
+                if len(document) > DOCUMENT_BYTES_MAX:
+                    raise ValueError(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
+                if time.monotonic() > ends:
+                    raise TimeoutError(f"the document is not there after {DOCUMENT_S_MAX:.0f} s")
+    except http.client.HTTPException as error:
+        raise OSError(f"no answer of HTTP: {error!r}") from None
+    return bytes(document)

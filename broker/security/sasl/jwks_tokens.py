@@ -14,6 +14,7 @@ from typing import Any, Final
 import jwt
 
 from logyard.broker.security.sasl.bearer_tokens import BearerToken, TokenRefused
+from logyard.broker.security.sasl.unsecured_jws import milliseconds
 
 # By type of key (RFC 7518).
 _ALGORITHMS: Final = MappingProxyType(
@@ -87,7 +88,7 @@ class JwksTokens:
         principal = claims.get(self._rules.subject_claim)
         if not isinstance(principal, str) or not principal.strip():
             raise TokenRefused(f"the token has no claim {self._rules.subject_claim}")
-        return BearerToken(principal.strip(), int(claims["exp"] * 1000))
+        return BearerToken(principal.strip(), milliseconds(claims, "exp"))
 
     def _verified(self, token: str, header: Mapping[str, Any]) -> dict[str, Any]:
         key_id, algorithm = header.get("kid"), header.get("alg")

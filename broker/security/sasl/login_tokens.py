@@ -150,8 +150,11 @@ class Endpoint:
             connection.request("POST", path, body, headers)
             answer = connection.getresponse()
             data = answer.read(ANSWER_BYTES_MAX)
-        except (OSError, http.client.HTTPException) as problem:
+        except OSError as problem:
             raise LoginRefused(f"the token endpoint {self.shown}: {problem or type(problem).__name__}") from None
+        # ValueError: the URL has characters that a request cannot have; such a text has the URL in it.
+        except (ValueError, http.client.HTTPException) as problem:
+            raise LoginRefused(f"the token endpoint {self.shown}: {type(problem).__name__}") from None
         finally:
             connection.close()
         if answer.status not in (200, 201):

@@ -3,7 +3,10 @@
 import asyncio
 import base64
 import json
+import socket
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,8 @@ def test_every_kind_of_key(key: Any, algorithm: str, kid: str) -> None:
     (token({**GOOD, "iat": NOW + 600}), "ImmatureSignature"),
     (token({"sub": "a", "exp": NOW + 60}), "MissingRequiredClaim"),
     (token({"sub": "a", "iat": NOW}), "MissingRequiredClaim"),
+    (token({**GOOD, "exp": str(int(NOW + 600))}), "no number as exp"),
+    (token({**GOOD, "exp": 1e307}), "no number as exp"),
     (token({**GOOD, "sub": " "}), "no claim sub"),
     (token({"iat": NOW, "exp": NOW + 600}), "no claim sub"),
     (token({**GOOD, "aud": "kafka"}), "InvalidAudience"),
@@ -139,6 +144,36 @@ async def test_keys_are_read_again(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
     finally:
         keys.close()
+
+
+def served(answer: bytes, piece: int) -> str:
+    """Serve one answer on loopback, so many bytes each 20 ms; returns its URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listening, suppress(OSError):
+            peer, _ = listening.accept()
+            with peer:
+                peer.recv(65536)
+                for at in range(0, len(answer), piece):
+                    peer.sendall(answer[at : at + piece])
+                    time.sleep(0.02)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}/"
+
+
+def test_answers_of_an_endpoint_that_lies_or_drips_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+    assert read_document(served(head % len(DOCUMENT) + DOCUMENT, 1 << 20)) == DOCUMENT
+    with pytest.raises(OSError, match="no answer of HTTP"):
+        read_document(served(b"nonsense\r\n\r\n", 99))
+    monkeypatch.setattr("logyard.broker.security.signing_keys.DOCUMENT_S_MAX", 0.3)
+    with pytest.raises(TimeoutError):
+        read_document(served(head % 5000 + b" " * 5000, 10))
+    monkeypatch.setattr("logyard.broker.security.signing_keys.DOCUMENT_BYTES_MAX", 100)
+    with pytest.raises(ValueError, match="more than"):
+        read_document(served(head % 101 + b" " * 101, 200))
 
 
 async def test_hostile_ids_do_not_have_them_read_all_the_time() -> None:
