@@ -4,6 +4,7 @@ A token's secret is HMAC-SHA512 of its id with `delegation.token.secret.key`, wh
 log in with it by SCRAM, so the SCRAM credentials follow from it; they are made in a thread when a token is learned.
 """
 
+import asyncio
 import base64
 import hmac
 import secrets
@@ -77,6 +78,8 @@ class DelegationTokens:
         self._known: dict[str, _Known] = {}
         self._by_hmac: dict[bytes, str] = {}
         self._sweeps: list[Cancellable] = []
+        # One token at a time: what was learned earlier never comes after what was learned later.
+        self._turn = asyncio.Lock()
 
     def start(self, interval_s: float, is_controller: Callable[[], bool]) -> None:
         """Begin to delete expired tokens while this broker is controller."""
@@ -121,17 +124,18 @@ class DelegationTokens:
     async def take(self, token_id: str, token: TokenInfo | None) -> None:
         """Note a token as ZooKeeper has it; None: it is gone."""
         secret = self.hmac_of(token_id)
-        if token is None:
-            self._known.pop(token_id, None)
-            self._by_hmac.pop(secret, None)
-            return
-        known = self._known.get(token_id)
-        if known is None:
-            credentials = await self._run_blocking(partial(_credentials, secret))
-        else:
-            credentials = known.credentials
-        self._known[token_id] = _Known(token, credentials)
-        self._by_hmac[secret] = token_id
+        async with self._turn:
+            if token is None:
+                self._known.pop(token_id, None)
+                self._by_hmac.pop(secret, None)
+                return
+            known = self._known.get(token_id)
+            if known is None:
+                credentials = await self._run_blocking(partial(_credentials, secret))
+            else:
+                credentials = known.credentials
+            self._known[token_id] = _Known(token, credentials)
+            self._by_hmac[secret] = token_id
 
     async def create(self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int) -> TokenInfo:
         """Make a token; a lifetime that is not positive is the longest. Raises ApiError."""
@@ -171,7 +175,10 @@ class DelegationTokens:
     async def _delete_expired(self) -> None:
         now_ms = self._now_ms()
         for token in [token for token in self.tokens() if token.is_expired(now_ms)]:
-            await self._delete(token)
+            try:
+                await self._delete(token)
+            except ApiError as refusal:
+                log.warning("an expired token is still there", owner=token.owner, error=str(refusal))
 
     def _usable(self, principal: str, secret: bytes) -> TokenInfo:
         self._check_enabled()
