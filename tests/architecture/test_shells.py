@@ -78,6 +78,7 @@ SHELLS = {
     "broker.log.store": "loads directories in threads, side by side",
     "broker.log.disk.real": "is the port of the disk: system calls",
     "broker.replication.follower.fetcher": "fetches from a leader in a loop of its own",
+    "broker.security.delegation_tokens": "takes one token at a time",
     "broker.security.signing_keys": "reads the keys of tokens at intervals",
     "broker.server.logins.login": "waits before it answers a refused log-in, and times sessions",
     "broker.security.acls.store": "changes one pattern at a time, again after a pause",
