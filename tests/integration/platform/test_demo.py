@@ -18,8 +18,11 @@ pytestmark = [
 ]
 
 
-def test_the_main_job(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "logyard.cli.main", "demo", "--dir", str(tmp_path)]
+# `make up SECURE=1` has a shorter way through a secured platform (test_up_secure.py).
+@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.long)], ids=["plain", "secured"])
+def test_the_main_job(tmp_path: Path, secure: bool) -> None:
+    options = ["--secure"] if secure else []
+    command = [sys.executable, "-m", "logyard.cli.main", "demo", "--dir", str(tmp_path), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         try:
             said, errors = demo.communicate(timeout=TOTAL_S)
@@ -32,6 +35,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "demo" / "report.json").read_text())
     assert report["passed"] is True
     figures = {step["name"]: step["figures"] for step in report["steps"]}
+    assert figures["start"]["secured"] is secure
     assert list(figures) == [
         "start", "create", "load", "audit", "compact", "export", "reassign", "recover", "audit_again"
     ]  # fmt: skip
@@ -43,5 +47,9 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert figures["recover"]["epoch_after"] > figures["recover"]["epoch_before"]
     assert figures["audit_again"]["events_sent_meanwhile"] > 100
     assert "passed after" in said
+    security = tmp_path / "demo" / "cluster" / "security"
+    assert security.is_dir() is secure
+    for password in json.loads((security / "passwords.json").read_text()).values() if secure else ():
+        assert password not in said + errors + json.dumps(report)
     for table in ("cluster", "airflow"):
         assert json.loads((tmp_path / "demo" / table / "processes.json").read_text()) == {}
