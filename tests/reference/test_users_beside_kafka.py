@@ -34,10 +34,12 @@ STEPS = (
     Step("configs", f"{USERS} --describe --entity-name alice", ordered=False),
     # Names that a path has to encode.
     Step("configs", f"{ALTER} CN=bob,O=x/y --add-config SCRAM-SHA-512=[password=bob-pw]"),
-    Step("configs", f"{ALTER} un*al~ --add-config SCRAM-SHA-256=[password=unal-pw],consumer_byte_rate=7"),
+    Step("configs", f"{ALTER} un*al~ --add-config SCRAM-SHA-256=[password=unal-pw]"),
+    Step("configs", f"{ALTER} un*al~ --add-config consumer_byte_rate=7"),
     Step("configs", f"{USERS} --alter --entity-default --add-config consumer_byte_rate=2048"),
     Step("configs", f"{USERS} --describe", ordered=False),
-    # What is refused changes nothing.
+    # What is refused changes nothing. The tool itself refuses both kinds of setting at once.
+    Step("configs", f"{ALTER} carl --add-config SCRAM-SHA-256=[password=carl-pw],consumer_byte_rate=7", refused=True),
     Step("configs", f"{ALTER} carl --add-config SCRAM-SHA-256=[iterations=100,password=carl-pw]", refused=True),
     Step("configs", f"{ALTER} carl --add-config SCRAM-SHA-256=[iterations=20000,password=carl-pw]", refused=True),
     Step("configs", f"{ALTER} carl --add-config SCRAM-SHA-1=[password=carl-pw]", refused=True),
