@@ -230,11 +230,7 @@ def _modules(below: str, *names: str) -> list[dict[str, Any]]:
 def _asset_uris() -> list[dict[str, Any]]:
     """Topics as assets. Airflow's own Kafka provider, where it is installed, keeps the scheme: with two handlers the
     later provider's would replace the other, and URIs that DAGs have already would change."""
-    try:
-        taken = find_spec("airflow.providers.apache.kafka") is not None
-    except ModuleNotFoundError:
-        taken = False
-    if taken:
+    if _has("airflow.providers.apache.kafka"):
         return []
     module = f"{_OPERATORS}.assets"
     return [
@@ -245,6 +241,18 @@ def _asset_uris() -> list[dict[str, Any]]:
             "to_openlineage_converter": f"{module}.convert_asset_to_openlineage",
         }
     ]
+
+
+def _queues() -> list[str]:
+    """For `MessageQueueTrigger(scheme="logyard")`, where its provider is installed."""
+    return [f"{_OPERATORS}.queues.LogyardMessageQueueProvider"] if _has("airflow.providers.common.messaging") else []
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        return False
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -263,7 +271,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": _modules("", *operators),
         "sensors": _modules(".sensors", "cluster", "offsets", "records", "transactions"),
         "hooks": _modules(".hooks", "cluster", "records"),
-        "triggers": _modules(".triggers", "cluster", "offsets", "recovery", "events", "records"),
+        "triggers": _modules(".triggers", "cluster", "offsets", "recovery", "events", "records", "arrivals"),
         "connection-types": [
             {
                 "connection-type": "logyard",
@@ -278,6 +286,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "asset-uris": _asset_uris(),
+        "queues": _queues(),
         "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
         "config": {"logyard": {"description": "How Logyard's operators work.", "options": _OPTIONS}},
     }

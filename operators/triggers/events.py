@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from logyard.admin.cluster.observation import Observation
+from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
 from logyard.operators.hooks.cluster import ClusterHook
@@ -37,6 +37,10 @@ class ClusterEvent(BaseEventTrigger):
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         """The events of an observation, or of the error instead of one; called for each of them in order."""
 
+    def wants(self) -> Wanted:
+        """What an observation must contain beside the snapshot."""
+        return Wanted()
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = constructor_fields(type(self))
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
@@ -44,7 +48,7 @@ class ClusterEvent(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         watch = ClusterWatch.of(self.logyard_conn_id)
         while True:
-            seen = await watch.next_look(self.poll_interval_s)
+            seen = await watch.next_look(self.poll_interval_s, self.wants())
             failed = isinstance(seen, Exception)
             try:
                 changes = self.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ a minute to start: the tests of a module share one.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ class Yard:
     api: AirflowApi
     dags: Path
     login: Mapping[str, str]
+    restart: Callable[[], None]
+    """Starts again what was killed of Airflow."""
 
     def client(self) -> "closing[KafkaClusterClient]":
         return closing(
@@ -55,11 +57,18 @@ class Yard:
 
 @contextmanager
 def running_yard(
-    directory: Path, config: Mapping[str, str], awaited: Sequence[str], own_dags: str = "", *, secure: bool = False
+    directory: Path,
+    config: Mapping[str, str],
+    awaited: Sequence[str],
+    own_dags: str = "",
+    *,
+    secure: bool = False,
+    extra: Mapping[str, str] | None = None,
 ) -> Iterator[Yard]:
     """Brokers with those settings, and Airflow over the DAGs that `install-dags` writes.
 
     `secure`: a cluster as of `logyard cluster start --secure`.
+    `extra`: of the connection logyard_default, beside what leads to the cluster.
     `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
     """
     dags = directory / "dags"
@@ -80,11 +89,15 @@ def running_yard(
         reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(
             [{**bundle, "kwargs": {"path": str(dags), "refresh_interval": 5}}]
         )
+        if extra:
+            leads = json.loads(reach["AIRFLOW_CONN_LOGYARD_DEFAULT"])
+            leads["extra"] = {**leads["extra"], **extra}
+            reach["AIRFLOW_CONN_LOGYARD_DEFAULT"] = json.dumps(leads)
         airflow.start(reach, java)
         with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
             for dag_id in awaited:
                 api.wait_dag(dag_id, 120)
-            yield Yard(RealCluster(cluster), airflow, api, dags, cluster.login())
+            yield Yard(RealCluster(cluster), airflow, api, dags, cluster.login(), lambda: airflow.start(reach, java))
     finally:
         airflow.stop()
         cluster.stop()

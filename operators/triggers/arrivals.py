@@ -1,0 +1,98 @@
+"""Records that wait for a group, as asset events: nothing is committed here, so nothing announced can be lost.
+
+    orders = Asset("kafka://broker-1:9092/orders", watchers=[
+        AssetWatcher(name="arrived", trigger=RecordsArrivedEvent(topics=["orders"], group="orders-dag"))])
+
+The trigger compares the group's committed offsets with the topics' ends and announces what lies between. A DAG that is
+scheduled on the asset reads from the committed offsets and commits at its end (consuming.py). So a trigger that is
+killed, started twice or restarted announces the same records again at most, and a run that finds them committed has
+nothing to do (docs/decisions/0036).
+"""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from logyard.admin.cluster.observation import Observation, Wanted
+from logyard.broker.model import TopicPartition
+from logyard.operators.triggers.events import ClusterEvent
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+
+class RecordsArrivedEvent(ClusterEvent):
+    """Records are there that a group has not committed.
+
+    The event has `group`, `topics`, `records` (at most; markers of transactions count) and `offsets`:
+    "topic-partition" → {"start", "end"}.
+
+    :param topics: the topics.
+    :param group: the group that the DAG commits for. Without a commit a partition counts from its first record.
+    :param records_min: announce when so many are new …
+    :param wait_max_s: … or when the first of fewer has waited so long.
+    :param remind_after_s: announce records again that are still not committed after so long without any commit: a run
+        failed, or read only a part.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str],
+        group: str,
+        records_min: int = 1,
+        wait_max_s: float = 60.0,
+        remind_after_s: float = 900.0,
+        **listening: Any,
+    ) -> None:
+        super().__init__(**listening)
+        self.topics = topics
+        self.group = group
+        self.records_min = records_min
+        self.wait_max_s = wait_max_s
+        self.remind_after_s = remind_after_s
+        self._announced: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        self._new_since: float | None = None
+        self._quiet_since = 0.0
+
+    def wants(self) -> Wanted:
+        return Wanted(frozenset({self.group}), frozenset(self.topics))
+
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
+        waiting = None if seen is None else self._waiting(seen)
+        if waiting is None:
+            return []  # unknown now: the next observation counts
+        return [self._announcement(waiting)] if self._is_due(waiting, monotonic()) else []
+
+    def _waiting(self, seen: Observation) -> dict[TopicPartition, tuple[int, int]] | None:
+        """The offsets between commit and end; None while the commits are unknown. A partition without a leader has no
+        known end and is left out until it has one."""
+        if self.group not in seen.committed:
+            return None
+        committed = seen.committed[self.group]
+        ends = {tp: seen.ends[tp] for tp, _ in seen.snapshot.partitions(sorted(self.topics)) if tp in seen.ends}
+        return {tp: (committed.get(tp, 0), end) for tp, end in ends.items() if committed.get(tp, 0) < end}
+
+    def _is_due(self, waiting: Ranges, now: float) -> bool:
+        starts = {tp: start for tp, (start, _) in waiting.items()}
+        if starts != self._starts:
+            # Something was committed (or is new): whoever works on it is alive.
+            self._starts, self._quiet_since = starts, now
+        # An end below the announced one belongs to another topic of this name.
+        self._announced = {tp: end for tp, end in self._announced.items() if tp in waiting and waiting[tp][1] >= end}
+        new = sum(end - max(self._announced.get(tp, start), start) for tp, (start, end) in waiting.items())
+        if new <= 0:
+            self._new_since = None
+            return bool(waiting) and now - self._quiet_since >= self.remind_after_s
+        self._new_since = now if self._new_since is None else self._new_since
+        return new >= self.records_min or now - self._new_since >= self.wait_max_s
+
+    def _announcement(self, waiting: Ranges) -> dict[str, Any]:
+        self._announced = {tp: end for tp, (_, end) in waiting.items()}
+        self._new_since, self._quiet_since = None, monotonic()
+        return {
+            "group": self.group,
+            "topics": sorted({tp.topic for tp in waiting}),
+            "records": sum(end - start for start, end in waiting.values()),
+            "offsets": {str(tp): {"start": start, "end": end} for tp, (start, end) in sorted(waiting.items())},
+        }
