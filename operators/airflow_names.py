@@ -33,14 +33,30 @@ try:
 except ImportError:  # before 3.1
     from airflow.sdk.execution_time.secrets_masker import mask_secret  # type: ignore[no-redef]
 
+try:
+    from airflow.sdk import BaseNotifier
+except ImportError:  # before 3.0.2
+    from airflow.notifications.basenotifier import BaseNotifier  # type: ignore[import-not-found, no-redef]
+
+try:
+    from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
+except ImportError:  # before 3.0.2
+    from airflow.decorators.base import (  # type: ignore[import-not-found, no-redef]
+        DecoratedOperator,
+        task_decorator_factory,
+    )
+
 __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "BaseHook",
+    "BaseNotifier",
     "CronTriggerTimetable",
+    "DecoratedOperator",
     "TaskDeferred",
     "conf",
     "mask_secret",
+    "task_decorator_factory",
 ]

@@ -286,6 +286,12 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "asset-uris": _asset_uris(),
+        "notifications": [f"{_OPERATORS}.notifier.TopicNotifier"],
+        "task-decorators": [
+            {"name": "logyard_consume", "class-name": f"{_OPERATORS}.decorators.consume_task"},
+            {"name": "logyard_produce", "class-name": f"{_OPERATORS}.decorators.produce_task"},
+        ],
+        "cli": ["logyard.cli.airflow_command.get_airflow_commands"],
         "queues": _queues(),
         "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
         "config": {"logyard": {"description": "How Logyard's operators work.", "options": _OPTIONS}},

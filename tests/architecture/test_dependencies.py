@@ -48,6 +48,8 @@ UNIMPORTED = {
 
 # Imported, although the part's extra does not bring it: where → the reason.
 ELSEWHERE = {
+    ("logyard/cli", "apache-airflow-providers-standard"): "`airflow logyard` runs in Airflow, which brings it",
+    ("logyard/cli", "apache-airflow-providers-apache-spark"): "the same name `airflow`; not what is imported",
     ("operators", "openlineage"): "OpenLineage's provider asks for its classes, and brings them",
     ("operators", "attr"): "the same: they are classes of attrs",
     ("tests", "openlineage"): "the same; without it these tests are skipped",

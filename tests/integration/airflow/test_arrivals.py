@@ -94,6 +94,7 @@ def _values(seen: Path) -> set[str]:
 def _kill_the_triggerer(yard: Yard) -> None:
     """With its child, in which triggers run."""
     pid = yard.airflow.processes.entries()["triggerer"].pid
+    assert pid is not None
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for one in [pid, *map(int, children)]:
         os.kill(one, signal.SIGKILL)

@@ -1,0 +1,92 @@
+"""The decorators of functions that read and make records, and the notifier."""
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk import DAG
+
+from logyard.operators.decorators import consume_task, produce_task
+from logyard.operators.notifier import TopicNotifier, about
+from logyard.operators.provider_info import get_provider_info
+from tests.support.airflow_tasks import CONNECTION, context, run
+from tests.support.mock_kafka import MockKafka
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[MockKafka]:
+    with MockKafka() as made:
+        yield made
+
+
+@pytest.fixture
+def kafka(shared: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
+    return shared
+
+
+def test_a_function_makes_and_another_one_reads(kafka: MockKafka) -> None:
+    kafka.write("d", [(None, "first")])
+    seen: list[Any] = []
+    with DAG("d"):
+
+        @produce_task(topic="d")  # type: ignore[untyped-decorator]
+        def make(count: int) -> Iterator[Any]:
+            yield from ((f"k{n}", {"n": n}) for n in range(count))
+
+        @consume_task(topics=["d"], group="d")  # type: ignore[untyped-decorator]
+        def store(messages: Any, word: str = "") -> None:
+            seen.extend((word, message.value()) for message in messages)
+
+        written = make(3).operator
+        read = store(word="w").operator
+    assert run(written, context())[0]["records"] == 3
+    assert run(read, context())[0]["records"] == 4
+    assert sorted(seen) == sorted([("w", b"first"), *(("w", json.dumps({"n": n}).encode()) for n in range(3))])
+
+
+def test_airflow_is_told_of_them() -> None:
+    import importlib
+
+    info = get_provider_info()
+    assert {one["name"] for one in info["task-decorators"]} == {"logyard_consume", "logyard_produce"}
+    for path in (*(one["class-name"] for one in info["task-decorators"]), *info["notifications"]):
+        module, name = path.rsplit(".", 1)
+        assert hasattr(importlib.import_module(module), name)
+
+
+def test_a_failure_is_a_record(kafka: MockKafka) -> None:
+    kafka.write("events", [(None, "first")])
+    ti = SimpleNamespace(dag_id="etl", run_id="r", task_id="load", map_index=-1, try_number=2, state="failed")
+    ctx: Any = {"ti": ti, "exception": ValueError("no room"), "dag": None}
+    TopicNotifier(topic="events", headers={"from": "airflow"})(ctx)
+    (found,) = [one for one in kafka.read("events") if one[2] != b"first"]
+    assert (found[1], found[3]) == (b"etl", [("from", b"airflow")])
+    assert json.loads(found[2]) == {
+        "dag_id": "etl",
+        "run_id": "r",
+        "task_id": "load",
+        "map_index": -1,
+        "try_number": 2,
+        "state": "failed",
+        "exception": "no room",
+    }
+
+
+def test_a_notifier_says_what_it_is_told(kafka: MockKafka) -> None:
+    kafka.write("said", [(None, "first")])
+    TopicNotifier(topic="{{ where }}", value="{{ word }}!", key="k").__call__({"where": "said", "word": "hello"})
+    assert any(one[1:3] == (b"k", b"hello!") for one in kafka.read("said"))
+
+
+def test_a_runs_context_is_enough() -> None:
+    run_ = SimpleNamespace(dag_id="d", run_id="r", logical_date=None)
+    assert about({"dag_run": run_, "reason": "timed_out"}) == {"dag_id": "d", "run_id": "r", "reason": "timed_out"}
+    assert about({}) == {}
