@@ -102,8 +102,10 @@ def retained(result: Result) -> Outcome:
 
 
 def chosen(result: Sequence[Sequence[str]]) -> Outcome:
-    """Of ChooseCompactionOperator."""
-    return Outcome(f"{plural(len(result), 'topic')} to compact", ("topics",), [(", ".join(one),) for one in result])
+    """Of ChooseCompactionOperator and BatchTopicsOperator."""
+    topics, jobs = plural(sum(map(len, result)), "topic"), plural(len(result), "Spark job")
+    rows = [(number, len(one), ", ".join(one)) for number, one in enumerate(result)]
+    return Outcome(f"{topics} in {jobs}", ("job", "count", "topics"), rows)
 
 
 # -- replicas
@@ -220,63 +222,6 @@ def recovered(result: Result) -> Outcome:
         )
     rows = [("done", text) for text in result["actions"]] + [("left out", text) for text in result["withheld"]]
     return Outcome(said, ("step", "what"), rows)
-
-
-# -- Spark
-
-
-def audited(result: Result) -> Outcome:
-    """Of AuditSegmentsOperator."""
-    found = result["findings"]
-    bad, warned = found["bad"], found["warn"]
-    records, replicas = plural(result["records"], "record"), plural(result["replicas"], "replica")
-    verdict = "no finding" if not bad + warned else f"{bad} bad, {plural(warned, 'warning')}"
-    rows = [
-        (f"{f['topic']}-{f['partition']}", f["replica"], f["level"], f["message"]) for f in result["first_findings"]
-    ]
-    return Outcome(f"{records} in {replicas}: {verdict}", ("partition", "replica", "level", "finding"), rows)
-
-
-def compacted(result: Result) -> Outcome:
-    """Of CompactSegmentsOperator."""
-    details = result["details"]
-    figures = ("outcome", "records_before", "records_after")
-    rows = [
-        (name, *(d[key] for key in figures), size(d["bytes_before"]), size(d["bytes_after"]), d["reason"])
-        for name, d in details.items()
-    ]
-    looked = f"{plural(result['partitions'], 'partition')} looked at"
-    columns = ("partition", "outcome", "records before", "after", "size before", "after", "why")
-    if not result["compacted"] and not result["failed"]:
-        reasons = sorted({str(d["reason"]) for d in details.values() if d["reason"]})
-        why = f": {reasons[0]}" if len(reasons) == 1 else ""
-        return Outcome(f"{looked}, none was due{why}", columns, rows)
-    failed = f", {result['failed']} failed" if result["failed"] else ""
-    return Outcome(
-        f"{looked}, {result['compacted']} compacted{failed}: {result['records_before']:,} → "
-        f"{plural(result['records_after'], 'record')}, {size(result['bytes_before'])} → {size(result['bytes_after'])}",
-        columns,
-        rows,
-    )
-
-
-def exported(result: Result) -> Outcome:
-    """Of ExportSegmentsOperator."""
-    rows = [(name, o["start"], o["end"], o["rows"]) for name, o in result["offsets"].items()]
-    columns = ("partition", "from offset", "to", "rows")
-    if not result["rows"] and not result["dead_letters"]:
-        return Outcome(f"{plural(len(rows), 'partition')} looked at, nothing new to export", columns, rows)
-    dead = f", {plural(result['dead_letters'], 'dead letter')}" if result["dead_letters"] else ""
-    files = f"{plural(result['files'], 'file')} ({size(result['bytes'])})"
-    return Outcome(f"{plural(result['rows'], 'row')} exported in {files}{dead}", columns, rows)
-
-
-def of_job(result: Result) -> Outcome:
-    """Of SparkSegmentsOperator, by the job that wrote the summary."""
-    if isinstance(result.get("summary"), str):
-        return Outcome(f"Job {result.get('job')} ended well in Spark's cluster; its summary is {result['summary']}")
-    tell = {"audit": audited, "compact": compacted, "export": exported}.get(str(result.get("job")))
-    return tell(result) if tell is not None else Outcome(f"Job {result.get('job') or 'of Spark'} ended")
 
 
 def _column(values: Sequence[Any]) -> list[tuple[Any]]:

@@ -12,6 +12,7 @@ from logyard.admin.topics import retention
 from logyard.operators import outcomes
 from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.base import ClusterOperator
+from logyard.operators.batches import batches
 from logyard.operators.fields import as_integer, as_list
 
 
@@ -67,17 +68,18 @@ def duration(milliseconds: int) -> str:
 
 
 class ChooseCompactionOperator(ClusterOperator):
-    """Choose compacted topics for CompactSegmentsOperator, each as a list of one, for task mapping.
+    """Choose compacted topics for CompactSegmentsOperator, in lists for task mapping. Returns the lists.
 
     If there are none, the tasks that follow are skipped.
 
     :param topics: compact exactly these, instead of choosing. (templated)
     :param limit: the most topics to choose, the largest first. (templated)
     :param bytes_min: leave out topics with fewer bytes, all replicas together. (templated)
+    :param max_topics_a_job: the most topics in a list. (templated)
     """
 
     tells = staticmethod(outcomes.chosen)
-    template_fields = ("topics", "limit", "bytes_min", *ClusterOperator.template_fields)
+    template_fields = ("topics", "limit", "bytes_min", "max_topics_a_job", *ClusterOperator.template_fields)
 
     def __init__(
         self,
@@ -85,19 +87,21 @@ class ChooseCompactionOperator(ClusterOperator):
         topics: Sequence[str] | str | None = None,
         limit: int | str = 10,
         bytes_min: int | str = 0,
+        max_topics_a_job: int | str = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.topics = topics
         self.limit = limit
         self.bytes_min = bytes_min
+        self.max_topics_a_job = max_topics_a_job
 
     def execute(self, context: Context) -> list[list[str]]:
         given = [str(topic) for topic in as_list("topics", self.topics)]
         chosen = given or self._choose()
         if not chosen:
             raise AirflowSkipException("no compacted topic has records")
-        return [[topic] for topic in chosen]
+        return batches(chosen, as_integer("max_topics_a_job", self.max_topics_a_job, 1))
 
     def _choose(self) -> list[str]:
         with self.hook.client() as client:

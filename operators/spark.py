@@ -12,7 +12,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
-from logyard.operators import assets, lineages, outcomes, written_topics
+from logyard.operators import assets, job_outcomes, lineages, written_topics
 from logyard.operators.airflow_names import AirflowException, AirflowSkipException, conf
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
@@ -20,6 +20,7 @@ from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
 from logyard.operators.spark_provider import SparkSubmitOperator
+from logyard.operators.tries import Tries
 
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 
@@ -38,6 +39,10 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
     says where Spark runs. The job's output appears in the task's log as it comes. Jobs are idempotent: they stage their
     output and commit it atomically, so a retry does no harm.
 
+    One Spark application works through all topics. A topic that fails does not end the others: the task fails at the
+    end and names it, its outcome has the others' results, and its next try works only on what failed (before Airflow
+    3.3, which keeps no state between tries, on all topics).
+
     :param job: the job's file in `spark_jobs/`, without `.py`.
     :param topics: topics, a list or its JSON. (templated)
     :param arguments: further arguments of the job. (templated)
@@ -51,7 +56,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
     Spark's own (`spark_place.py`). In cluster deploy mode (YARN, Kubernetes) the summary stays in the driver's log.
     """
 
-    tells = staticmethod(outcomes.of_job)
+    tells = staticmethod(job_outcomes.of_job)
     template_fields: Sequence[str] = (
         "topics",
         "arguments",
@@ -89,7 +94,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         self.spark_settings = spark_settings
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        tries = Tries(context, [str(topic) for topic in as_list("topics", self.topics)])
         place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
         place.check()
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
@@ -97,7 +102,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
             self.application = str(job_file(self.job))
             files = self.job_files(Path(directory)) | self._security(Path(directory))
             words, shipped = place.shipped(files)
-            self.application_args = [*self.job_arguments(topics, place), *words]
+            self.application_args = [*self.job_arguments(tries.topics, place), *words]
             if not place.is_cluster_mode:
                 self.application_args += ["--output", str(output)]
             if shipped:
@@ -107,10 +112,10 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
             try:
                 super().execute(context)
             except AirflowException as problem:
-                self._report(context, output, problem)
+                self._report(context, tries, output, problem)
             # The provider keeps the last lines of the job's output for its error messages.
             lines = getattr(self._hook, "_last_submit_log_lines", ())
-            return elsewhere(self.job, lines) if place.is_cluster_mode else summary(output, lines)
+            return elsewhere(self.job, lines) if place.is_cluster_mode else tries.ended(summary(output, lines))
 
     def _security(self, directory: Path) -> dict[str, Path]:
         """The connection's secrets in files that only this user can read: command lines are visible to others."""
@@ -126,16 +131,15 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         """Write what the job reads from files. Returns their paths by the job's options."""
         return {}
 
-    def _report(self, context: Context, output: Path, problem: Exception) -> None:
+    def _report(self, context: Context, tries: Tries, output: Path, problem: Exception) -> None:
         """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
         if not output.is_file():
             raise problem
-        found = summary(output, ())
+        found = tries.failed(summary(output, ()))
         context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
-        failed = found.get("failed")
-        reasons = "; ".join(map(str, failed.values())) if isinstance(failed, dict) else ""
-        said = found.get("error") or found.get("verdict") or reasons or "see its output above"
-        raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
+        if found.get("by_topic"):
+            self.told(context, found)
+        raise JobFailed(f"{self.job}: {_reason(found)} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
 
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         """The job's command line, without what goes by files. Raises BadSettings."""
@@ -158,6 +162,17 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
             elif value not in (None, "", False, "None"):
                 command += [f"--{key}", str(value)]
         return [*command, *self.arguments]
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    """Return why a job failed, from its summary: the topics that failed by name, else the partitions."""
+    if topics := found.get("topics_failed"):
+        first, why = next(iter(topics.items()))
+        said = f"{job_outcomes.failed_topics(topics)} ({first}: {why})" if len(topics) > 1 else f"{first} failed: {why}"
+        return f"{said}; the audit's verdict is bad" if found.get("verdict") == "bad" else said
+    failed = found.get("failed")
+    reasons = "; ".join(map(str, failed.values())) if isinstance(failed, dict) else ""
+    return str(found.get("error") or found.get("verdict") or reasons or "see its output above")
 
 
 class AuditSegmentsOperator(SparkSegmentsOperator):

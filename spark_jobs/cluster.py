@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from logyard.broker.model import TopicPartition
 from logyard.login import http
 from logyard.login import security as settings
 from logyard.login.http import HTTPS
+from logyard.spark_jobs.command import say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.leases.client import Lease, acquire
@@ -21,6 +24,7 @@ from logyard.spark_jobs.metadata import Metadata, MetadataClient, PartitionMetad
 
 HTTP_LISTENER = "http.advertised.listener"
 TOKEN_FILE = "http.token"
+METADATA_AGE_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +122,27 @@ def connect(arguments: argparse.Namespace) -> Cluster:
     finally:
         client.close()
     return cluster
+
+
+class RecentCluster:
+    """The cluster's metadata, looked at again when it is old: a job that works through many topics runs for hours."""
+
+    def __init__(self, arguments: argparse.Namespace, age_max_s: float = METADATA_AGE_S) -> None:
+        """Raises as `connect` does."""
+        self._arguments, self._age_max_s = arguments, age_max_s
+        self._lock = threading.Lock()
+        self._cluster, self._looked = connect(arguments), time.monotonic()
+
+    def look(self) -> Cluster:
+        """Return the cluster of now; that of the last look if no broker answers now."""
+        with self._lock:
+            if time.monotonic() - self._looked > self._age_max_s:
+                try:
+                    self._cluster = connect(self._arguments)
+                except LogyardError as error:
+                    say(f"the cluster's metadata is that of the last look: {error}")
+                self._looked = time.monotonic()
+            return self._cluster
 
 
 def _broker(broker_id: int, address: str, tokens: "_Tokens", given: Mapping[str, Any]) -> BrokerHttp:

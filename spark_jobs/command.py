@@ -22,10 +22,8 @@ def run_job(
     arguments = parser.parse_args(argv)
     try:
         status, summary = job(arguments)
-    except (LogyardError, OSError) as error:
-        return _fail(parser.prog, str(error))
     except Exception as error:
-        line = _from_task(error)
+        line = line_of(error)
         if line is None:
             raise
         return _fail(parser.prog, line)
@@ -36,9 +34,22 @@ def run_job(
     return status
 
 
+def positive(text: str) -> int:
+    """Parse an option's whole number above 0."""
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number above 0 is expected")
+    return int(text)
+
+
 def say(text: str) -> None:
-    """Print a line of progress on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line of progress on stderr, in one piece: threads speak side by side."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def line_of(error: Exception) -> str | None:
+    """Return what an error of ours says, also if Spark brings it back from a task; None for another error."""
+    return str(error) if isinstance(error, (LogyardError, OSError)) else _from_task(error)
 
 
 def _fail(job: str, text: str) -> int:

@@ -3,13 +3,15 @@
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from logyard.spark_jobs.command import say
-from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.command import line_of, say
+from logyard.spark_jobs.errors import JobFailed, SparkGone
 from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 
 Item = TypeVar("Item")
@@ -117,17 +119,51 @@ class Workers(Protocol):
         ...
 
 
+class SparkStart:
+    """Spark's context, started once, when the first topic has work for it; threads that need it wait."""
+
+    def __init__(self, app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> None:
+        self._app, self._settings, self._needs = app, settings, needs
+        self._lock = threading.Lock()
+        self._started: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Begin to start Spark beside the caller, if nobody has."""
+        with self._lock:
+            if self._started is None:
+                pool = ThreadPoolExecutor(1, "spark-start")
+                self._started = pool.submit(start, self._app, self._settings, self._needs)
+                pool.shutdown(wait=False)
+
+    def context(self) -> Any:
+        """Return Spark's context; raises SparkGone if it did not start or has ended."""
+        self.begin()
+        assert self._started is not None, "begin"
+        try:
+            context = self._started.result()
+        except Exception as error:
+            line = line_of(error)
+            raise SparkGone(line or f"Spark did not start: {error}") from error
+        if _has_ended(context):
+            raise SparkGone("Spark has ended before the job did: see its log above")
+        return context
+
+
+def _has_ended(context: Any) -> bool:
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # whatever the bridge to a dead JVM raises
+        return True
+
+
 class SparkWorkers:
     """Spark's executors; Spark is started only when there is work."""
 
     def __init__(self, app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> None:
-        self._app, self._settings, self._needs = app, settings, needs
-        self._context: Any = None
+        self._spark = SparkStart(app, settings, needs)
 
     def context(self) -> Any:
-        if self._context is None:
-            self._context = start(self._app, self._settings, self._needs)
-        return self._context
+        return self._spark.context()
 
     def slots(self) -> int:
         return int(self.context().defaultParallelism)

@@ -1,10 +1,14 @@
-"""Audit the segments of every replica with Spark; changes nothing."""
+"""Audit the segments of every replica with Spark; changes nothing.
+
+The topics are dealt to mapped tasks, each a Spark job that works through its topics.
+"""
 
 from datetime import timedelta
 
 from airflow.sdk import DAG
 
 from logyard.dags.factories import params
+from logyard.operators.batches import MAX_TOPICS_A_JOB, BatchTopicsOperator
 from logyard.operators.spark import AuditSegmentsOperator
 
 
@@ -13,10 +17,14 @@ def audit_replicas_dag(
     logyard_conn_id: str = params.CONNECTION,
     spark_conn_id: str = params.SPARK_CONNECTION,
     timeout: timedelta = timedelta(hours=6),
+    at_once: int = 2,
+    max_topics_a_job: int = MAX_TOPICS_A_JOB,
 ) -> DAG:
     """The DAG `<prefix>audit_replicas` on that connection's cluster, run by the other connection's Spark.
 
     :param timeout: after this time a run is ended.
+    :param at_once: the most Spark jobs that run at the same time.
+    :param max_topics_a_job: the most topics that one Spark job works through.
     """
     with DAG(
         dag_id=f"{prefix}audit_replicas",
@@ -29,16 +37,24 @@ def audit_replicas_dag(
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to audit."),
+            "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
             "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
             "options": params.mapping("Options", "Further options of the job, by their names without leading dashes."),
         },
     ) as dag:
-        AuditSegmentsOperator(
-            task_id="audit",
+        choose = BatchTopicsOperator(
+            task_id="choose",
             topics="{{ params.topics | tojson }}",
+            max_topics_a_job="{{ params.max_topics_a_job }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        AuditSegmentsOperator.partial(
+            task_id="audit",
             options="{{ params.options | tojson }}",
             spark_settings="{{ params.spark | tojson }}",
             logyard_conn_id=logyard_conn_id,
             conn_id=spark_conn_id,
-        )
+            max_active_tis_per_dagrun=at_once,
+            map_index_template=params.TOPICS_OF_TASK,
+        ).expand(topics=choose.output)
     return dag

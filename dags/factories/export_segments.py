@@ -13,6 +13,7 @@ from airflow.sdk import DAG, Param
 from logyard.dags.factories import params
 from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.airflow_names import conf
+from logyard.operators.batches import BatchTopicsOperator
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark import ExportSegmentsOperator
 
@@ -28,6 +29,7 @@ def export_segments_dag(
     schedule: str | None = "@hourly",
     timeout: timedelta | None = None,
     timezone: str | None = None,
+    max_topics_a_job: int = 1000,
 ) -> DAG:
     """The DAG `<prefix>export_segments` on that connection's cluster, run by the other connection's Spark.
 
@@ -36,6 +38,7 @@ def export_segments_dag(
     :param timeout: after this time a run is ended; what it has committed stays, and the next run continues there. None:
         the minutes of `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
+    :param max_topics_a_job: the most topics of one Spark job; one job at a time, because a table takes one writer.
     """
     if timeout is None:
         timeout = timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
@@ -49,12 +52,18 @@ def export_segments_dag(
         default_args={"owner": params.OWNER},
         dagrun_timeout=timeout,
         doc_md=__doc__,
-        params=_form(topics, destination),
+        params=_form(topics, destination, max_topics_a_job),
     ) as dag:
-        ExportSegmentsOperator(
-            task_id="export",
+        choose = BatchTopicsOperator(
+            task_id="choose",
             skip_without=True,
             topics="{{ params.topics | tojson }}",
+            max_topics_a_job="{{ params.max_topics_a_job }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        ExportSegmentsOperator.partial(
+            task_id="export",
+            skip_without=True,
             destination="{{ params.destination or '' }}",
             table_format="{{ params.format }}",
             mode="{{ params.mode }}",
@@ -67,16 +76,19 @@ def export_segments_dag(
             spark_settings="{{ params.spark | tojson }}",
             logyard_conn_id=logyard_conn_id,
             conn_id=spark_conn_id,
-        )
+            max_active_tis_per_dagrun=1,
+            map_index_template=params.TOPICS_OF_TASK,
+        ).expand(topics=choose.output)
     return dag
 
 
-def _form(topics: Sequence[str], destination: str | None) -> dict[str, Param]:
+def _form(topics: Sequence[str], destination: str | None, max_topics_a_job: int) -> dict[str, Param]:
     return {
         "topics": params.topics("Topics to export.", default=topics),
         "destination": params.text(
             "Destination", "Directory of the table: a path or a file:/// URL.", default=destination
         ),
+        "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
         "format": params.choice(
             "Table", "Delta and Iceberg need their package in Spark's jars.", ("parquet", "delta", "iceberg")
         ),

@@ -16,6 +16,11 @@ OWNER = "logyard"
 # The result of the task `plan`, for the tasks after it.
 PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 
+# What a mapped task on several topics is called (Airflow takes 250 characters).
+TOPICS_OF_TASK = (
+    "{{ task.topics[0] }}{% if task.topics | length > 1 %} and {{ task.topics | length - 1 }} more{% endif %}"
+)
+
 NAME_PATTERN = "^[a-zA-Z0-9._-]{1,249}$"
 
 
@@ -51,6 +56,16 @@ def disks() -> dict[str, Param]:
             description="Refuse a plan that would fill a disk above this percentage while replicas move.",
         ),
     }
+
+
+def max_topics_a_job(default: int) -> Param:
+    return Param(
+        default,
+        type="integer",
+        minimum=1,
+        title="Topics a job",
+        description="The most topics that one Spark job works through. A job pays Spark's start once.",
+    )
 
 
 def text(title: str, description: str, *, default: str | None = None) -> Param:

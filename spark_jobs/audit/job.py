@@ -4,8 +4,11 @@ replicas agree.
     spark-submit spark_jobs/audit.py --cluster-file DIR/cluster.json --topic flights --report audit/
     spark-submit spark_jobs/audit.py --log-dir 1=/data/1 --log-dir 2=/data/2 --topic flights
 
+Each topic has leases, a failure and a part of the summary of its own; a few are worked on at once, in one Spark
+application.
+
 The last line printed is the summary as JSON. Exit status: 0 if there are no findings or only warnings, 2 if a finding
-is bad, 1 if the audit could not be done.
+is bad, 1 if the audit, or that of a topic, could not be done.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -25,13 +29,14 @@ from logyard.spark_jobs.audit.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.audit.partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
 from logyard.spark_jobs.audit.replica_state import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.audit.segment import SegmentAudit
-from logyard.spark_jobs.command import run_job, say
+from logyard.spark_jobs.command import FAILED, run_job, say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partitions_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory
+from logyard.spark_jobs.turns import Turns, add_option, take_turns
 
 FINDINGS_IN_SUMMARY = 50
 
@@ -40,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the audit; returns the exit status."""
     parser = argparse.ArgumentParser(prog="audit.py", description=__doc__.split("\n")[0] if __doc__ else None)
     clusters.add_arguments(parser)
+    add_option(parser)
     parser.add_argument(
         "--log-dir",
         action="append",
@@ -64,65 +70,127 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_job(parser, argv, audit)
 
 
+@dataclass(slots=True)
+class Audited:
+    """What an audit found in some replicas; `totals` has a row per replica."""
+
+    replicas: list[Replica] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    totals: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, other: "Audited") -> None:
+        self.replicas += other.replicas
+        self.findings += other.findings
+        self.totals += other.totals
+
+
 def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Do the audit; returns the exit status and the summary."""
     began = time.monotonic()
     wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
     if wants_quarantine and arguments.log_dir:
         raise JobFailed("--quarantine needs brokers: it cannot be combined with --log-dir")
+    spark = session.SparkStart("logyard audit")
+    more: dict[str, Any] = {}
+    if arguments.log_dir:
+        whole = _directories(arguments, spark)
+    else:
+        whole, turns = _topics(arguments, spark)
+        more = {"by_topic": turns.rows(_row), "topics_failed": turns.failed}
+    summary = _summary(whole, time.monotonic() - began) | more
+    if wants_quarantine:
+        summary["quarantined"] = _quarantine(whole.replicas, whole.findings, arguments.re_replicate)
+    if arguments.report:
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        report.write(arguments.report, summary, whole.findings, whole.totals, now)
+    status = 2 if summary["verdict"] == BAD else FAILED if more.get("topics_failed") else 0
+    return status, summary
+
+
+def _directories(arguments: argparse.Namespace, spark: session.SparkStart) -> Audited:
+    replicas = _of_directories(arguments)
+    whole = Audited(replicas, [found for replica in replicas for found in damaged_files(replica)])
+    _inspect(spark.context(), whole, deep=not arguments.shallow)
+    return whole
+
+
+def _topics(arguments: argparse.Namespace, spark: session.SparkStart) -> tuple[Audited, Turns[Audited]]:
+    """Audit the topics of a cluster: those that are named, or all but Kafka's own."""
+    cluster = clusters.RecentCluster(arguments)
+    whole = Audited()
+    metadata = cluster.look().metadata
+    topics = arguments.topic or sorted(set(metadata.topics) - metadata.internal)
+    if not arguments.topic:
+        whole.findings += of_all_topics(cluster.look())
+    if topics:
+        # An audit reads whatever it can lease, so Spark starts beside the first leases.
+        spark.begin()
+
+    def work(topic: str) -> tuple[Audited, str]:
+        return _audit_topic(topic, arguments, cluster.look(), spark), ""
+
+    turns = take_turns("audit", topics, work, arguments.topics_at_once)
+    for part in turns.parts:
+        whole.add(part)
+    if not whole.replicas and not whole.findings and not turns.failed:
+        raise JobFailed("there is no topic to audit")
+    return whole, turns
+
+
+def _audit_topic(
+    topic: str, arguments: argparse.Namespace, cluster: clusters.Cluster, spark: session.SparkStart
+) -> Audited:
+    """Audit one topic, under leases that are taken here and end here."""
     with ExitStack() as stack:
-        findings: list[Finding] = []
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_run, leases, "the audit is over")
-        replicas = _of_directories(arguments) if arguments.log_dir else leased_replicas(arguments, findings, leases)
-        findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
-        say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")
-        context = session.start("logyard audit")
-        found, totals = _inspect(context, replicas, deep=not arguments.shallow)
-        findings += found
+        part = leased(topic, cluster, leases)
+        say(f"audit: {topic}: {len(part.replicas)} replicas, {_bytes(part.replicas):,} bytes")
+        if part.replicas:
+            _inspect(spark.context(), part, deep=not arguments.shallow)
         beats.beat()
-        findings = _without_lost(findings, replicas, beats.lost)
-    summary = _summary(replicas, findings, totals, time.monotonic() - began)
-    if wants_quarantine:
-        summary["quarantined"] = _quarantine(replicas, findings, arguments.re_replicate)
-    if arguments.report:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        report.write(arguments.report, summary, findings, totals, now)
-    return (2 if summary["verdict"] == BAD else 0), summary
+        part.findings = _without_lost(part.findings, part.replicas, beats.lost)
+        return part
 
 
-def leased_replicas(arguments: argparse.Namespace, findings: list[Finding], leases: list[Lease]) -> list[Replica]:
-    """Lease every replica before anything is read.
+def leased(topic: str, cluster: clusters.Cluster, leases: list[Lease]) -> Audited:
+    """Lease every replica of a topic before anything is read.
 
     A replica that cannot be leased is a warning; a partition of which none can be leased is a bad finding.
     """
-    cluster = clusters.connect(arguments)
     run_id = clusters.run_id("audit")
-    topics = arguments.topic or sorted(set(cluster.metadata.topics) - cluster.metadata.internal)
-    for tp, place in cluster.partitions(topics):
-        had = 0
+    part = Audited()
+    for tp, place in cluster.partitions([topic]):
+        held = []
         # The leader last: it must have every record that a follower knew to be acknowledged before.
         for broker_id in sorted(place.replicas, key=place.leader.__eq__):
             try:
-                leases.append(cluster.lease(broker_id, tp, run_id, "audit"))
-                had += 1
+                held.append(cluster.lease(broker_id, tp, run_id, "audit"))
             except LeaseError as error:
-                findings.append(Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited: {error}"))
-        if not had:
-            findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
-    if not arguments.topic:
-        said = "not audited: the brokers returned no metadata for this topic"
-        findings += [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
-    if not leases and not findings:
-        raise JobFailed("there is no topic to audit")
-    replicas = [of_leased(lease) for lease in leases]
-    for tp in sorted({r.tp for r in replicas}):
-        findings += standing_findings([r for r in replicas if r.tp == tp])
-    if not arguments.topic:
-        for broker in cluster.brokers.values():
-            findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
-    return replicas
+                part.findings.append(Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited: {error}"))
+            else:
+                leases.append(held[-1])
+        if not held:
+            part.findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
+        replicas = [of_leased(lease) for lease in held]
+        part.replicas += replicas
+        if replicas:
+            part.findings += standing_findings(replicas)
+    return part
+
+
+def of_all_topics(cluster: clusters.Cluster) -> list[Finding]:
+    """Return the findings of a whole cluster that belong to no topic: topics without metadata, stray directories."""
+    said = "not audited: the brokers returned no metadata for this topic"
+    findings = [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
+    for broker in cluster.brokers.values():
+        findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
+    return findings
+
+
+def _bytes(replicas: Sequence[Replica]) -> int:
+    return sum(segment.size for replica in replicas for segment in replica.segments)
 
 
 def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
@@ -137,9 +205,9 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
     return replicas
 
 
-def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Check every segment in a task of its own, then each partition as a whole; returns findings, and totals (a row
-    per replica)."""
+def _inspect(context: Any, part: Audited, *, deep: bool) -> None:
+    """Check every segment in a task of its own, then each partition as a whole; adds the findings and totals."""
+    replicas = part.replicas
     work = [
         SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset)
         for r in replicas
@@ -163,7 +231,8 @@ def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[
 
     rows = context.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
     verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
-    return [f for v in verdicts for f in v.findings], [t for v in verdicts for t in v.totals]
+    part.findings += [f for v in verdicts for f in v.findings]
+    part.totals += [t for v in verdicts for t in v.totals]
 
 
 def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s: float | None) -> list[Any]:
@@ -196,15 +265,20 @@ def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: di
     ]
 
 
-def _summary(
-    replicas: Sequence[Replica], findings: Sequence[Finding], totals: Sequence[dict[str, Any]], seconds: float
-) -> dict[str, Any]:
+def _row(part: Audited) -> dict[str, Any]:
+    """Return what the summary says of one topic."""
+    found = _summary(part, 0.0)
+    return {name: found[name] for name in ("verdict", "partitions", "replicas", "records", "bytes", "findings")}
+
+
+def _summary(whole: Audited, seconds: float) -> dict[str, Any]:
+    replicas, findings, totals = whole.replicas, whole.findings, whole.totals
     levels = Counter(f.level for f in findings)
     verdict = BAD if levels[BAD] else WARN if levels[WARN] else OK
-    compared = {
-        f"{tp}": min((r.high_watermark for r in replicas if r.tp == tp), default=-1)
-        for tp in sorted({r.tp for r in replicas})
-    }
+    compared: dict[str, int] = {}
+    for replica in sorted(replicas, key=lambda r: r.tp):
+        known = compared.get(str(replica.tp), replica.high_watermark)
+        compared[str(replica.tp)] = min(known, replica.high_watermark)
     worst_first = sorted(findings, key=lambda f: (f.level != BAD, f.topic, f.partition, f.replica, f.offset))
     return {
         "job": "audit",

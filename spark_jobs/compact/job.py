@@ -2,6 +2,9 @@
 
     spark-submit spark_jobs/compact.py --cluster-file DIR/cluster.json --topic flights
 
+Each topic has leases, a failure and a part of the summary of its own; a few are worked on at once, in one Spark
+application, which starts when the first of them is due.
+
 The last line printed is the summary as JSON. Exit status: 0 if every partition was compacted or had nothing to do, 1 if
 one was not.
 """
@@ -17,7 +20,7 @@ from typing import Any
 from logyard.broker.compaction.decision_format import Decision
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
-from logyard.spark_jobs.command import run_job, say
+from logyard.spark_jobs.command import positive, run_job, say
 from logyard.spark_jobs.compact.key_table import BYTES_PER_KEY
 from logyard.spark_jobs.compact.partition import (
     PartitionRun,
@@ -35,6 +38,7 @@ from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import UNSURE, Lease, end_run
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
+from logyard.spark_jobs.turns import add_option, take_turns
 
 # 20 million keys: with its Python, such a task stays below 1 GB.
 TASK_MEMORY_MIB = 800
@@ -44,25 +48,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the compaction; returns the exit status."""
     parser = argparse.ArgumentParser(prog="compact.py", description=__doc__.split("\n")[0] if __doc__ else None)
     clusters.add_arguments(parser)
+    add_option(parser)
     parser.add_argument(
         "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
     )
     parser.add_argument("--force", action="store_true", help="also compact logs whose dirty ratio is too low")
     parser.add_argument(
         "--task-memory",
-        type=_positive,
+        type=positive,
         default=TASK_MEMORY_MIB,
         metavar="MIB",
         help=f"memory for a partition's keys in one task ({TASK_MEMORY_MIB}); keys that need more are shuffled",
     )
-    parser.add_argument("--max-keys", type=_positive, metavar="N", help="the same, as a number of keys (40 bytes each)")
+    parser.add_argument("--max-keys", type=positive, metavar="N", help="the same, as a number of keys (40 bytes each)")
     return run_job(parser, argv, compact)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: a whole number above 0 is expected")
-    return int(text)
 
 
 def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -70,29 +69,46 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     began = time.monotonic()
     if not arguments.topic:
         raise JobFailed("name the topics to compact with --topic")
-    cluster = clusters.connect(arguments)
+    cluster = clusters.RecentCluster(arguments)
+    # Started by the first topic that is due; the others are looked at meanwhile.
+    spark = session.SparkStart("logyard compact")
+
+    def work(topic: str) -> tuple[list[PartitionRun], str]:
+        runs = _compact_topic(topic, arguments, cluster.look(), spark)
+        return runs, "; ".join(f"{run.tp}: {run.failure}" for run in runs if run.failure)
+
+    turns = take_turns("compact", arguments.topic, work, arguments.topics_at_once)
+    summary = _summary([run for runs in turns.parts for run in runs], time.monotonic() - began)
+    rows = turns.rows(_row)
+    return (1 if turns.failed else 0), summary | {"by_topic": rows, "topics_failed": turns.failed}
+
+
+def _compact_topic(
+    topic: str, arguments: argparse.Namespace, cluster: clusters.Cluster, spark: session.SparkStart
+) -> list[PartitionRun]:
+    """Compact one topic, under leases that are taken here and end here."""
     run_id = clusters.run_id("compact")
     with ExitStack() as stack:
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_run, leases, "the compaction is over")
         runs = []
-        for tp, place in cluster.partitions(arguments.topic):
+        for tp, place in cluster.partitions([topic]):
             run = lease_partition(cluster, tp, place, run_id, force=arguments.force, wait_s=arguments.wait_s)
             leases += [r.lease for r in run.replicas]
             runs.append(run)
+            if run.is_due:
+                spark.begin()
         due = [run for run in runs if run.is_due]
-        say(f"compact: {len(due)} of {len(runs)} partitions are due")
+        say(f"compact: {topic}: {len(due)} of {len(runs)} partitions are due")
         if due:
-            _in_spark(due, beats, arguments.max_keys or arguments.task_memory * 2**20 // BYTES_PER_KEY)
-    summary = _summary(runs, time.monotonic() - began)
-    failed = [run for run in runs if run.failure]
-    return (1 if failed else 0), summary
+            keys_max = arguments.max_keys or arguments.task_memory * 2**20 // BYTES_PER_KEY
+            _in_spark(spark.context(), due, beats, keys_max)
+    return runs
 
 
-def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
+def _in_spark(context: Any, runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
     """Run pass 1, pass 2 and the commits; each PartitionRun is updated with its results."""
-    context = session.start("logyard compact")
     surveys = [r.survey_work(keys_max) for r in runs]
     read = over_tasks(context, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
 
@@ -163,6 +179,13 @@ def _commit(run: PartitionRun, beats: Heartbeats) -> None:
             run.committed[lease.broker.broker_id] = lease.committed_after_all(first)
         except LeaseError as error:
             run.failure = f"broker {lease.broker.broker_id}: {error}"
+
+
+def _row(runs: Sequence[PartitionRun]) -> dict[str, Any]:
+    """Return what the summary says of one topic, beside the details of its partitions."""
+    figures = ("partitions", "compacted", "skipped", "records_before", "records_after", "bytes_before", "bytes_after")
+    found = _summary(runs, 0.0)
+    return {name: found[name] for name in figures} | {"partitions_failed": found["failed"]}
 
 
 def _summary(runs: Sequence[PartitionRun], seconds: float) -> dict[str, Any]:

@@ -84,12 +84,28 @@ def splits_or_failure(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Ran
 
 
 class FailedPartitions:
-    """The partitions that a run gave up, and why."""
+    """The partitions and topics that a run gave up, and why."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._first: LogyardError | None = None
         self.reasons: dict[TopicPartition, str] = {}
+        # Topics of which no partition is known.
+        self._topics: dict[str, str] = {}
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """The topics that were given up, whole or in part, and why."""
+        found = dict(self._topics)
+        for tp, reason in sorted(self.reasons.items()):
+            found[tp.topic] = f"{found[tp.topic]}; {reason}" if tp.topic in found else reason
+        return found
+
+    def give_up_topic(self, topic: str, error: LogyardError) -> None:
+        """Give up a topic whose partitions are not known."""
+        self._first = self._first or error
+        self._topics[topic] = str(error)
+        self._tell(f"{topic} is given up: {error}")
 
     def give_up(self, tp: TopicPartition, error: Exception | str) -> None:
         """Give a partition up."""

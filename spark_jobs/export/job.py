@@ -4,7 +4,7 @@ commit ended.
     spark-submit spark_jobs/export.py --cluster-file DIR/cluster.json --topic flights --destination exports/flights
 
 The last line printed is the summary as JSON. Exit status: 0 if all was exported (or nothing was new), 1 if the export
-failed, or failed for the partitions that the summary names under `failed`.
+failed, or failed for the topics and partitions that the summary names under `topics_failed` and `failed`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import merges, offsets, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.failures import FailedPartitions, PartitionsFailed, splits_or_failure
-from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.export.files import Output, WrittenSplit
 from logyard.spark_jobs.export.leaders import Leaders
 from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.modes import Appending, Upserting, Writing, WrittenPiece
@@ -71,7 +71,7 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
     workers = workers or SparkWorkers("logyard export", settings(arguments.format), needs)
     run = Export(arguments, output, workers)
     summary = run.all()
-    return (FAILED if summary["failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
+    return (FAILED if summary["topics_failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
 
 
 class Export:
@@ -341,8 +341,24 @@ class Export:
             "files": len(files),
             "offsets": partitions,
             "failed": {str(tp): reason for tp, reason in sorted(self._failed.reasons.items())},
+            "topics_failed": self._failed.topics,
+            "by_topic": self._by_topic(ranges, written),
             "checksum": f"{int(digest) & (2**64 - 1):016x}",
         }
+
+    def _by_topic(self, ranges: Sequence[Range], written: Sequence[WrittenSplit]) -> dict[str, dict[str, Any]]:
+        """Return the summary's row for each topic."""
+        failed = self._failed.topics
+        rows: dict[str, dict[str, Any]] = {
+            topic: {"failed": failed.get(topic), "partitions": 0, "rows": 0, "dead_letters": 0}
+            for topic in sorted({span.replica.topic for span in ranges} | set(failed))
+        }
+        for span in ranges:
+            rows[span.replica.topic]["partitions"] += 1
+        for split in written:
+            rows[split.topic]["rows"] += split.rows
+            rows[split.topic]["dead_letters"] += split.bad_rows
+        return rows
 
     def _end(self, span: Range, manifest: Manifest) -> int:
         """Return the offset below which a partition is exported; if it was given up, below which it is committed."""

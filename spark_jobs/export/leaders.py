@@ -47,10 +47,17 @@ class Leaders:
         self._stack.close()
 
     def take(self, failed: FailedPartitions) -> list[Replica]:
-        """Lease the leader of every partition; those that cannot be leased are given up. Raises JobFailed."""
+        """Lease the leader of every partition; those that cannot be leased, and topics that do not exist, are given
+        up."""
         cluster = clusters.connect(self._arguments)
         replicas = []
-        for tp, _ in cluster.partitions(self._arguments.topic):
+        tps = []
+        for topic in dict.fromkeys(self._arguments.topic):
+            try:
+                tps += [tp for tp, _ in cluster.partitions([topic])]
+            except JobFailed as error:
+                failed.give_up_topic(topic, error)
+        for tp in tps:
             lease = failed.attempt(tp, partial(cluster.lease_leader, tp, self._run_id, self._purpose))
             if lease is not None:
                 self._leases.append(lease)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from logyard.spark_jobs.command import positive
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import merges, partition_columns, upsert
 from logyard.spark_jobs.export.errors import ExportRefused
@@ -47,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,…",
         help="directories: topic, date, or NAME=PATTERN of the timestamp (hour=%%Y-%%m-%%dT%%H)",
     )
-    add("--split-mib", type=_positive, default=64, metavar="MIB", help="log bytes per file (64)")
+    add("--split-mib", type=positive, default=64, metavar="MIB", help="log bytes per file (64)")
     add(
         "--commit-mib",
-        type=_positive,
+        type=positive,
         metavar="MIB",
         help="log bytes per committed version (4096, or four files per Spark core if that is more)",
     )
@@ -63,14 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--merge-files",
-        type=_positive,
+        type=positive,
         default=merges.TOGETHER_MIN,
         metavar="N",
         help=f"merge this many small files even if they do not fill one ({merges.TOGETHER_MIN})",
     )
     add(
         "--bucket-mib",
-        type=_positive,
+        type=positive,
         default=128,
         metavar="MIB",
         help="upsert: how much of the table one task holds, approximately (128)",
@@ -105,12 +106,6 @@ def _add_destination(parser: argparse.ArgumentParser) -> None:
 def _natural(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number is expected")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not _natural(text):
-        raise argparse.ArgumentTypeError("0: a whole number above 0 is expected")
     return int(text)
 
 

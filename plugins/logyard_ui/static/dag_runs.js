@@ -4,7 +4,7 @@ import { airflow, get, write } from "./api.js";
 import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./airflow_ui.js";
 import { refresh, usePolled } from "./polling.js";
 import { State } from "./components.js";
-import { Outcome } from "./outcome.js";
+import { Outcome, hasEnded } from "./outcome.js";
 
 const { Box, CloseButton, Flex, Spinner, Text } = UI;
 const EVERY_MS = 1500;
@@ -129,7 +129,7 @@ export function RunProgress({ run }) {
         ),
       ),
     tasks
-      .filter((task) => task.state === "success")
+      .filter(hasEnded)
       .map((task) => h(Outcome, { key: `${task.task_id} ${task.map_index}`, run, task })),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
     failed.map((task) => h(Why, { key: task.task_id, run, task })),

@@ -13,7 +13,7 @@ const STYLE = {
   "& [data-end]": { textAlign: "end", fontVariantNumeric: "tabular-nums" },
 };
 
-// {sentence, columns, rows, rows_in_all} of a task that has ended well; null for another's value.
+// {sentence, columns, rows, rows_in_all} of a task that has ended; null for another's value.
 export function read(value) {
   const found = typeof value === "string" ? parsed(value) : value;
   if (typeof found !== "object" || found === null || typeof found.sentence !== "string") return null;
@@ -30,11 +30,16 @@ function parsed(text) {
   }
 }
 
+export function hasEnded(task) {
+  return task.state === "success" || task.state === "failed";
+}
+
 export function Outcome({ run, task }) {
   const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id, "xcomEntries");
   // Tasks of others have none, and the browser writes down each request for what is not there: so the keys are asked
   // for first.
-  const keys = usePolled(task.state === "success" ? `${where}?map_index=${task.map_index}` : "", 0);
+  // A job on several topics of which some failed has told what became of the others.
+  const keys = usePolled(hasEnded(task) ? `${where}?map_index=${task.map_index}` : "", 0);
   const has = (keys.data?.xcom_entries ?? []).some((entry) => entry.key === "outcome");
   const found = usePolled(has ? `${where}/outcome?map_index=${task.map_index}&deserialize=false` : "", 0);
   const outcome = read(found.data?.value);

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 from pendulum.tz.exceptions import InvalidTimezone
@@ -151,6 +153,25 @@ def test_what_starts_brokers_by_itself_is_off_until_somebody_turns_it_on() -> No
         "logyard_export_segments",
         "logyard_retention_report",
     }
+
+
+@pytest.mark.parametrize("factory", [audit_replicas_dag, compact_segments_dag, export_segments_dag])
+def test_jobs_of_spark_work_through_lists_of_topics(factory: Callable[..., DAG]) -> None:
+    dag = factory(max_topics_a_job=7)
+    assert dag.params["max_topics_a_job"] == 7
+    tasks: list[Any] = dag.tasks
+    choose, job = tasks
+    assert choose.max_topics_a_job == "{{ params.max_topics_a_job }}"
+    assert job.upstream_task_ids == {"choose"}
+    assert isinstance(job, MappedOperator)
+    label = dag.get_template_env().from_string(job.partial_kwargs["map_index_template"])
+    assert label.render(task=SimpleNamespace(topics=["a"])) == "a"
+    assert label.render(task=SimpleNamespace(topics=["a", "b", "c"])) == "a and 2 more"
+
+
+def test_an_export_has_one_writer_at_a_time() -> None:
+    export: Any = export_segments_dag().get_task("export")
+    assert export.partial_kwargs["max_active_tis_per_dagrun"] == 1
 
 
 def test_when_runs_of_spark_end_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.operators import outcomes
+from logyard.operators import job_outcomes
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.outcome import Outcome
@@ -83,7 +83,7 @@ def test_spark_jobs_tell_what_they_looked_at() -> None:
         "details": {f"t-{p}": partition("dirty ratio 0.30 is not above 0.5") for p in range(4)},
     }
     none = "4 partitions looked at, none was due: dirty ratio 0.30 is not above 0.5"
-    assert outcomes.of_job(nothing).sentence == none
+    assert job_outcomes.of_job(nothing).sentence == none
     done = nothing | {
         "compacted": 1,
         "records_before": 60_000,
@@ -91,7 +91,7 @@ def test_spark_jobs_tell_what_they_looked_at() -> None:
         "bytes_before": 6 << 20,
         "bytes_after": 100 << 10,
     }
-    assert outcomes.of_job(done).sentence == (
+    assert job_outcomes.of_job(done).sentence == (
         "4 partitions looked at, 1 compacted: 60,000 → 1,000 records, 6.0 MiB → 100 KiB"
     )
     audit = {
@@ -101,12 +101,47 @@ def test_spark_jobs_tell_what_they_looked_at() -> None:
         "findings": {"bad": 0, "warn": 0},
         "first_findings": [],
     }
-    assert outcomes.of_job(audit).sentence == "60,000 records in 36 replicas: no finding"
+    assert job_outcomes.of_job(audit).sentence == "60,000 records in 36 replicas: no finding"
     export = {
         "job": "export",
         "offsets": {"t-0": {"start": 5, "end": 5, "rows": 0}},
         "rows": 0,
         "dead_letters": 0,
     }
-    assert outcomes.of_job(export).sentence == "1 partition looked at, nothing new to export"
-    assert outcomes.of_job({"job": "mine"}).sentence == "Job mine ended"
+    assert job_outcomes.of_job(export).sentence == "1 partition looked at, nothing new to export"
+    assert job_outcomes.of_job({"job": "mine"}).sentence == "Job mine ended"
+
+
+def test_several_topics_are_told_by_topic_and_failed_ones_first() -> None:
+    row = {"failed": None, "partitions": 2, "compacted": 1, "records_before": 9, "records_after": 5}
+    row |= {"bytes_before": 2048, "bytes_after": 1024}
+    summary = {
+        "job": "compact",
+        "partitions": 4,
+        "compacted": 2,
+        "failed": 1,
+        "records_before": 18,
+        "records_after": 10,
+        "bytes_before": 4096,
+        "bytes_after": 2048,
+        "details": {f"a-{p}": partition("", "compacted") for p in range(4)},
+        "by_topic": {"a": row, "b": row, "gone": {"failed": "it does not exist", "seconds": 0.1}},
+        "topics_failed": {"gone": "it does not exist"},
+        "topics_of_earlier_tries": ["b"],
+    }
+    told = job_outcomes.of_job(summary)
+    assert told.sentence == (
+        "3 topics: 4 partitions looked at, 2 compacted, 1 failed: 18 → 10 records, 4.0 KiB → 2.0 KiB; "
+        "1 topic failed: gone; 1 topic done in an earlier try"
+    )
+    assert told.columns[0] == "topic"
+    assert [list(row) for row in told.rows] == [
+        ["gone", None, None, None, None, None, None, "it does not exist"],
+        ["a", 2, 1, 9, 5, "2.0 KiB", "1.0 KiB", None],
+        ["b", 2, 1, 9, 5, "2.0 KiB", "1.0 KiB", None],
+    ]
+    audit = {"job": "audit", "records": 5, "replicas": 3, "findings": {"bad": 1, "warn": 0}, "first_findings": []}
+    topics = {"a": {"failed": None, "verdict": "bad", "records": 5, "replicas": 3, "bytes": 10}, "b": {"failed": "no"}}
+    told = job_outcomes.of_job(audit | {"by_topic": topics, "topics_failed": {f"t{n}": "no" for n in range(7)}})
+    assert told.sentence.endswith("; 7 topics failed: t0, t1, t2, t3, t4 and 2 more")
+    assert [list(row) for row in told.rows] == [["b", None, None, None, None, "no"], ["a", "bad", 5, 3, "10 B", None]]

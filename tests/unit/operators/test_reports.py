@@ -10,7 +10,8 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
 from logyard.admin.topics.retention import TopicRetention, judge
 from logyard.broker.model import TopicPartition
-from logyard.operators.airflow_names import AirflowSkipException
+from logyard.operators.airflow_names import AirflowFailException, AirflowSkipException
+from logyard.operators.batches import BatchTopicsOperator, batches
 from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator, limits
 from logyard.operators.spark import ExportSegmentsOperator
 from tests.support.airflow_tasks import context, run, use
@@ -43,8 +44,26 @@ def test_the_largest_compacted_topics_are_chosen(cluster: MemoryCluster) -> None
     assert choose(limit="1") == [["big"]]
     assert choose(bytes_min="1000") == [["big"]]
     assert choose(topics='["void"]', limit="1") == [["void"]]
+    assert choose(topics="a, b, c", max_topics_a_job="2") == [["a", "c"], ["b"]]
+    assert choose(max_topics_a_job="100") == [["big", "small"]]
     with pytest.raises(AirflowSkipException):
         choose(bytes_min="100000")
+
+
+def test_topics_are_dealt_to_as_few_jobs_as_possible(cluster: MemoryCluster) -> None:
+    topics = [f"t{number}" for number in range(7)]
+    assert batches(topics, 3) == [["t0", "t3", "t6"], ["t1", "t4"], ["t2", "t5"]]
+    assert batches(topics, 7) == [topics]
+    assert batches([], 3) == []
+    made = BatchTopicsOperator(task_id="b", topics='["a", "b", "a", "c"]', max_topics_a_job="2")
+    ctx = context()
+    assert run(made, ctx)[0] == [["a", "c"], ["b"]]
+    assert ctx["ti"].values["outcome"]["sentence"] == "3 topics in 2 Spark jobs"
+    for given, most, message in (("[]", "1", "at least one"), ("a", "0", "above 0")):
+        with pytest.raises(AirflowFailException, match=message):
+            BatchTopicsOperator(task_id="b", topics=given, max_topics_a_job=most).execute(context())
+    with pytest.raises(AirflowSkipException):
+        BatchTopicsOperator(task_id="b", topics="[]", skip_without=True).execute(context())
 
 
 def test_a_report_names_sizes_records_and_what_is_wrong(cluster: MemoryCluster) -> None:

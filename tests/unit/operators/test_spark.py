@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from logyard.operators.spark import (
     summary,
 )
 from logyard.operators.spark_place import SparkPlace
-from tests.support.airflow_tasks import context
+from tests.support.airflow_tasks import Store, context
 
 pytestmark = pytest.mark.airflow
 
@@ -259,6 +260,77 @@ def test_an_export_that_gave_partitions_up_names_them(monkeypatch: pytest.Monkey
     submit(monkeypatch, '{"failed": {"t-1": "t-1: no lease on its leader"}, "rows": 5}', fails=True)
     with pytest.raises(JobFailed, match="audit: t-1: no lease on its leader"):
         AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
+def row(failed: str | None = None, **figures: Any) -> dict[str, Any]:
+    return {"failed": failed, "seconds": 1.0, "partitions": 1, "rows": 5, **figures}
+
+
+EXPORTED = {"job": "export", "offsets": {}, "rows": 5, "dead_letters": 0, "files": 1, "bytes": 9, "failed": {}}
+
+
+def test_failed_topics_are_named_and_alone_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = {"b": "it does not exist", "c": "no leader"}
+    rows = {"a": row(), "b": row(failed["b"]), "c": row(failed["c"])}
+    submit(monkeypatch, json.dumps(EXPORTED | {"by_topic": rows, "topics_failed": failed}), fails=True)
+    store = Store()
+    first = context(store)
+    operator = ExportSegmentsOperator(task_id="e", topics=["a", "b", "c"], destination="/out")
+    with pytest.raises(JobFailed, match=r"export: 2 topics failed: b, c \(b: it does not exist\)"):
+        operator.execute(first)
+    assert first["ti"].values["outcome"]["sentence"].startswith("3 topics: 5 rows exported")
+    assert [cells[0] for cells in first["ti"].values["outcome"]["rows"]] == ["b", "c", "a"]
+    assert first["ti"].values[FAILED_SUMMARY]["by_topic"]["a"] == row()
+
+    rest = EXPORTED | {"rows": 2, "by_topic": {"b": row(), "c": row(failed["c"])}, "topics_failed": {"c": "no leader"}}
+    second = submit(monkeypatch, json.dumps(rest), fails=True)
+    with pytest.raises(JobFailed, match="export: c failed: no leader"):
+        operator.execute(context(store))
+    assert topics_of(second) == ["b", "c"]
+
+    third = submit(monkeypatch, json.dumps(EXPORTED | {"by_topic": {"c": row()}, "topics_failed": {}}))
+    ended = context(store)
+    found = operator.execute(ended)
+    assert topics_of(third) == ["c"]
+    assert {name: one["failed"] for name, one in found["by_topic"].items()} == {"a": None, "b": None, "c": None}
+    assert ended["ti"].values["outcome"]["sentence"].endswith("; 2 topics done in an earlier try")
+    assert store == {}
+
+    other = submit(monkeypatch, "{}")
+    store.set("logyard_topics_done", {"given": ["x", "y"], "done": {"x": row()}})
+    operator.execute(context(store))
+    assert topics_of(other) == ["a", "b", "c"], "what was done belongs to other topics"
+
+
+def test_a_topic_with_a_bad_verdict_is_audited_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 1, "warn": 0}}
+    audited |= {"first_findings": [], "topics_failed": {}}
+    rows = {"a": row(verdict="ok"), "b": row(verdict="bad")}
+    submit(monkeypatch, json.dumps(audited | {"by_topic": rows}), fails=True)
+    store = Store()
+    operator = AuditSegmentsOperator(task_id="a", topics=["a", "b"])
+    with pytest.raises(JobFailed, match="audit: bad"):
+        operator.execute(context(store))
+    again = submit(monkeypatch, json.dumps(audited | {"by_topic": {"b": row(verdict="ok")}}))
+    operator.execute(context(store))
+    assert topics_of(again) == ["b"]
+
+
+def test_without_state_between_tries_all_topics_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"a": row(), "b": row("no leader")}
+    summary = json.dumps(EXPORTED | {"by_topic": rows, "topics_failed": {"b": "no leader"}})
+    for _ in range(2):
+        stand_in = submit(monkeypatch, summary, fails=True)
+        ctx = context()
+        del ctx["task_state_store"]
+        with pytest.raises(JobFailed, match="b failed"):
+            ExportSegmentsOperator(task_id="e", topics=["a", "b"], destination="/out").execute(ctx)
+        assert topics_of(stand_in) == ["a", "b"]
+
+
+def topics_of(stand_in: Submit) -> list[str]:
+    words = stand_in.operator.application_args
+    return [value for name, value in pairwise(words) if name == "--topic"]
 
 
 def test_a_job_that_never_began_fails_as_spark_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,44 @@
+"""What earlier tries of a task on several topics have done, so that the next try works only on what failed.
+
+Airflow keeps state between tries since 3.3; before, a retry works on all topics. (XComs do not outlive a try.)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+
+_STORED = "logyard_topics_done"
+
+
+class Tries:
+    """Which topics this try works on, and what earlier tries of the task have done already."""
+
+    def __init__(self, context: Context, given: Sequence[str]) -> None:
+        self._store, self._given = context.get("task_state_store"), list(given)
+        known: Any = self._store.get(_STORED) if self._store is not None else None
+        known = known if isinstance(known, dict) and known.get("given") == self._given else {}
+        self._done: dict[str, Any] = known.get("done", {})
+        # All of them are done if only what came after them failed.
+        self.topics = [topic for topic in given if topic not in self._done] or self._given
+
+    def ended(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return the summary of a job that did all of its topics, with those of earlier tries; forget the tries."""
+        if self._store is not None and self._store.get(_STORED) is not None:
+            self._store.delete(_STORED)
+        return self._with_earlier(found)
+
+    def failed(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return the summary likewise, and keep for the next try which topics need no other."""
+        rows, failed = found.get("by_topic") or {}, found.get("topics_failed") or {}
+        done = {topic: row for topic, row in rows.items() if topic not in failed and row.get("verdict") != "bad"}
+        if self._store is not None and done:
+            stored: Any = {"given": self._given, "done": {**self._done, **done}}
+            self._store.set(_STORED, stored)
+        return self._with_earlier(found)
+
+    def _with_earlier(self, found: dict[str, Any]) -> dict[str, Any]:
+        if not self._done:
+            return found
+        rows = {**self._done, **(found.get("by_topic") or {})}
+        return found | {"by_topic": rows, "topics_of_earlier_tries": sorted(self._done)}
