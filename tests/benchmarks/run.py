@@ -24,6 +24,7 @@ from tests.benchmarks import (
     bench_pauses,
     bench_size,
     bench_spark,
+    bench_topics,
     ceilings,
 )
 from tests.benchmarks.harness import HEADING, Row
@@ -39,6 +40,7 @@ PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
     "controller": bench_controller.measure,
     "compact": bench_compact.measure,
     "spark": bench_spark.measure,
+    "topics": bench_topics.measure,
     "page": bench_page.measure,
 }
 
