@@ -25,6 +25,12 @@ WAVES = 4
 TASK_BYTES = 256 * 1024 * 1024
 
 
+def need_rdds(job: str) -> None:
+    """Raise JobFailed if the job was told to use Spark Connect (`spark-submit --remote` sets the variable, too)."""
+    if os.environ.get("SPARK_REMOTE"):
+        raise JobFailed(f"{job} needs Spark's RDDs, which Spark Connect does not have: give --master, and no --remote")
+
+
 def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> Any:
     """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors lack a library
     of `needs`.

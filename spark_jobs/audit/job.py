@@ -87,6 +87,7 @@ class Audited:
 def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Do the audit; returns the exit status and the summary."""
     began = time.monotonic()
+    session.need_rdds("audit")
     wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
     if wants_quarantine and arguments.log_dir:
         raise JobFailed("--quarantine needs brokers: it cannot be combined with --log-dir")

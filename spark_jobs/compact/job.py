@@ -67,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Compact; returns the exit status and the summary."""
     began = time.monotonic()
+    session.need_rdds("compact")
     if not arguments.topic:
         raise JobFailed("name the topics to compact with --topic")
     cluster = clusters.RecentCluster(arguments)

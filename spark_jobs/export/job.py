@@ -38,7 +38,7 @@ from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
 from logyard.spark_jobs.segments.splits import Range, Split
 from logyard.spark_jobs.segments.stable_offset import settled
-from logyard.spark_jobs.session import NEEDS, STORES, SparkWorkers, Workers
+from logyard.spark_jobs.session import NEEDS, STORES, SparkWorkers, Workers, need_rdds
 from logyard.spark_jobs.tables.table_formats import publisher, settings
 
 MEBIBYTE = 1024 * 1024
@@ -68,6 +68,8 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
     began = time.monotonic()
     output = options.output_of(arguments)
     needs = (*NEEDS, STORES) if is_object_store(arguments.destination) else NEEDS
+    if workers is None:
+        need_rdds("export")
     workers = workers or SparkWorkers("logyard export", settings(arguments.format), needs)
     run = Export(arguments, output, workers)
     summary = run.all()

@@ -1,5 +1,6 @@
 """The names that docs/spark.md gives: files that spark-submit runs, `python -m`, and what users import."""
 
+import importlib
 import runpy
 import sys
 from pathlib import Path
@@ -27,6 +28,18 @@ def test_spark_submit_and_python_run_the_same_job(
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert texts[0].startswith(f"usage: {job}.py ")
+
+
+@pytest.mark.parametrize("job", shipping.JOBS)
+def test_spark_connect_is_refused_in_one_line_before_anything_is_asked(
+    job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
+    monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: pytest.fail("nothing is asked"))
+    main = importlib.import_module(f"logyard.spark_jobs.{job}.job").main
+    assert main(["--topic", "t", *(["--destination", str(tmp_path)] if job == "export" else [])]) == 1
+    said = f"{job}.py: {job} needs Spark's RDDs, which Spark Connect does not have: give --master, and no --remote\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_what_users_import() -> None:
