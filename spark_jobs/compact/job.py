@@ -76,6 +76,8 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     def work(topic: str) -> tuple[list[PartitionRun], str]:
         runs = _compact_topic(topic, arguments, cluster.look(), spark)
+        for run in runs:
+            run.forget()
         return runs, "; ".join(f"{run.tp}: {run.failure}" for run in runs if run.failure)
 
     turns = take_turns("compact", arguments.topic, work, arguments.topics_at_once)

@@ -140,6 +140,12 @@ class PartitionRun:
     def outcome(self) -> str:
         return "failed" if self.failure else "skipped" if self.skipped else "compacted"
 
+    def forget(self) -> None:
+        """Let go of what only the run needs: a decision has 8 bytes for each record that stays, and a job may go on
+        with many topics."""
+        self.decision = None
+        self.replicas = []
+
     def survey_work(self, keys_max: int) -> SurveyWork:
         leader = next(r for r in self.replicas if r.lease.is_leader)
         return SurveyWork(leader, self.range_end, self.tombstone_cutoff, keys_max)
