@@ -56,13 +56,14 @@ def parse_keys(document: bytes) -> tuple[SigningKey, ...]:
         raise ValueError("a JSON object with `keys` is expected") from None
     keys = []
     for entry in listed if isinstance(listed, list) else ():
-        if not isinstance(entry, dict) or entry.get("kty") not in _ALGORITHMS or entry.get("use", "sig") != "sig":
+        kind = entry.get("kty") if isinstance(entry, dict) else None
+        if not isinstance(kind, str) or kind not in _ALGORITHMS or entry.get("use", "sig") != "sig":
             continue
         try:
             made = jwt.PyJWK.from_dict(entry)
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             continue
-        keys.append(SigningKey(entry.get("kid"), entry["kty"], made.key))
+        keys.append(SigningKey(entry.get("kid"), kind, made.key))
     if not keys:
         raise ValueError("there is no key for signatures in it")
     return tuple(keys)

@@ -111,7 +111,10 @@ def test_algorithms_that_are_none(alg: str) -> None:
         tokens().validate(f"{head}.{token().partition('.')[2]}")
 
 
-@pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [{"kty": "oct"}]}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "document",
+    [b"", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [{"kty": "oct"}, {"kty": {}}, 1]}', b"[" * 100_000],
+)
 def test_documents_without_keys(document: bytes) -> None:
     with pytest.raises(ValueError, match="key"):
         parse_keys(document)
