@@ -7,19 +7,27 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators import assets, job_outcomes, lineages, written_topics
-from logyard.operators.airflow_names import AirflowException, AirflowSkipException, conf
+from logyard.operators.airflow_names import (
+    AirflowException,
+    AirflowSkipException,
+    BaseHook,
+    conf,
+    mask_secret,
+)
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
 from logyard.operators.spark_provider import SparkSubmitOperator
+from logyard.operators.store_connection import settings_of_store
 from logyard.operators.tries import Tries
 
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
@@ -197,7 +205,11 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     offsets [start, end) of every partition. The outlet is `AssetAlias(EXPORT_ALIAS)`, so the destination may be a
     template.
 
-    :param destination: the directory of the table, a path or a `file:///` URL. (templated)
+    :param destination: the directory of the table, a path or a `file:///` URL, or a folder of an object store:
+        `s3://`, `gs://`, `abfss://`. (templated)
+    :param store_conn_id: the connection with an object store's credentials (`aws`, `google_cloud_platform`, `wasb`,
+        `adls` or `generic`), which go by a file that only this user can read; without it Spark's machines have them.
+        (templated)
     :param table_format: `parquet`, `delta` or `iceberg`; the latter two need their package in `spark.jars`. (templated)
     :param mode: `append` (every record) or `upsert` (the latest record of each key). (templated)
     :param key_format: `binary`, `string` or `json`; records with other keys become dead letters. (templated)
@@ -220,6 +232,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     template_fields = (
         *SparkSegmentsOperator.template_fields,
         "destination",
+        "store_conn_id",
         "table_format",
         "mode",
         "key_format",
@@ -234,6 +247,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         *,
         topics: Sequence[str] | str,
         destination: str,
+        store_conn_id: str | None = None,
         table_format: str | None = None,
         mode: str | None = None,
         key_format: str | None = None,
@@ -247,6 +261,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         kwargs.setdefault("outlets", [AssetAlias(EXPORT_ALIAS)])
         super().__init__(topics=topics, **kwargs)
         self.destination = destination
+        self.store_conn_id = store_conn_id
         self.table_format = table_format
         self.mode = mode
         self.key_format = key_format
@@ -273,11 +288,18 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
             if value := getattr(self, name):
                 path = files[f"--{name.replace('_', '-')}"] = directory / f"{name}.ddl"
                 path.write_text(str(value))
+        if self.store_conn_id:
+            settings = settings_of_store(BaseHook.get_connection(self.store_conn_id))
+            for secret in settings.values():
+                mask_secret(secret)
+            files["--store"] = _private(directory / "store.json", settings)
         return files
 
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         if not self.destination:
             raise BadSettings("export: name the destination")
+        if urlsplit(self.destination).password:
+            raise BadSettings("export: no credentials in the destination: name a connection in store_conn_id")
         command = [*super().job_arguments(topics, place), "--destination", self.destination]
         for name, option in self._named.items():
             if value := getattr(self, name):

@@ -26,6 +26,7 @@ def export_segments_dag(
     spark_conn_id: str = params.SPARK_CONNECTION,
     topics: Sequence[str] = (),
     destination: str | None = None,
+    store_conn_id: str | None = None,
     schedule: str | None = "@hourly",
     timeout: timedelta | None = None,
     timezone: str | None = None,
@@ -34,7 +35,9 @@ def export_segments_dag(
     """The DAG `<prefix>export_segments` on that connection's cluster, run by the other connection's Spark.
 
     :param topics: the topics that scheduled runs export.
-    :param destination: the directory that they export to, a path or a `file:///` URL.
+    :param destination: where they export to: a directory (a path or a `file:///` URL) or a folder of an object store
+        (`s3://`, `gs://`, `abfss://`).
+    :param store_conn_id: the connection with the object store's credentials.
     :param timeout: after this time a run is ended; what it has committed stays, and the next run continues there. None:
         the minutes of `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
@@ -65,6 +68,7 @@ def export_segments_dag(
             task_id="export",
             skip_without=True,
             destination="{{ params.destination or '' }}",
+            store_conn_id=store_conn_id,
             table_format="{{ params.format }}",
             mode="{{ params.mode }}",
             key_format="{{ params.key_format }}",
@@ -86,7 +90,9 @@ def _form(topics: Sequence[str], destination: str | None, max_topics_a_job: int)
     return {
         "topics": params.topics("Topics to export.", default=topics),
         "destination": params.text(
-            "Destination", "Directory of the table: a path or a file:/// URL.", default=destination
+            "Destination",
+            "Directory of the table (a path or a file:/// URL), or s3://, gs://, abfss://.",
+            default=destination,
         ),
         "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
         "format": params.choice(

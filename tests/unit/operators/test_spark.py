@@ -173,6 +173,33 @@ def test_the_connections_security_goes_by_a_private_file(monkeypatch: pytest.Mon
     assert "hidden-token" not in seen["said"]
 
 
+def test_a_stores_credentials_go_by_a_private_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = {"conn_type": "aws", "login": "AKIA1", "password": "hidden-key", "extra": {"region_name": "eu-west-1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(lake))
+    seen: dict[str, Any] = {}
+
+    def look(operator: Any, ctx: Any) -> None:
+        arguments = operator.application_args
+        path = Path(arguments[arguments.index("--store") + 1])
+        seen.update(json.loads(path.read_text()), mode=path.stat().st_mode & 0o777)
+        said = [*arguments, *map(str, operator.conf.values()), *operator.env_vars.values()]
+        seen["said"] = " ".join([*said, *(str(getattr(operator, name)) for name in operator.template_fields)])
+        Path(arguments[arguments.index("--output") + 1]).write_text("{}")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", look)
+    ExportSegmentsOperator(task_id="e", topics=["t"], destination="s3://b/x", store_conn_id="lake").execute(context())
+    assert (seen["access_key_id"], seen["secret_access_key"], seen["region"]) == ("AKIA1", "hidden-key", "eu-west-1")
+    assert seen["mode"] == 0o600
+    assert "hidden-key" not in seen["said"]
+
+
+def test_credentials_in_a_destination_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(monkeypatch, "{}")
+    with pytest.raises(AirflowFailException, match="name a connection in store_conn_id") as refused:
+        ExportSegmentsOperator(task_id="e", topics=["t"], destination="s3://k:hidden@b/x").execute(context())
+    assert "hidden" not in str(refused.value)
+
+
 def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", '{"spark.driver.host": "here", "spark.x": "1"}')
     stand_in = submit(monkeypatch, "{}")
