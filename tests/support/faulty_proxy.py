@@ -37,7 +37,7 @@ class FaultyProxy:
                     self.close_connection = True
                     return
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                proxy._fault_of(self)(proxy, self, body)
+                proxy.fault_of(self)(proxy, self, body)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -78,7 +78,7 @@ class FaultyProxy:
         with self._turn:
             self.requests, self._fault, self._again = [], (meets, fault), again
 
-    def _fault_of(self, handler: BaseHTTPRequestHandler) -> "Fault":
+    def fault_of(self, handler: BaseHTTPRequestHandler) -> "Fault":
         with self._turn:
             told = f"{handler.command} {urllib.parse.unquote(handler.path)}"
             number = len(self.requests)

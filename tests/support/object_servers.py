@@ -4,7 +4,7 @@ with running_s3(tmp_path) as server:
     server.settings                # for --store
     server.url("exports/flights")  # a folder of its bucket
 
-MiniStack keeps its word when 16 threads create one key (docs/facts/object-stores.md §61), and so does azurite.
+MiniStack keeps its word when 16 threads create one key (facts §61), and so does azurite.
 """
 
 import base64
