@@ -67,10 +67,13 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
     """Export; returns the exit status and the summary. Spark does the work unless `workers` are given."""
     began = time.monotonic()
     output = options.output_of(arguments)
-    needs = (*NEEDS, STORES) if is_object_store(arguments.destination) else NEEDS
     if workers is None:
         need_rdds("export")
-    workers = workers or SparkWorkers("logyard export", settings(arguments.format), needs)
+        workers = (
+            SparkWorkers("logyard export", needs=(*NEEDS, STORES))
+            if is_object_store(arguments.destination)
+            else SparkWorkers("logyard export", settings(arguments.format))
+        )
     run = Export(arguments, output, workers)
     summary = run.all()
     return (FAILED if summary["topics_failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
@@ -82,7 +85,7 @@ class Export:
     def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
         self._arguments, self._output, self._workers = arguments, output, workers
         self._store = options.store_of(arguments)
-        self._tables = publisher(arguments.format, workers, output)
+        self._tables = publisher(arguments.format, workers, output, self._store.objects)
         self._writing: Writing = (
             Upserting(self._store, workers, output, arguments.bucket_mib * MEBIBYTE)
             if output.upsert

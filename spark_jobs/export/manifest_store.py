@@ -38,7 +38,8 @@ class ManifestStore:
         """
         self.directory = directory
         self.is_folder = not is_object_store(directory)
-        self._place: Place = Folder(directory) if self.is_folder else Bucket(ObjectStore(directory, settings or {}))
+        self.objects = None if self.is_folder else ObjectStore(directory, settings or {})
+        self._place: Place = Folder(directory) if self.objects is None else Bucket(self.objects)
         self._versions = Versions(self._place.manifests)
 
     def check(self) -> None:

@@ -136,8 +136,8 @@ def store_of(arguments: argparse.Namespace) -> ManifestStore:
     directory = directory_of(arguments.destination)
     if arguments.store and not urls.is_object_store(directory):
         raise ExportRefused("--store is for an object store, and --destination is a directory")
-    if arguments.format != "parquet" and urls.is_object_store(directory):
-        raise ExportRefused(f"--format {arguments.format} goes to a directory; in an object store it is parquet")
+    if arguments.format == "iceberg" and urls.is_object_store(directory):
+        raise ExportRefused("--format iceberg goes to a directory; in an object store it is parquet or delta")
     return ManifestStore(directory, settings_of(arguments.store) if arguments.store else {})
 
 

@@ -1,8 +1,10 @@
 """The formats of a table (`--format`): who publishes versions into it, and Spark's settings for it."""
 
 from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.objects.store import ObjectStore
 from logyard.spark_jobs.session import Workers
 from logyard.spark_jobs.tables.delta import DeltaTable
+from logyard.spark_jobs.tables.delta_log import DeltaLog
 from logyard.spark_jobs.tables.iceberg import IcebergTable
 from logyard.spark_jobs.tables.parquet import ParquetDirectory
 from logyard.spark_jobs.tables.publisher import Publisher
@@ -10,15 +12,15 @@ from logyard.spark_jobs.tables.publisher import Publisher
 TABLE_FORMATS = ("parquet", "delta", "iceberg")
 
 
-def publisher(name: str, workers: Workers, output: Output) -> Publisher:
-    """Return the publisher of committed versions for a table format."""
+def publisher(name: str, workers: Workers, output: Output, objects: ObjectStore | None = None) -> Publisher:
+    """Return the publisher of committed versions for a table format, in a directory or an object store."""
     if name == "delta":
-        return DeltaTable(workers, output)
+        return DeltaTable(workers, output) if objects is None else DeltaLog(objects, output)
     return IcebergTable(workers, output) if name == "iceberg" else ParquetDirectory()
 
 
 def settings(name: str) -> dict[str, str]:
-    """Return the settings that Spark needs for a format."""
+    """Return the settings that Spark needs for a format in a directory."""
     if name != "delta":
         return {}
     return {

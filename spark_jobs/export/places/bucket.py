@@ -77,7 +77,9 @@ class Bucket:
         return "" if there == wanted else f"{self._store.url}/{key}, and it has {there} bytes, not {wanted}"
 
     def is_unpublished(self, run_id: str, removed: Iterable[str]) -> bool:
-        return False
+        """Whether there is a version at all: nothing here tells whether a table has it, and publishing it twice does no
+        harm."""
+        return bool(run_id)
 
     def publish(
         self, files: Iterable[Mapping[str, Any]], removed: Iterable[str], is_newest: Callable[[], bool]
