@@ -35,16 +35,12 @@ def export_segments_dag(
     """The DAG `<prefix>export_segments` on that connection's cluster, run by the other connection's Spark.
 
     :param topics: the topics that scheduled runs export.
-    :param destination: where they export to: a directory (a path or a `file:///` URL) or a folder of an object store
-        (`s3://`, `gs://`, `abfss://`).
+    :param destination: a directory (a path or a `file:///` URL), or a folder of an object store (`s3://`, `gs://`, …).
     :param store_conn_id: the connection with the object store's credentials.
-    :param timeout: after this time a run is ended; what it has committed stays, and the next run continues there. None:
-        the minutes of `[logyard] export_timeout_minutes`.
+    :param timeout: after this time a run ends, and keeps its commits. None: `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     :param max_topics_a_job: the most topics of one Spark job; one job at a time, because a table takes one writer.
     """
-    if timeout is None:
-        timeout = timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
     with DAG(
         dag_id=f"{prefix}export_segments",
         description="Export the new records of topics to a table; no record is exported twice",
@@ -53,7 +49,7 @@ def export_segments_dag(
         max_active_runs=1,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
-        dagrun_timeout=timeout,
+        dagrun_timeout=timeout or _timeout(),
         doc_md=__doc__,
         params=_form(topics, destination, max_topics_a_job),
     ) as dag:
@@ -84,6 +80,10 @@ def export_segments_dag(
             map_index_template=params.TOPICS_OF_TASK,
         ).expand(topics=choose.output)
     return dag
+
+
+def _timeout() -> timedelta:
+    return timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
 
 
 def _form(topics: Sequence[str], destination: str | None, max_topics_a_job: int) -> dict[str, Param]:
