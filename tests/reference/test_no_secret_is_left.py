@@ -60,7 +60,7 @@ def files(directory: Path) -> dict[str, str]:
 def run(*command: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, *command], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, *command], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False
     )
     return done.stdout + done.stderr
 
