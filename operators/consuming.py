@@ -157,8 +157,8 @@ class CommitOffsetsOperator(ClusterOperator):
     these records stay to be read; with `retries` it waits for that run.
 
     :param group: the group. (templated)
-    :param offsets: "topic-partition" → {"start", "end"}: the result `offsets` of ConsumeFromTopicOperator, such as
-        `read.output["offsets"]`, a mapping or its JSON. (templated)
+    :param offsets: "topic-partition" → {"start", "end"}, or the whole result of ConsumeFromTopicOperator, `read.output`
+        (not `read.output["offsets"]`, which for Airflow is another XCom), a mapping or its JSON. (templated)
     """
 
     tells = staticmethod(outcomes.committed)
@@ -171,7 +171,9 @@ class CommitOffsetsOperator(ClusterOperator):
         self.offsets = offsets
 
     def execute(self, context: Context) -> dict[str, Any]:
-        wanted = as_ranges(as_mapping("offsets", self.offsets))
+        given = as_mapping("offsets", self.offsets)
+        # No partition is called so: this is the result that has them.
+        wanted = as_ranges(as_mapping("offsets", given["offsets"]) if "offsets" in given else given)
         with self.hook.client() as client:
             before = client.group_offsets(self.group) if wanted else {}
             first = client.offsets(list(wanted), EARLIEST) if wanted else {}

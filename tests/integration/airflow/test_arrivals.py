@@ -39,7 +39,7 @@ with DAG("arrivals", schedule=[arrived], max_active_runs=1, catchup=False):
     read = ConsumeFromTopicOperator(
         task_id="read", topics=["arrivals"], group="arrivals", apply_function=keep, commit_cadence="never"
     )
-    read >> CommitOffsetsOperator(task_id="commit", group="arrivals", offsets=read.output["offsets"])
+    read >> CommitOffsetsOperator(task_id="commit", group="arrivals", offsets=read.output)
 
 with DAG("writes", schedule=None):
     made = CreateTopicOperator(task_id="create", topic="written", partitions=2, replication_factor=3)

@@ -265,7 +265,9 @@ def client(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
 
 
 def commits(**ranges: tuple[int, int]) -> dict[str, Any]:
-    offsets = {f"t-{p[1:]}": {"start": start, "end": end} for p, (start, end) in ranges.items()}
+    offsets: dict[str, Any] = {f"t-{p[1:]}": {"start": start, "end": end} for p, (start, end) in ranges.items()}
+    if len(ranges) > 1:  # the whole result of the reader is taken too
+        offsets = {"group": "g", "offsets": offsets}
     found: dict[str, Any] = run(CommitOffsetsOperator(task_id="c", group="g", offsets=offsets), context())[0]
     return found
 

@@ -1,0 +1,53 @@
+"""Groups, transactions, rights, users, quotas, topics as code, reports."""
+
+from pathlib import Path
+
+from airflow.sdk import DAG
+
+from logyard.operators.access import (
+    CreateAclsOperator,
+    DeleteAclsOperator,
+    DeleteUserOperator,
+    SetQuotasOperator,
+    SetUserOperator,
+)
+from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
+from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
+from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
+from logyard.operators.sensors.transactions import NoHangingTransactionsSensor
+from logyard.operators.transactions import AbortHangingTransactionsOperator
+
+HERE = str(Path(__file__).parent)
+READ = {"topic": "orders", "principal": "User:orders", "operation": ["Read", "Describe"]}
+
+with DAG("example_reset_offsets", schedule=None):
+    ResetOffsetsOperator(task_id="reset", group="nightly", topics=["orders"], to="earliest")
+
+with DAG("example_wait_for_offsets", schedule=None):
+    written = OffsetsReachedSensor(task_id="written", topic="orders", offsets={"0": 5})
+    read = ConsumerLagBelowSensor(task_id="read", group="nightly", max_lag=100)
+    written >> read
+
+with DAG("example_hanging_transactions", schedule=None):
+    abort = AbortHangingTransactionsOperator(task_id="abort", topics=["orders"], dry_run=True)
+    none = NoHangingTransactionsSensor(task_id="none", topics=["orders"])
+    abort >> none
+
+with DAG("example_rights", schedule=None):
+    # The connection orders_password has the user's password.
+    user = SetUserOperator(task_id="user", user="orders", password_conn_id="orders_password")
+    grant = CreateAclsOperator(task_id="grant", acls=[READ])
+    quota = SetQuotasOperator(task_id="quota", quotas=[{"user": "orders", "producer_byte_rate": 10_485_760}])
+    revoke = DeleteAclsOperator(task_id="revoke", acls=[READ])
+    gone = DeleteUserOperator(task_id="gone", user="orders")
+    user >> grant >> quota >> revoke >> gone
+
+with DAG("example_topics_as_code", schedule=None):
+    plan = PlanTopicsOperator(task_id="plan", file="topics.yaml", directory=HERE)
+    apply = ApplyTopicsOperator(task_id="apply", file="topics.yaml", directory=HERE, plan=plan.output)
+    plan >> apply
+
+with DAG("example_reports", schedule=None):
+    RetentionReportOperator(task_id="retention", topics=["orders"])
+    ChooseCompactionOperator(task_id="choose")

@@ -1,0 +1,29 @@
+"""Spark jobs over segments, and a DAG that runs when a topic was compacted."""
+
+from airflow.sdk import DAG, Asset, task
+
+from logyard.operators.spark import AuditSegmentsOperator, CompactSegmentsOperator, ExportSegmentsOperator
+
+with DAG("example_audit", schedule=None):
+    AuditSegmentsOperator(task_id="audit", topics=["orders"])
+
+with DAG("example_compact", schedule=None):
+    CompactSegmentsOperator(task_id="compact", topics=["orders"])
+
+with DAG("example_export", schedule="@hourly", catchup=False):
+    ExportSegmentsOperator(
+        task_id="export",
+        topics=["orders"],
+        destination="file:///data/orders",
+        value_format="json",
+        value_schema="order BIGINT, customer STRING",
+        partition_by=["date"],
+    )
+
+with DAG("example_after_compaction", schedule=Asset("kafka://broker-1:9092/orders"), catchup=False):
+
+    @task
+    def what_happened(triggering_asset_events=None):
+        return [event.extra for events in (triggering_asset_events or {}).values() for event in events]
+
+    what_happened()
