@@ -17,6 +17,7 @@ from logyard.plugins.logyard_ui.views import (
     api_docs,
     brokers,
     connections,
+    findings,
     groups,
     overview,
     plan,
@@ -24,6 +25,7 @@ from logyard.plugins.logyard_ui.views import (
     reassignments,
     records,
     replica_map,
+    search,
     topic,
     topic_check,
     topics,
@@ -31,6 +33,8 @@ from logyard.plugins.logyard_ui.views import (
 
 _API = (
     overview,
+    search,
+    findings,
     topics,
     topic,
     topic_check,

@@ -31,6 +31,8 @@ WAIT_S = 20.0
 _STARTS_S = 20.0
 # The name under which the protocol hands out references to elements (WebDriver, section 12.1).
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+# Keys without a character, as the protocol writes them (WebDriver, section 17.4.2).
+_KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "ArrowUp": "\ue013", "ArrowDown": "\ue015", "Tab": "\ue004"}
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -197,6 +199,12 @@ class Browser:
         element = self.wait_for(where)
         self._send("POST", f"element/{element}/clear", {})
         self._send("POST", f"element/{element}/value", {"text": text})
+
+    def press(self, keys: str) -> None:
+        """Press one key that has a name (Enter, Escape, ArrowUp, ArrowDown, Tab), or each of these characters."""
+        pressed = [_KEYS[keys]] if keys in _KEYS else list(keys)
+        actions = [{"type": way, "value": key} for key in pressed for way in ("keyDown", "keyUp")]
+        self._send("POST", "actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
     def text(self, where: str = "body") -> str:
         """What is to be read there."""

@@ -311,7 +311,8 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryFetch):
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
         if timestamp >= 0:
-            return dict.fromkeys(partitions, -1)  # records have no times here: none is as late as that
+            late = {tp: self._cluster.record_times.get(tp, -1) >= timestamp for tp in partitions}
+            return {tp: self._cluster.end_offsets.get(tp, 1) - 1 if late[tp] else -1 for tp in partitions}
         table = self._cluster.start_offsets if timestamp == EARLIEST else self._cluster.end_offsets
         return {tp: table.get(tp, 0) for tp in partitions}
 

@@ -60,6 +60,7 @@ class MemoryCluster:
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     batches: dict[TopicPartition, list[bytes]] = field(default_factory=dict)  # whole ones, in the order of offsets
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    record_times: dict[TopicPartition, int] = field(default_factory=dict)  # of the last record; without it: long ago
     started: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
     znodes: TreeZnodes = field(default_factory=TreeZnodes)  # what only ZooKeeper has: groups of the first consumers

@@ -87,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.grants:_set_up",
         "broker.http.run_tokens:RunTokens._extend",
         "plugins.logyard_ui.cluster.clusters:CachedCluster._read_state",
+        "plugins.logyard_ui.cluster.clusters:CachedCluster.gathered.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",

@@ -13,6 +13,7 @@ from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cache.cache import Cached, Clocks, ClusterCache, Query
 from logyard.plugins.logyard_ui.cache.worker import IDLE_S
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
+from logyard.plugins.logyard_ui.cluster.gathering import Gathered, gather
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, read_group, read_lag
 from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups, read_old_groups
 from logyard.plugins.logyard_ui.cluster.plan_preview import PlanRequest, preview
@@ -120,6 +121,14 @@ class CachedCluster:
             return read_transactions(client, led, self._clocks.wall_ms())
 
         return await self.cache.get(Query("transactions", "transactions", 10.0, read, topic), wait_s)
+
+    async def gathered(self, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Gathered]:
+        """What findings need beside the snapshot."""
+
+        def read(client: DescribingClient) -> Gathered:
+            return gather(client, snapshot, self._clocks.wall_ms())
+
+        return await self.cache.get(Query("findings", "findings", 60.0, read), wait_s)
 
     async def rights(self, topic: str, wait_s: float) -> Cached[TopicRights]:
         def read(client: DescribingClient) -> TopicRights:

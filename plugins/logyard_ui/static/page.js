@@ -4,6 +4,7 @@ import { pageApi } from "./api.js";
 import { Broker, Brokers } from "./brokers.js";
 import { ClusterContext, useActions } from "./cluster_context.js";
 import { ActionDialog } from "./action_dialog.js";
+import { Findings } from "./findings.js";
 import { Group, Groups } from "./groups.js";
 import { RouterLink, UI, h, useCallback, useEffect, useMemo, useState } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
@@ -13,6 +14,7 @@ import { Reassignments } from "./reassignments.js";
 import { Overview, Unreachable } from "./overview.js";
 import { Health, Loading, Problem } from "./components.js";
 import { useRowLinks, usePlace } from "./page_address.js";
+import { SearchBox } from "./search_box.js";
 import { StartedRuns } from "./dag_runs.js";
 import { Topic } from "./topic.js";
 import { Topics } from "./topics.js";
@@ -22,6 +24,7 @@ const CONNECTIONS_MS = 60000;
 
 const VIEWS = {
   overview: [Overview, "Overview"],
+  findings: [Findings, "Findings"],
   topics: [Topics, "Topics"],
   brokers: [Brokers, "Brokers"],
   map: [ReplicaMap, "Replica map"],
@@ -104,7 +107,12 @@ function Header({ place, overview }) {
           h(Code, { size: "sm", variant: "plain" }, overview.cluster_id),
         ),
     ),
-    h(Connections, { place }),
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", wrap: "wrap", width: { base: "full", md: "auto" } },
+      h(SearchBox, { key: place.conn, place }),
+      h(Connections, { place }),
+    ),
   );
 }
 

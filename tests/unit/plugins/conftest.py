@@ -1,6 +1,12 @@
 """Airflow's home for these tests (set before anything imports Airflow), and a cluster in memory."""
 
+import json
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +19,7 @@ from tests.support.page_app import Connections, PageClient, connections, make_ap
 
 airflow_home.prepare()
 
+STATIC = Path(__file__).resolve().parents[3] / "plugins" / "logyard_ui" / "static"
 T0 = TopicPartition("t", 0)
 
 
@@ -39,3 +46,23 @@ def cluster() -> MemoryCluster:
 @pytest.fixture
 def viewer(cluster: MemoryCluster, known: Connections) -> PageClient:
     return PageClient(make_app(cluster))
+
+
+@pytest.fixture(scope="session")
+def pure() -> Any:
+    """What the pure files answer, asked of node: [file, expression] → value."""
+    if shutil.which("node") is None:
+        if os.environ.get("LOGYARD_REQUIRE"):
+            pytest.fail("missing: node")
+        pytest.skip("missing: node, for the view's pure functions (the browser's tests use them too)")
+
+    def ask(file: str, expression: str, before: str = "") -> Any:
+        address = json.dumps((STATIC / file).as_uri())
+        script = f"{before}; const m = await import({address}); console.log(JSON.stringify(await ({expression})))"
+        done = subprocess.run(
+            ["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return ask

@@ -28,6 +28,7 @@ DOCUMENT = Path(__file__).resolve().parents[3] / "docs/page-api.md"
 SECTION = re.compile(r"^### `GET api/(\w+)[^`]*`\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
 QUERIES = {
+    "search": "q=",
     "topic": "name=orders",
     "topic_check": "action=create_topic&topic=new&replication_factor=9",
     "records": "topic=orders",

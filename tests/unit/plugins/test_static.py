@@ -1,10 +1,7 @@
 """The view's files: they fit together, set no HTML, take nothing from elsewhere, and say what the DAGs take."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -70,26 +67,6 @@ def test_airflow_finds_a_function_for_each_place() -> None:
         text = (STATIC / Path(view["bundle_url"]).name).read_text()
         name = view["name"]
         assert f'globalThis["{name}"] = ' in text or f"globalThis.{name} = " in text, name
-
-
-@pytest.fixture(scope="module")
-def pure() -> Any:
-    """What the pure files answer, asked of node: [file, expression] → value."""
-    if shutil.which("node") is None:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail("missing: node")
-        pytest.skip("missing: node, for the view's pure functions (the browser's tests use them too)")
-
-    def ask(file: str, expression: str, before: str = "") -> Any:
-        address = json.dumps((STATIC / file).as_uri())
-        script = f"{before}; const m = await import({address}); console.log(JSON.stringify(await ({expression})))"
-        done = subprocess.run(
-            ["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return ask
 
 
 def test_numbers_are_told_to_people(pure: Any) -> None:
