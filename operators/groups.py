@@ -1,13 +1,13 @@
-"""Consumer groups: set their offsets."""
+"""Consumer groups: set their offsets, delete them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.errors import LogyardError
+from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.groups.offset_reset import OffsetChange, Target, plan_reset, require_idle, settle
-from logyard.admin.ports import ClusterClient
+from logyard.admin.ports import ClusterClient, DescribingClient
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
@@ -113,6 +113,51 @@ class ResetOffsetsOperator(ClusterOperator):
             for topic, partitions in given.items()
             for partition, offset in as_mapping(f"offsets of {topic}", partitions).items()
         }
+
+
+class DeleteGroupsOperator(ClusterOperator):
+    """Delete groups with the offsets that they have committed; those that do not exist are deleted already.
+
+    If one of them has members, none is deleted (GroupInUse): a consumer that joins while the run works keeps its group.
+
+    :param groups: the groups, a list or its JSON. (templated)
+    """
+
+    tells = staticmethod(outcomes.groups_deleted)
+    template_fields = ("groups", *ClusterOperator.template_fields)
+
+    def __init__(self, *, groups: Sequence[str] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.groups = groups
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        names = sorted({str(group) for group in as_list("groups", self.groups)})
+        if not names:
+            raise BadSettings("groups: name at least one")
+        with self.hook.client() as client:
+            for name in names:
+                require_idle(client, name)
+            offsets = {name: len(client.group_offsets(name)) for name in names}
+            there = {view.group_id for view in client.groups()}
+            deleted = [name for name in names if name in there and (self.checks_only or _delete(client, name))]
+        for name in deleted:
+            self.log.info("group %s: %d committed offsets", name, offsets[name])
+        return {
+            "deleted": [{"group": name, "offsets": offsets[name]} for name in deleted],
+            "missing": [name for name in names if name not in deleted],
+            "dry_run": self.checks_only,
+        }
+
+
+def _delete(client: DescribingClient, name: str) -> bool:
+    """False where it is gone already."""
+    try:
+        client.delete_group(name)
+    except ApiError as problem:
+        if problem.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+    return True
 
 
 def _key(tp: TopicPartition) -> str:

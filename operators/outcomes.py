@@ -192,6 +192,16 @@ def offsets_reset(result: Result) -> Outcome:
     )
 
 
+def groups_deleted(result: Result) -> Outcome:
+    """Of DeleteGroupsOperator."""
+    rows = [(one["group"], one["offsets"]) for one in result["deleted"]]
+    if not rows:
+        return Outcome("None of these groups exists")
+    verb = "to delete" if result["dry_run"] else "deleted"
+    absent = f"; not there: {', '.join(result['missing'])}" if result["missing"] else ""
+    return Outcome(f"{plural(len(rows), 'group')} {verb}{absent}", ("group", "committed offsets"), rows)
+
+
 def hanging(result: Result) -> Outcome:
     """Of AbortHangingTransactionsOperator."""
     found = result["hanging"]

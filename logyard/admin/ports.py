@@ -151,6 +151,14 @@ class DescribingClient(ClusterClient, TransactionClient, AccessClient, Protocol)
         """One group with its members; one that does not exist is Dead."""
         ...
 
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, with its committed offsets.
+
+        Raises ApiError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND (also where an answer was lost and the request repeated),
+        GROUP_AUTHORIZATION_FAILED.
+        """
+        ...
+
     def fetch(self, tp: TopicPartition, leader: int, offset: int, size_max: int) -> Fetched:
         """About `size_max` bytes of batches from an offset on, of the partition's leader.
 

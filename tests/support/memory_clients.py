@@ -7,13 +7,11 @@ from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
     ConfigValue,
-    GroupView,
     NewTopic,
     PartitionView,
     ReplicaSize,
     TopicView,
 )
-from logyard.admin.groups.groups import DEAD, EMPTY, STABLE, Group, Member
 from logyard.admin.ports import (
     EARLIEST,
     LATEST,
@@ -35,6 +33,7 @@ from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartitio
 from tests.support.memory_access import MemoryAccess
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_fetch import MemoryFetch
+from tests.support.memory_groups import MemoryGroups
 from tests.support.memory_transactions import MemoryTransactions
 
 
@@ -158,7 +157,7 @@ class MemoryEnsemble:
         return True
 
 
-class MemoryClient(MemoryTransactions, MemoryAccess, MemoryFetch):
+class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
     """`ports.ClusterClient` onto a MemoryCluster."""
 
     reaches_dead_brokers = False
@@ -320,34 +319,8 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryFetch):
         self._cluster.start_offsets.update(before)
         return dict(before)
 
-    def groups(self) -> list[GroupView]:
-        c = self._cluster
-        members = {group: c.group_members.get(group, 0) for group in sorted({*c.group_commits, *c.group_members})}
-        return [
-            GroupView(group, "Stable" if count else "Empty", count, "", tuple(c.group_topics.get(group, ())))
-            for group, count in members.items()
-        ]
-
-    def describe_group(self, group_id: str) -> Group:
-        """Members share the partitions that the group has committed for, in turn."""
-        c = self._cluster
-        if group_id not in c.group_commits and group_id not in c.group_members:
-            return Group(group_id, DEAD)
-        count = c.group_members.get(group_id, 0)
-        mine = sorted(c.group_commits.get(group_id, {}))
-        members = [
-            Member(f"{group_id}-{n}", group_id, f"/10.0.0.{n}", partitions=tuple(mine[n::count])) for n in range(count)
-        ]
-        return Group(group_id, STABLE if count else EMPTY, tuple(members), "range", "host1:9092", 1)
-
     def quorum(self) -> Quorum | None:
         return self._cluster.quorum
-
-    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        return dict(self._cluster.group_commits.get(group_id, {}))
-
-    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self._cluster.group_commits.setdefault(group_id, {}).update(offsets)
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
         return {broker: self.probe_broker(broker) for broker in addresses}

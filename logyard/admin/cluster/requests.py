@@ -98,6 +98,11 @@ class ClusterRequests(KafkaClusterClient):
     def describe_group(self, group_id: str) -> Group:
         return requests.describe(self, group_id)
 
+    def delete_group(self, group_id: str) -> None:
+        problem = requests.delete(self, group_id)
+        if problem is not None:
+            raise ApiError(problem.code, f"group {group_id}: {problem}")
+
     def fetch(self, tp: TopicPartition, leader: int, offset: int, size_max: int) -> Fetched:
         return fetching.fetch(self, tp, leader, offset, size_max)
 

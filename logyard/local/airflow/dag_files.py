@@ -18,6 +18,7 @@ DAGS: Mapping[str, Sequence[str]] = {
     "controller_watch": (),
     "create_topic": (),
     "decommission_broker": (),
+    "delete_groups": (),
     "elect_leaders": (),
     "export_segments": ("spark",),
     "grant_access": (),

@@ -22,6 +22,7 @@ ACTIONS = (
     "decommission_broker",
     "elect_leaders",
     "reset_offsets",
+    "delete_groups",
     "abort_hanging_transactions",
     "recover_controller",
     "controller_watch",

@@ -244,6 +244,23 @@ const resetOffsets = {
   ],
 };
 
+const deleteGroup = {
+  dag: "delete_groups",
+  title: "Delete a group",
+  start: "Delete it",
+  danger: true,
+  fields: [],
+  type: (values) => values.group,
+  conf: (values) => ({ groups: [values.group] }),
+  say: (values) => [
+    `Group ${values.group} is deleted, with its committed offsets of ${plural(values.partitions, "partition")}.`,
+    "Consumers that use the name later begin where their auto.offset.reset says.",
+    values.members
+      ? `It has ${plural(values.members, "member")} now, and the run fails while it has any: stop them first.`
+      : "The run fails if a consumer has joined it by then.",
+  ],
+};
+
 const electLeaders = {
   dag: "elect_leaders",
   title: "Elect preferred leaders",
@@ -307,6 +324,7 @@ export const ACTIONS = {
   elect_leaders: electLeaders,
   elect_unclean: electUnclean,
   reset_offsets: resetOffsets,
+  delete_group: deleteGroup,
   abort_hanging_transactions: abortHanging,
   recover_controller: recover,
   topics_as_code: asCode,

@@ -157,17 +157,21 @@ export function Group() {
       { list: "Groups", to: place.to({ view: "groups" }), name },
       answer.data &&
         !answer.problem &&
-        h(
-          ActionButton,
-          {
-            action: "reset_offsets",
-            values: { group: name, members: answer.data.members_total ?? answer.data.members.length },
-            plain: true,
-          },
-          "Reset offsets",
-        ),
+        h(Actions, { group: answer.data }),
     ),
     h(Loaded, { answer, what: `group ${name}` }, (data) => h(Content, { data })),
+  );
+}
+
+function Actions({ group }) {
+  const members = group.members_total ?? group.members.length;
+  const partitions = group.partitions.filter((row) => row.committed !== null).length;
+  const values = { group: group.group, members };
+  return h(
+    React.Fragment,
+    null,
+    h(ActionButton, { action: "reset_offsets", values, plain: true }, "Reset offsets"),
+    h(ActionButton, { action: "delete_group", values: { ...values, partitions }, danger: true }, "Delete"),
   );
 }
 

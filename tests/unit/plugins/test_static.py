@@ -116,6 +116,7 @@ SAMPLES = {
     "elect_leaders": {"topics": ["t"], "notPreferred": 2},
     "elect_unclean": {"topic": "t", "offline": 1},
     "reset_offsets": {"group": "g", "members": 0, "to": "shift", "shift": "5"},
+    "delete_group": {"group": "g", "members": 0, "partitions": 2},
     "abort_hanging_transactions": {"topics": ["t"], "hanging": 2},
     "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
     "recover_controller": {},
