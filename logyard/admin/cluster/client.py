@@ -352,7 +352,8 @@ class KafkaClusterClient:
         resource = ConfigResource(kind, name)
 
         def ask() -> Any:
-            found = self._admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name)
+            answer = self._admin.describe_configs([resource], include_synonyms=True, config_filter="all")
+            found = answer.get(kind.lower(), {}).get(name)
             if not found:
                 # The broker leaves out a resource that it does not know (yet).
                 raise theirs.UnknownTopicOrPartitionError(f"{kind.lower()} {name}: no configuration was returned")

@@ -129,12 +129,16 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting of a topic or broker. `source` is Kafka's name of its origin."""
+    """One setting of a topic or broker. `source` is Kafka's name of its origin.
+
+    `default`: what holds where nobody sets it; None where the broker did not tell.
+    """
 
     value: str | None
     source: str
     read_only: bool = False
     sensitive: bool = False
+    default: str | None = None
 
     @property
     def is_override(self) -> bool:

@@ -73,9 +73,17 @@ def _assigned_topics(assignment: Any) -> list[str]:
 
 def configs(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ConfigValue]:
     return {
-        key: ConfigValue(e.get("value"), e["config_source"], bool(e["read_only"]), bool(e.get("is_sensitive")))
+        key: ConfigValue(
+            e.get("value"), e["config_source"], bool(e["read_only"]), bool(e.get("is_sensitive")), _default(e)
+        )
         for key, e in entries.items()
     }
+
+
+def _default(entry: Mapping[str, Any]) -> str | None:
+    """The default among the places that an entry's value could come from; they are told only if they were asked for."""
+    found = [one.get("value") for one in entry.get("synonyms") or () if one["source"] == "DEFAULT_CONFIG"]
+    return found[0] if found else None
 
 
 def topic_view(entry: Mapping[str, Any]) -> TopicView:

@@ -7,6 +7,7 @@ import { starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
 import { Notice, Problem } from "./components.js";
 import { CheckboxField } from "./checkbox.js";
+import { SuggestingInput } from "./suggestions.js";
 import { RunProgress, ended, start, useRun } from "./dag_runs.js";
 
 const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, NativeSelect, Portal, Text, Textarea } = UI;
@@ -150,6 +151,7 @@ function typed(field, common) {
       ),
       h(NativeSelect.Indicator),
     );
+  if (field.suggest) return h(SuggestingInput, { ...common, kind: field.suggest, several: field.several });
   const inputMode = field.kind === "number" ? "numeric" : undefined;
   return h(Input, { ...common, inputMode, autoComplete: "off", spellCheck: false });
 }

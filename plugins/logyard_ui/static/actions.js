@@ -6,7 +6,7 @@
 // values.
 
 import { brokersNamed, bytes, number, plural } from "./format.js";
-import { given, names, throttleField, whole } from "./forms.js";
+import { given, names, throttleField, topicsField, whole } from "./forms.js";
 import { alterTopic, createTopic, deleteTopic, expandTopic } from "./topic_actions.js";
 
 const reassign = {
@@ -42,6 +42,8 @@ const decommission = {
       id: "brokers",
       label: "Brokers",
       kind: "text",
+      suggest: "brokers",
+      several: true,
       required: true,
       pattern: /^\d+([\s,]+\d+)*$/,
       wrong: "ids of brokers, such as 3, 4",
@@ -105,7 +107,7 @@ function spark(dag, title, start, sentence) {
     dag,
     title,
     start,
-    fields: [{ id: "topics", label: "Topics", kind: "text", required: true, help: "Separated by commas or spaces." }],
+    fields: [{ ...topicsField, required: true }],
     conf: (values) => ({ topics: names(values.topics) }),
     say: (values) => [`${sentence}: ${names(values.topics).join(", ")}.`],
   };
@@ -116,7 +118,7 @@ const exporting = {
   title: "Export to Parquet",
   start: "Export",
   fields: [
-    { id: "topics", label: "Topics", kind: "text", required: true, help: "Separated by commas or spaces." },
+    { ...topicsField, required: true },
     {
       id: "destination",
       label: "Destination",
@@ -158,7 +160,7 @@ const report = {
   dag: "retention_report",
   title: "Report what topics retain",
   start: "Report",
-  fields: [{ id: "topics", label: "Topics", kind: "text", help: "Separated by commas; empty: all but internal ones." }],
+  fields: [{ ...topicsField, help: "Separated by commas; empty: all but internal ones." }],
   conf: (values) => ({ topics: names(values.topics) }),
   say: (values) => [
     `The run reports what ${names(values.topics).join(", ") || "every topic"} retains, and changes nothing.`,
@@ -220,9 +222,7 @@ const resetOffsets = {
       help: "100 skips a hundred records in each partition, -100 goes back as many.",
     },
     {
-      id: "topics",
-      label: "Topics",
-      kind: "text",
+      ...topicsField,
       help: "Separated by commas; empty: those that the group has committed offsets for.",
     },
     { id: "approve", label: "Plan the offsets first, and wait for an approval", kind: "flag", first: true },

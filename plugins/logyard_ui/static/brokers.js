@@ -3,7 +3,7 @@
 import { useCluster, useList, useRoute } from "./cluster_context.js";
 import { bytes, number } from "./format.js";
 import { UI, h, useMemo } from "./airflow_ui.js";
-import { ActionButton } from "./action_button.js";
+import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Section } from "./components.js";
 import { rowLink } from "./page_address.js";
 import { Settings } from "./settings.js";
@@ -161,6 +161,15 @@ const DIRECTORY_COLUMNS = [
   count("future_replicas", "Moving in", "8rem"),
 ];
 
+// This broker beside the others.
+function ComparedSettings({ id }) {
+  const { place } = useCluster();
+  const brokers = useList("brokers").data?.brokers ?? [];
+  const others = brokers.filter((one) => one.alive && one.id !== id).map((one) => one.id);
+  const name = [id, ...others].slice(0, 4);
+  return h(PlaceButton, { to: place.to({ view: "compare", of: "brokers", name }) }, "Compare");
+}
+
 function Content({ data }) {
   const { broker } = data;
   return h(
@@ -185,6 +194,10 @@ function Content({ data }) {
         h(Table, { name: "Directories", columns: DIRECTORY_COLUMNS, rows: data.log_dirs, rowKey: (row) => row.path }),
       ),
     data.configs &&
-      h(Section, { title: "Settings" }, h(Settings, { configs: data.configs, name: "Settings of the broker" })),
+      h(
+        Section,
+        { title: "Settings", aside: h(ComparedSettings, { id: broker.id }) },
+        h(Settings, { configs: data.configs, name: "Settings of the broker" }),
+      ),
   );
 }

@@ -44,7 +44,7 @@ function Finding({ finding, brokers }) {
         Flex,
         { as: "span", gap: "2", alignItems: "center" },
         spec.title,
-        h(Badge, { colorPalette: spec.serious ? "red" : "orange" }, number(finding.total)),
+        h(Badge, { colorPalette: spec.serious ? "red" : "orange" }, counted(finding)),
       ),
       aside: several && h(Mend, { mend: several, several: true }),
       "data-testid": `finding-${finding.kind}`,
@@ -62,22 +62,26 @@ function Finding({ finding, brokers }) {
   );
 }
 
+function counted({ total, items }) {
+  return plural(total, items[0].topic === null ? "broker" : "topic");
+}
+
 function columnsOf(spec, brokers, place) {
   return [
     {
       id: "about",
       label: "About",
-      width: "16rem",
+      least: 8,
       cell: ({ topic, broker }) =>
         topic === null
           ? rowLink(place.to({ view: "broker", broker }), `Broker ${broker}`)
           : rowLink(place.to({ view: "topic", topic }), topic),
     },
-    { id: "what", label: "What was found", least: 14, cell: (row) => spec.told(row) },
+    { id: "what", label: "What was found", least: 12, cell: (row) => spec.told(row) },
     {
       id: "mend",
       label: "",
-      width: "10.5rem",
+      width: "9rem",
       end: true,
       cell: (row) => h(Mend, { mend: spec.mend(row, { brokers }) }),
     },

@@ -1,7 +1,8 @@
 // What forms have in common: shared fields, initial values, and the check of what was typed. Pure.
 //
 // A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, wrong, least, first,
-// options: [[value, label]…], when(values) → whether it is asked for}.
+// options: [[value, label]…], when(values) → whether it is asked for, suggest: topics | groups | brokers (whose names
+// are suggested), several: whether it takes several names}.
 
 const TOPIC = /^[a-zA-Z0-9._-]{1,249}$/;
 
@@ -12,6 +13,14 @@ export const topicField = {
   required: true,
   pattern: TOPIC,
   wrong: "1 to 249 letters, digits, dots, dashes and underscores",
+};
+export const topicsField = {
+  id: "topics",
+  label: "Topics",
+  kind: "text",
+  suggest: "topics",
+  several: true,
+  help: "Separated by commas or spaces.",
 };
 export const throttleField = {
   id: "throttle",

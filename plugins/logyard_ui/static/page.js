@@ -3,6 +3,7 @@
 import { pageApi } from "./api.js";
 import { Broker, Brokers } from "./brokers.js";
 import { ClusterContext, useActions } from "./cluster_context.js";
+import { Compare } from "./compare.js";
 import { ActionDialog } from "./action_dialog.js";
 import { Findings } from "./findings.js";
 import { Group, Groups } from "./groups.js";
@@ -33,6 +34,7 @@ const VIEWS = {
   // The view of one item: its list's entry is marked in the navigation.
   topic: [Topic, "", "topics"],
   records: [Records, "", "topics"],
+  compare: [Compare, "", "topics"],
   broker: [Broker, "", "brokers"],
   group: [Group, "", "groups"],
 };
@@ -158,7 +160,7 @@ const LINK = {
 };
 
 function Navigation({ place }) {
-  const at = VIEWS[place.view][2] ?? place.view;
+  const at = place.view === "compare" ? place.get("of") || "topics" : (VIEWS[place.view][2] ?? place.view);
   return h(
     Flex,
     {

@@ -52,6 +52,7 @@ function several(query) {
 function viewOf(query) {
   const asked = query.get("view");
   if (VIEWS.includes(asked)) return asked;
+  if (asked === "compare") return asked;
   if (asked === "records" && query.get("topic")) return asked;
   // A task that worked on several topics links to a list of them.
   if (query.getAll("topic").length > 1) return "topics";

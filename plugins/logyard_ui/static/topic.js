@@ -98,6 +98,7 @@ function isNotPreferred({ leader, preferred }) {
 }
 
 function Content({ topic }) {
+  const { place } = useCluster();
   const under = topic.partitions.filter((partition) => partition.under_replicated).length;
   return h(
     Flex,
@@ -121,7 +122,10 @@ function Content({ topic }) {
     h(Rights, { topic }),
     h(
       Section,
-      { title: "Settings" },
+      {
+        title: "Settings",
+        aside: h(PlaceButton, { to: place.to({ view: "compare", of: "topics", name: topic.name }) }, "Compare"),
+      },
       topic.configs
         ? h(Settings, { configs: topic.configs, name: "Settings of the topic" })
         : h(Text, { color: "fg.muted" }, "Not read yet."),

@@ -82,7 +82,7 @@ def test_a_name_is_found_by_keys(browser: Browser, page: str) -> None:
     browser.press("/")
     assert browser.script(FOCUSED) == "Find a topic, group or broker"
     browser.press("orders")
-    browser.wait_for("//*[@role='option'][contains(., 'orders.part-7')]", 30)
+    browser.wait_for("//*[@role='option'][contains(., 'orders.part-6')]", 30)
     browser.wait_text("23 more topics")
     assert browser.script("return document.querySelector('[role=option][aria-selected=true]').innerText").startswith(
         "orders\n"

@@ -1,0 +1,41 @@
+// A text field that suggests names of topics, groups or brokers while somebody types; several names, where a field
+// takes several, are separated by commas.
+
+import { pageApi } from "./api.js";
+import { Fragment, UI, h, useEffect, useId, useState } from "./airflow_ui.js";
+import { useCluster } from "./cluster_context.js";
+import { usePolled } from "./polling.js";
+import { offered, wantedOf } from "./suggested_names.js";
+
+const PAUSE_MS = 150;
+
+// `kind`: topics, groups or brokers; `several`: whether the field takes a list.
+export function SuggestingInput({ kind, several = false, value, ...rest }) {
+  const { conn } = useCluster();
+  const id = useId();
+  const [asked, setAsked] = useState("");
+  const [active, setActive] = useState(false);
+  const wanted = wantedOf(value, several);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(wanted), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [wanted]);
+  const { data } = usePolled(active ? pageApi("search", { conn_id: conn, q: asked, kind, limit: 20 }) : "", 0);
+  return h(
+    Fragment,
+    null,
+    h(UI.Input, {
+      ...rest,
+      value,
+      list: id,
+      autoComplete: "off",
+      spellCheck: false,
+      onFocus: () => setActive(true),
+    }),
+    h(
+      "datalist",
+      { id },
+      offered(data, kind, value, several).map((text) => h("option", { key: text, value: text })),
+    ),
+  );
+}
