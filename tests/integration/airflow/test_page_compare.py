@@ -65,9 +65,7 @@ def test_a_group_is_deleted_once_its_name_is_typed(browser: Browser, page: str) 
     browser.click("//button[.='Delete']", 60)
     browser.wait_text("Group billing is deleted, with its committed offsets of 1 partition.")
     delete = "//*[@role='dialog']//button[.='Delete it']"
-    assert browser.script(
-        "return arguments[0].disabled", {"element-6066-11e4-a52e-4f735466cecf": browser.find(delete)[0]}
-    )
+    assert browser.find(f"{delete}[@disabled]")
     browser.fill("[role=dialog] input", "billing")
     browser.wait_for(f"{delete}[not(@disabled)]")
     browser.click("//*[@role='dialog']//button[.='Cancel']")
