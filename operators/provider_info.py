@@ -213,6 +213,13 @@ _OPTIONS: dict[str, Any] = {
         "",
         '[{"topics": "payments.*", "fields": ["card.number", "email"], "unless": ["Admin"]}]',
     ),
+    "page_history": _option(
+        "Whether API servers keep a history of each cluster for the page's plots, in the table logyard_history of "
+        "Airflow's database.",
+        "boolean",
+        "True",
+        None,
+    ),
     "allow_connection_launcher": _option(
         "Whether a connection's commands may run on the workers.",
         "boolean",

@@ -10,6 +10,8 @@ from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.access.actions import Actions
 from logyard.plugins.logyard_ui.access.connections import Connections
 from logyard.plugins.logyard_ui.cluster.clusters import CachedCluster, CachedClusters
+from logyard.plugins.logyard_ui.history.process import open_store
+from logyard.plugins.logyard_ui.history.store import HistoryStore
 from logyard.plugins.logyard_ui.records.looks import Looks
 
 # Seconds that an answer waits: for parts that it needs, for a plan, for parts that may come with the next answer, and
@@ -29,6 +31,7 @@ class Services:
     connections: Connections = field(default_factory=Connections)
     actions: Actions = field(default_factory=Actions)
     looks: Looks = field(default_factory=Looks)
+    history: HistoryStore = field(default_factory=open_store)
 
 
 def services_of(request: Request) -> Services:

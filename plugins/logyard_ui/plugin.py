@@ -31,6 +31,15 @@ class LazyApp:
         await self._app(scope, receive, send)
 
 
+def begin_history(app: Any) -> Any:
+    """Begin to keep the clusters' history. Airflow's API server calls this as it starts, and no other process does; it
+    is declared as a middleware, and is none: requests do not pass through it."""
+    from logyard.plugins.logyard_ui.history.process import begin
+
+    begin()
+    return app
+
+
 def _view(name: str, module: str, **place: str) -> dict[str, str]:
     # Relative to the UI's base, which may lie below a path of a proxy.
     return {"name": name, "bundle_url": f"{PREFIX.lstrip('/')}/static/{module}.js", **place}
@@ -42,6 +51,7 @@ class LogyardPlugin(AirflowPlugin):
     name = "logyard"
     # Airflow declares these as attributes of instances, so they cannot be ClassVar.
     fastapi_apps: list[Any] = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "Logyard"}]  # noqa: RUF012
+    fastapi_root_middlewares: list[Any] = [{"middleware": begin_history, "name": "Logyard's history"}]  # noqa: RUF012
     react_apps: list[Any] = [  # noqa: RUF012
         # Airflow imports the file and takes the global function of that name; the name is also what people read.
         _view("Logyard", "page", destination="nav", url_route="logyard", category="browse"),

@@ -20,8 +20,18 @@ ModuleName = Annotated[str, InPath(pattern=r"^[a-z0-9_-]{1,64}$")]
 @router.get("/static/{name}.js", include_in_schema=False)
 def module(request: Request, name: ModuleName) -> Response:
     """One ES module."""
+    return _served(request, STATIC / f"{name}.js")
+
+
+@router.get("/static/vendor/{name}.js", include_in_schema=False)
+def library(request: Request, name: ModuleName) -> Response:
+    """A library of others, as an ES module."""
+    return _served(request, STATIC / "vendor" / f"{name}.js")
+
+
+def _served(request: Request, path: Path) -> Response:
     try:
-        source = (STATIC / f"{name}.js").read_bytes()
+        source = path.read_bytes()
     except OSError:
-        raise HTTPException(404, f"there is no module {name}.js") from None
+        raise HTTPException(404, f"there is no module {path.name}") from None
     return respond(request, Document.raw(source), "text/javascript; charset=utf-8")

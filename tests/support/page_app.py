@@ -94,10 +94,11 @@ def make_app(
     clock: Clock | None = None,
     connector: Connector | None = None,
     actions: Any = None,
+    history: Any = None,
 ) -> Any:
     """The application on a cluster in memory, or on that connector's; with a clock, time stands still.
 
-    `actions`: the DAGs that can be started; without it those of Airflow's database.
+    `actions`: the DAGs that can be started; without it those of Airflow's database. `history`: another store than that.
     """
     from logyard.plugins.logyard_ui.access.connections import Connections as AirflowConnections
     from logyard.plugins.logyard_ui.app import make_app as real
@@ -110,7 +111,8 @@ def make_app(
     found = AirflowConnections(clock) if clock is not None else AirflowConnections()
     connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
     clusters = CachedClusters(connector, clocks, idle_s=5.0)
-    return real(Services(clusters, found) if actions is None else Services(clusters, found, actions))
+    parts = {"actions": actions, "history": history}
+    return real(Services(clusters, found, **{name: part for name, part in parts.items() if part is not None}))
 
 
 class PageClient:

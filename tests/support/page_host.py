@@ -63,12 +63,14 @@ def hosted(
     acts: bool = False,
     role: str = "OP",
     airflow: Mapping[str, Any] | None = None,
+    history: Any = None,
     **extra: Any,
 ) -> Iterator[str]:
     """Serve it on a free port of loopback, from a thread; yields the address.
 
     `bootstrap`: a real cluster instead of one in memory. With `acts` the user may start every action's DAG; no DAG
-    runs, so tests go as far as the review. `airflow`: paths of Airflow's API with their answers. `extra`: more of the
+    runs, so tests go as far as the review. `airflow`: paths of Airflow's API with their answers. `history`: the store
+    of the plots. `extra`: more of the
     connection.
     """
     import uvicorn
@@ -77,7 +79,7 @@ def hosted(
     with socket.socket() as listening, connections(**fields, extra=extra):
         listening.bind((HOST, 0))
         connector = RealConnector() if bootstrap else None
-        app = make_app(cluster, connector=connector, actions=_every_action() if acts else None)
+        app = make_app(cluster, connector=connector, actions=_every_action() if acts else None, history=history)
         server = uvicorn.Server(
             uvicorn.Config(_around(_logged_in(app, role), airflow or {}), log_level="error", lifespan="off")
         )

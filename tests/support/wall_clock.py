@@ -90,6 +90,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.gathered.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
+        "plugins.logyard_ui.views.history:history",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
     "credentials, tokens and certificates say when they expire": (
@@ -107,6 +108,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "spark_jobs.cluster:run_id",
     ),
     "stored, for a process after this one": (
+        "plugins.logyard_ui.history.sampler:Sampler.__init__",
         "broker.http.run_tokens:RunTokens.rows",
         "broker.http.run_tokens:RunTokens.take",
         "broker.groups.commits:Commits.commit",

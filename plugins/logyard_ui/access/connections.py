@@ -53,11 +53,14 @@ class Connections:
         """The connection, if it is of type logyard and the user may see it. Blocks: reads Airflow's database."""
         return self._connection(conn_id) if may_see(conn_id, user) else None
 
+    def every(self) -> list[ClusterConnection]:
+        """All connections that can be listed, whoever may see them; not for answers to users."""
+        found = [self._connection(conn_id) for conn_id in _ids()[:LISTED_MAX]]
+        return [connection for connection in found if connection is not None]
+
     def listing(self, user: Any) -> Listing:
         """The connections that the user may see, of the database, the environment and `[logyard] page_connections`."""
-        stored = _stored_ids(LISTED_MAX + 1)
-        named = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
-        ids = sorted({*stored, *named, *_public_ids(), ClusterHook.default_conn_name} - {EVERY})
+        ids = _ids()
         # Permissions first: a connection that is not shown is not looked up.
         found = [self._connection(conn_id) for conn_id in ids[: LISTED_MAX + 1] if may_see(conn_id, user)]
         connections = [connection for connection in found if connection is not None]
@@ -104,6 +107,12 @@ def may_see(conn_id: str, user: Any) -> bool:
 def of_team(team: str | None) -> dict[str, Any]:
     """The argument of an object's details for its team; Airflow before 3.1 knows no teams."""
     return {} if team is None else {"team_name": team}
+
+
+def _ids() -> list[str]:
+    stored = _stored_ids(LISTED_MAX + 1)
+    named = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
+    return sorted({*stored, *named, *_public_ids(), ClusterHook.default_conn_name} - {EVERY})
 
 
 def _public_ids() -> set[str]:

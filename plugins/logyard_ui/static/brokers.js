@@ -5,6 +5,7 @@ import { bytes, number } from "./format.js";
 import { UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Section } from "./components.js";
+import { History } from "./history.js";
 import { rowLink } from "./page_address.js";
 import { Settings } from "./settings.js";
 import { SkewBar } from "./skew_bar.js";
@@ -193,6 +194,7 @@ function Content({ data }) {
         { title: "Directories" },
         h(Table, { name: "Directories", columns: DIRECTORY_COLUMNS, rows: data.log_dirs, rowKey: (row) => row.path }),
       ),
+    h(History, { kind: "broker", name: String(broker.id) }),
     data.configs &&
       h(
         Section,

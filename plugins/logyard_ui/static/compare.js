@@ -93,7 +93,11 @@ function Content({ data, kind }) {
       { label: "Search settings", value: wanted, onChange: setWanted },
       h(CheckboxField, { label: "Include what nobody has set", on: all, set: setAll }),
       data.names.length > 1 &&
-        h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(differing, "setting differs", "settings differ")),
+        h(
+          Text,
+          { color: "fg.muted", fontSize: "sm", role: "status" },
+          plural(differing, "setting differs", "settings differ"),
+        ),
     ),
     h(Table, {
       name: "Settings compared",

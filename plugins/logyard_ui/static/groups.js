@@ -5,6 +5,7 @@ import { number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Section, State } from "./components.js";
+import { History } from "./history.js";
 import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
 import { rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
@@ -256,6 +257,7 @@ function Content({ data }) {
             onOrder: (sort) => place.stay({ sort }),
           }),
     ),
+    h(History, { kind: "group", name: data.group }),
     h(
       Section,
       { title: "Members" },

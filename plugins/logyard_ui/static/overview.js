@@ -5,6 +5,7 @@ import { useCluster } from "./cluster_context.js";
 import { brokersNamed, clock, number, outageSentence, plural, time } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { Empty, Figure, Figures, Notice, Replicas, Section, Stale } from "./components.js";
+import { History } from "./history.js";
 import { Operations } from "./operations.js";
 import { PageLink, rowLink } from "./page_address.js";
 import { Table } from "./table.js";
@@ -19,6 +20,7 @@ export function Overview() {
     h(State, { overview }),
     h(Counts, { overview }),
     h(Lists, { overview }),
+    h(History, { kind: "cluster" }),
     h(Operations),
   );
 }

@@ -6,6 +6,7 @@ import { bytes, number, plural } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
+import { History } from "./history.js";
 import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
 import { Operations } from "./operations.js";
 import { rowLink } from "./page_address.js";
@@ -118,6 +119,7 @@ function Content({ topic }) {
     h(Partitions, { topic }),
     h(Groups, { topic }),
     topic.transactions?.length > 0 && h(Transactions, { rows: topic.transactions }),
+    h(History, { kind: "topic", name: topic.name }),
     h(Operations, { topic: topic.name }),
     h(Rights, { topic }),
     h(

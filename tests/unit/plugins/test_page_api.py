@@ -29,6 +29,7 @@ SECTION = re.compile(r"^### `GET api/(\w+)[^`]*`\n(.*?)(?=^#|\Z)", re.MULTILINE 
 EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
 QUERIES = {
     "search": "q=",
+    "history": "kind=topic&name=orders",
     "compare": "kind=topics&name=orders&name=payments",
     "topic": "name=orders",
     "topic_check": "action=create_topic&topic=new&replication_factor=9",

@@ -1,0 +1,86 @@
+"""The thread in each API server that takes samples: whose turn it is, the store decides."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from logyard.admin.connector import Connector
+from logyard.admin.errors import LogyardError
+from logyard.admin.settings import ClusterSettings
+from logyard.operators.airflow_names import conf
+from logyard.operators.hooks.cluster import CONFIG_SECTION
+from logyard.plugins.logyard_ui.history.slots import is_due, slot_of
+from logyard.plugins.logyard_ui.history.store import HistoryStore
+from logyard.plugins.logyard_ui.history.taking import take
+
+# How often it is looked whether a new slot has come; and after how many slots old samples are thinned out.
+LOOK_S, THIN_OUT_SLOTS = 5.0, 10
+
+Listing = Callable[[], Mapping[str, ClusterSettings]]
+
+
+class Sampler:
+    """`problem`: why the last round could not be stored or read, for people; empty where it could."""
+
+    def __init__(
+        self,
+        store: HistoryStore,
+        connector: Connector,
+        listing: Listing,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._store, self._connector, self._listing, self._wall_ms = store, connector, listing, wall_ms
+        self._took: dict[str, float] = {}
+        self._last = -1
+        self._prepared = False
+        self.problem = ""
+
+    def start(self) -> None:
+        """Begin in a thread that ends with the process."""
+        threading.Thread(target=self._run, name="logyard-history", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            try:
+                self.round()
+            except Exception as problem:  # a database that is away now is no reason to stop for ever
+                self.problem = f"the history is not kept: {type(problem).__name__}"
+
+    def round(self) -> None:
+        """Take the samples of this slot that nobody else takes; does nothing where the slot is the last one still."""
+        slot = slot_of(self._wall_ms())
+        if slot == self._last:
+            return
+        self._last = slot
+        if not self._prepared:
+            self._store.prepare()
+            self._prepared = True
+        for conn_id, settings in self._listing().items():
+            if is_due(slot, self._took.get(conn_id, 0.0)) and self._store.claim(conn_id, slot):
+                self._sample(conn_id, settings, slot)
+            if slot % THIN_OUT_SLOTS == 0:
+                self._store.thin_out(conn_id, slot)
+        if slot % (THIN_OUT_SLOTS * 6) == 0:
+            self._store.forget(slot)
+        self.problem = ""
+
+    def _sample(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
+        """A cluster that does not answer has a gap in its history."""
+        begun = time.monotonic()
+        try:
+            client = self._connector.cluster(settings)
+            try:
+                sample = take(client)
+            finally:
+                client.close()
+        except LogyardError:
+            sample = None
+        self._took[conn_id] = time.monotonic() - begun
+        if sample is not None:
+            self._store.write(conn_id, slot, sample)
+
+
+def is_kept() -> bool:
+    """Whether this Airflow keeps histories: `[logyard] page_history`."""
+    return conf.getboolean(CONFIG_SECTION, "page_history", fallback=True)

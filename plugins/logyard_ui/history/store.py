@@ -1,0 +1,96 @@
+"""The history in Airflow's database: a table of its own, with one row for each cluster and slot.
+
+The row's key says who takes a sample: of several processes and hosts whose slot has come, one can insert it. So nothing
+is written twice, and nobody needs to know of the others. Every call blocks.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, String, Table, delete, insert, select, update
+from sqlalchemy.dialects.mysql import MEDIUMBLOB
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from logyard.plugins.logyard_ui.history.sample import Sample, pack, unpack
+from logyard.plugins.logyard_ui.history.slots import TIERS, surplus
+
+# Not Airflow's metadata: its migrations know nothing of this table, and do not touch it.
+_METADATA = MetaData()
+SAMPLES = Table(
+    "logyard_history",
+    _METADATA,
+    Column("conn_id", String(250), primary_key=True),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary().with_variant(MEDIUMBLOB(), "mysql"), nullable=True),
+)
+_DELETED_AT_ONCE = 200
+
+Sessions = Callable[[], AbstractContextManager[Any]]
+"""Opens a session that is committed at the end of its block."""
+
+
+class HistoryStore:
+    """Samples by connection and slot."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def prepare(self) -> None:
+        """Make the table, unless it is there. Raises DBAPIError: the user of the database may make no table."""
+        for last in (False, True):
+            try:
+                with self._sessions() as session:
+                    _METADATA.create_all(session.connection(), checkfirst=True)
+                return
+            except DBAPIError:
+                if last:
+                    raise  # and not another process that made it in the same moment
+
+    def claim(self, conn_id: str, slot: int) -> bool:
+        """Whether this process takes the sample: nobody has claimed that slot."""
+        try:
+            with self._sessions() as session:
+                session.execute(insert(SAMPLES).values(conn_id=conn_id, slot=slot, data=None))
+        except IntegrityError:
+            return False
+        return True
+
+    def write(self, conn_id: str, slot: int, sample: Sample) -> None:
+        """The sample of a slot that was claimed."""
+        with self._sessions() as session:
+            here = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot == slot)
+            session.execute(update(SAMPLES).where(here).values(data=pack(sample)))
+
+    def read(self, conn_id: str, first: int) -> list[tuple[int, Sample]]:
+        """The samples from a slot on, in order; slots without one, and samples of later versions, are left out."""
+        wanted = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot >= first) & SAMPLES.c.data.is_not(None)
+        with self._sessions() as session:
+            rows = session.execute(select(SAMPLES.c.slot, SAMPLES.c.data).where(wanted).order_by(SAMPLES.c.slot)).all()
+        found = [(int(slot), unpack(bytes(data))) for slot, data in rows]
+        return [(slot, sample) for slot, sample in found if sample is not None]
+
+    def thin_out(self, conn_id: str, now: int) -> int:
+        """Drop what is too old, or closer together than its age asks for; returns how many rows."""
+        with self._sessions() as session:
+            of = SAMPLES.c.conn_id == conn_id
+            # A claim whose sample failed is worth nothing as soon as another slot has come.
+            held = [
+                int(slot) for slot in session.scalars(select(SAMPLES.c.slot).where(of, SAMPLES.c.data.is_not(None)))
+            ]
+            empty = of & SAMPLES.c.data.is_(None) & (SAMPLES.c.slot < now - 5)
+            dropped = surplus(held, now)
+            session.execute(delete(SAMPLES).where(empty))
+            for few in _portions(dropped):
+                session.execute(delete(SAMPLES).where(of, SAMPLES.c.slot.in_(few)))
+        return len(dropped)
+
+    def forget(self, now: int) -> None:
+        """Drop what is older than everything that is kept, also of connections that are gone."""
+        oldest = now - max(back for back, _ in TIERS)
+        with self._sessions() as session:
+            session.execute(delete(SAMPLES).where(SAMPLES.c.slot < oldest))
+
+
+def _portions(slots: list[int]) -> Iterable[list[int]]:
+    return (slots[first : first + _DELETED_AT_ONCE] for first in range(0, len(slots), _DELETED_AT_ONCE))
