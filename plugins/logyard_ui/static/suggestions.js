@@ -2,7 +2,7 @@
 // takes several, are separated by commas.
 
 import { pageApi } from "./api.js";
-import { Fragment, UI, h, useEffect, useId, useState } from "./airflow_ui.js";
+import { Fragment, UI, h, useEffect, useId, useRef, useState } from "./airflow_ui.js";
 import { useCluster } from "./cluster_context.js";
 import { usePolled } from "./polling.js";
 import { offered, wantedOf } from "./suggested_names.js";
@@ -20,7 +20,11 @@ export function SuggestingInput({ kind, several = false, value, ...rest }) {
     const timer = setTimeout(() => setAsked(wanted), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [wanted]);
-  const { data } = usePolled(active ? pageApi("search", { conn_id: conn, q: asked, kind, limit: 20 }) : "", 0);
+  const { data: answer } = usePolled(active ? pageApi("search", { conn_id: conn, q: asked, kind, limit: 20 }) : "", 0);
+  // The last answer, until the next one is there: the list does not vanish at each letter.
+  const kept = useRef(null);
+  if (answer) kept.current = answer;
+  const data = kept.current;
   return h(
     Fragment,
     null,

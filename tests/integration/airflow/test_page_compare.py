@@ -14,6 +14,7 @@ from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_host import hosted
 from tests.support.page_shots import pictures
 from tests.support.page_steps import PAGE
+from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
@@ -41,12 +42,7 @@ def test_topics_are_compared_and_names_are_suggested(browser: Browser, page: str
     browser.click("//section[.//h2[.='Settings']]//a[.='Compare']", 60)
     browser.wait_for(TABLE, 30)
     browser.fill("input[aria-label='Add topics']", "pay")
-    browser.wait_for("input[aria-label='Add topics']")
-    browser.script(
-        "return new Promise((done) => { const look = () => document.querySelector('datalist option[value=payments]')"
-        " ? done() : setTimeout(look, 50); look(); })"
-    )
-    assert browser.script(OFFERED) == ["payments"]
+    eventually(lambda: browser.script(OFFERED) == ["payments"], "the name is suggested")
     browser.fill("input[aria-label='Add topics']", "payments")
     browser.click("//button[.='Add']")
     browser.wait_text("2 settings differ", 30)
