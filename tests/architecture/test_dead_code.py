@@ -57,6 +57,7 @@ PRODUCT: dict[str, Sequence[str]] = {
         "execute_complete",
         "fastapi_apps",
         "get_airflow_commands",
+        "fastapi_root_middlewares",
         "get_link",
         "async_notify",
         "convert_asset_to_openlineage",

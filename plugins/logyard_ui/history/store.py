@@ -33,14 +33,14 @@ Sessions = Callable[[], AbstractContextManager[Any]]
 class HistoryStore:
     """Samples by connection and slot."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, open_session: Sessions) -> None:
+        self._open_session = open_session
 
     def prepare(self) -> None:
         """Make the table, unless it is there. Raises DBAPIError: the user of the database may make no table."""
         for last in (False, True):
             try:
-                with self._sessions() as session:
+                with self._open_session() as session:
                     _METADATA.create_all(session.connection(), checkfirst=True)
                 return
             except DBAPIError:
@@ -50,7 +50,7 @@ class HistoryStore:
     def claim(self, conn_id: str, slot: int) -> bool:
         """Whether this process takes the sample: nobody has claimed that slot."""
         try:
-            with self._sessions() as session:
+            with self._open_session() as session:
                 session.execute(insert(SAMPLES).values(conn_id=conn_id, slot=slot, data=None))
         except IntegrityError:
             return False
@@ -58,21 +58,21 @@ class HistoryStore:
 
     def write(self, conn_id: str, slot: int, sample: Sample) -> None:
         """The sample of a slot that was claimed."""
-        with self._sessions() as session:
+        with self._open_session() as session:
             here = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot == slot)
             session.execute(update(SAMPLES).where(here).values(data=pack(sample)))
 
     def read(self, conn_id: str, first: int) -> list[tuple[int, Sample]]:
         """The samples from a slot on, in order; slots without one, and samples of later versions, are left out."""
         wanted = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot >= first) & SAMPLES.c.data.is_not(None)
-        with self._sessions() as session:
+        with self._open_session() as session:
             rows = session.execute(select(SAMPLES.c.slot, SAMPLES.c.data).where(wanted).order_by(SAMPLES.c.slot)).all()
         found = [(int(slot), unpack(bytes(data))) for slot, data in rows]
         return [(slot, sample) for slot, sample in found if sample is not None]
 
     def thin_out(self, conn_id: str, now: int) -> int:
         """Drop what is too old, or closer together than its age asks for; returns how many rows."""
-        with self._sessions() as session:
+        with self._open_session() as session:
             of = SAMPLES.c.conn_id == conn_id
             # A claim whose sample failed is worth nothing as soon as another slot has come.
             held = [
@@ -88,7 +88,7 @@ class HistoryStore:
     def forget(self, now: int) -> None:
         """Drop what is older than everything that is kept, also of connections that are gone."""
         oldest = now - max(back for back, _ in TIERS)
-        with self._sessions() as session:
+        with self._open_session() as session:
             session.execute(delete(SAMPLES).where(SAMPLES.c.slot < oldest))
 
 
