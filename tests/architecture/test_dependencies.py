@@ -56,6 +56,7 @@ ELSEWHERE = {
     ("plugins", "fastapi"): "the page runs in Airflow's web server, with its version",
     ("plugins", "sqlalchemy"): "the page asks Airflow's database, with its version",
     ("tests", "jsonschema"): "Airflow checks with it what a provider tells of itself, and so does a test",
+    ("tests", "sqlalchemy"): "the page's tests keep its history in a database of their own",
     ("tests", "fastapi"): "the page's tests run it as Airflow's web server does",
 }
 
