@@ -14,6 +14,7 @@ KNOWN = {
     "broker.cleaner.child": "its thread ends the process where it ends, and the broker starts another",
     "operators.triggers.watch": "_poll hands every exception to all who wait, and the next to wait begins it anew",
     "plugins.logyard_ui.cache.cache": "waits for a future; the exception is kept beside the value",
+    "plugins.logyard_ui.history.sampler": "a round that fails is told on the page, and is no reason to skip the next",
     "plugins.logyard_ui.cache.worker": "_run hands every exception to its future",
     "spark_jobs.leases.heartbeats": "a beat that fails is told and is no reason to skip the next",
     "spark_jobs.leases.keeper": "a look that fails is told and is no reason to skip the next",

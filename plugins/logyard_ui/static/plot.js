@@ -24,7 +24,7 @@ const STYLE = {
   "& .u-select": { position: "absolute", pointerEvents: "none", bg: "bg.emphasized", opacity: 0.5 },
   "& .u-cursor-x, & .u-cursor-y": { position: "absolute", insetInlineStart: 0, top: 0, pointerEvents: "none" },
   "& .u-cursor-x": { height: "100%", borderInlineEndWidth: "1px", borderColor: "border.emphasized" },
-  "& .u-cursor-y, & .u-off.u-cursor-pt, & .u-select.u-off": { display: "none" },
+  "& .u-cursor-y, & .u-off.u-cursor-x, & .u-off.u-cursor-pt, & .u-select.u-off": { display: "none" },
   "& .u-cursor-pt": { position: "absolute", top: 0, insetInlineStart: 0, borderRadius: "50%", pointerEvents: "none" },
 };
 
