@@ -32,6 +32,7 @@ OTHERS_OPTIONS = {
     "--packages-only": "scripts/setup",
     "--entity-type": "kafka-configs",
     "--packages": "spark-submit",
+    "--remote": "spark-submit",
 }
 OTHERS_DOTTED = {
     "fetch.queue.backoff.ms": "librdkafka",
