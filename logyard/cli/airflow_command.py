@@ -1,6 +1,6 @@
 """`airflow logyard …`: the commands of `logyard` in Airflow's own, for the cluster of an Airflow connection.
 
-Airflow takes commands of any provider since 3.2; before, only executors and auth managers could have some.
+Airflow takes commands of any provider since 3.3; before, only executors and auth managers could have some.
 """
 
 import argparse

@@ -101,8 +101,12 @@ PRODUCT: dict[str, Sequence[str]] = {
     "FastAPI calls it": ("docs", "invalid"),
     "typer has it said by a flag": ("entity_default",),
     "users import it into DAGs and policies": (
+        "*Sensor",
+        "CommitOffsetsOperator",
+        "DeleteRecordsOperator",
         "PolicyViolation",
         "TopicsChangedEvent",
+        "TopicNotifier",
         "topic_asset",
     ),
     "a field of a JSON document": ("bytes_once", "started_at"),
