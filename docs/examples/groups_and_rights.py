@@ -12,7 +12,7 @@ from logyard.operators.access import (
     SetUserOperator,
 )
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
-from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.groups import DeleteGroupsOperator, ResetOffsetsOperator
 from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
 from logyard.operators.sensors.transactions import NoHangingTransactionsSensor
@@ -23,6 +23,9 @@ READ = {"topic": "orders", "principal": "User:orders", "operation": ["Read", "De
 
 with DAG("example_reset_offsets", schedule=None):
     ResetOffsetsOperator(task_id="reset", group="nightly", topics=["orders"], to="earliest")
+
+with DAG("example_delete_groups", schedule=None):
+    DeleteGroupsOperator(task_id="delete", groups=["left_long_ago"])
 
 with DAG("example_wait_for_offsets", schedule=None):
     written = OffsetsReachedSensor(task_id="written", topic="orders", offsets={"0": 5})

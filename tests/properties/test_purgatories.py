@@ -142,6 +142,7 @@ def test_a_waiting_operation_is_woken_by_each_thing_it_waits_for() -> None:
     assert consumed.done(), "and with it what consumers may read"
     assert not followed.done()
     told.do(("lead", T0, 2))
+    told.world.advance(0)  # a follower is answered in the next turn of the loop
     assert followed.done(), "leadership is gone"
 
 

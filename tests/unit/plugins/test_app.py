@@ -27,10 +27,11 @@ def _paths(app: Any) -> list[str]:
         "/api/group": "?name=readers",
         "/api/broker": "?id=1",
         "/api/records": "?topic=t",
+        "/api/compare": "?kind=topics&name=t",
         "/api/topic_check": "?action=create_topic&topic=new",
     }
     return [
-        route.path.replace("{name}", "page") + filled.get(route.path, "")
+        route.path.replace("{name}", "uplot" if "vendor" in route.path else "page") + filled.get(route.path, "")
         for route in app.routes
         if isinstance(route, APIRoute)
     ]
