@@ -7,7 +7,7 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZooKeeper
+from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, ZkCode, Znode, ZooKeeper
 
 TOPIC, BROKER = 2, 4
 WRITE_TRIES = 10
@@ -72,10 +72,8 @@ async def change_overrides(
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{error}: mend it before changing it") from error
         after = change(dict(before))
         check(after)
-        content = configs.encode(after)
-        write = Create(path, content) if znode is None else SetData(path, content, znode.version)
-        (result,) = await zk.multi([write])
-        if result.ok:
+        result = await _write(zk, path, znode, after, keeps=kind in (configs.TOPICS, configs.BROKERS))
+        if result is None or result.ok:
             notification = config_changes.encode(kind, name)
             (told,) = await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
             if not told.ok:
@@ -87,6 +85,44 @@ async def change_overrides(
         elif result.code not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS):
             break
     raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the settings of {kind}/{name} could not be written: try again")
+
+
+async def _write(
+    zk: ZooKeeper, path: str, znode: Znode | None, settings: Mapping[str, str], *, keeps: bool
+) -> OpResult | None:
+    """Write an entity's settings. As in Kafka, users, clients and addresses without any have no znode (`keeps`: False),
+    unless others are below it. None: there is nothing to write.
+    """
+    if not settings and not keeps:
+        if znode is None:
+            return None
+        (result,) = await zk.multi([Delete(path, znode.version)])
+        if result.ok:
+            await _delete_empty_parents(zk, path)
+        if result.code is not ZkCode.NOT_EMPTY:
+            return result
+    content = configs.encode(settings)
+    write = Create(path, content) if znode is None else SetData(path, content, znode.version)
+    (result,) = await zk.multi([write])
+    return result
+
+
+async def _delete_empty_parents(zk: ZooKeeper, path: str) -> None:
+    """Delete `U/clients` and `U` above a user's client that is gone, where nothing is left in them."""
+    folder, _, _ = path.rpartition("/")
+    user, _, last = folder.rpartition("/")
+    if last != configs.CLIENTS or not user.startswith(f"{configs.type_path(configs.USERS)}/"):
+        return
+    (deleted,) = await zk.multi([Delete(folder)])
+    (znode,) = await zk.read([user])
+    if not deleted.ok or znode is None:
+        return
+    try:
+        is_empty = not configs.decode(znode.data, user)
+    except CorruptData:
+        return
+    if is_empty:
+        await zk.multi([Delete(user, znode.version)])  # refused if somebody has written meanwhile
 
 
 async def _create_parents(zk: ZooKeeper, path: str) -> None:

@@ -47,7 +47,7 @@ STEPS = (
     Step("configs", f"{ALTER} carl --delete-config SCRAM-SHA-256", refused=True),
     Step("configs", f"{USERS} --alter --entity-default --add-config SCRAM-SHA-256=[password=pw]", refused=True),
     Step("configs", f"{USERS} --describe --entity-name carl", ordered=False),
-    # One mechanism goes, then the quota, then the rest: the znode stays, and is empty.
+    # One mechanism goes, then the quota, then the rest, and the znode with it.
     Step("configs", f"{ALTER} alice --delete-config SCRAM-SHA-512"),
     Step("configs", f"{ALTER} alice --delete-config producer_byte_rate,request_percentage"),
     Step("configs", f"{USERS} --describe --entity-name alice"),

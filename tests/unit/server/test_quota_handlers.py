@@ -120,6 +120,38 @@ async def test_what_is_altered_is_described() -> None:
     assert (await describe(broker))[(("user", "a b"),)] == {"request_percentage": 12.5}
 
 
+async def test_who_has_no_settings_left_has_no_znode() -> None:
+    broker = await services()
+
+    async def below(path: str) -> list[str] | None:
+        (found,) = await broker.zk.children([path])
+        return found
+
+    async def told() -> int:
+        return len(await below("/config/changes") or ())
+
+    client = entity(user="u", client_id="c")
+    for names in (entity(user="u"), client, entity(user="u", client_id="d"), entity(client_id="c")):
+        assert await alter(broker, names, producer_byte_rate=1.0) == (0, None)
+    assert await alter(broker, entity(ip="::1"), connection_creation_rate=1.0) == (0, None)
+    before = await told()
+    await alter(broker, entity(user="u"), producer_byte_rate=None)  # clients are below it
+    assert config_znodes.decode((await broker.zk.read(["/config/users/u"]))[0].data) == {}  # type: ignore[union-attr]
+    await alter(broker, client, producer_byte_rate=None)
+    assert await below("/config/users/u/clients") == ["d"]
+    await alter(broker, entity(user="u", client_id="d"), producer_byte_rate=None)
+    await alter(broker, entity(client_id="c"), producer_byte_rate=None)
+    await alter(broker, entity(ip="::1"), connection_creation_rate=None)
+    assert [await below(f"/config/{kind}") for kind in ("users", "clients", "ips")] == [[], [], []]
+    assert await told() == before + 5
+    await alter(broker, entity(user="nobody"), producer_byte_rate=None)
+    assert await below("/config/users") == []
+    await alter(broker, entity(user="u"), producer_byte_rate=2.0)
+    await alter(broker, client, producer_byte_rate=1.0)
+    await alter(broker, client, producer_byte_rate=None)
+    assert await below("/config/users/u") == [], "the user has settings of its own"
+
+
 async def test_filters() -> None:
     broker = await services()
     for names in (
