@@ -141,7 +141,7 @@ def test_records_start_runs_and_a_killed_triggerer_loses_none(yard: Yard, seen: 
         _write(yard, [f"c{step}"])
         wanted.append(f"c{step}")
         yard.restart()
-    eventually(lambda: _committed(yard) == len(wanted), "all are read and committed", 180)
+    eventually(lambda: _committed(yard) == len(wanted), "all are read and committed", 400)
     assert _values(seen) == set(wanted)
 
 

@@ -38,7 +38,9 @@ def test_the_search_is_above_the_list(browser: Browser, page: str) -> None:
     browser.goto(f"{page}?view=groups")
     browser.wait_for("table[aria-label=Groups] tbody a", 60)
     below = browser.script(TOP, "nav[aria-label=Logyard]")
-    search, table = (browser.script(TOP, where) for where in ("input[type=search]", "table[aria-label=Groups]"))
+    search, table = (
+        browser.script(TOP, where) for where in ("input[aria-label='Search groups']", "table[aria-label=Groups]")
+    )
     assert below < search < below + 120
     assert search < table < search + 160
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logyard.admin.cluster.client import KafkaClusterClient
-from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import ClusterSnapshot, NewTopic
 from logyard.admin.connector import RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import EARLIEST
@@ -93,8 +93,13 @@ def test_offsets_groups_records_and_sizes(cluster: RealCluster, client: KafkaClu
 
 def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) -> None:
     client.create_topic(NewTopic("admin-move", assignment={p: (0, 1) for p in range(4)}))  # noqa: C420
-    eventually(lambda: client.snapshot(["admin-move"]).ready("admin-move"), "every partition led")
-    snapshot = client.snapshot(["admin-move"], reassignments=True)
+
+    def led() -> ClusterSnapshot | None:
+        # One and the same: another broker, which is asked next, may not have heard of the topic yet.
+        seen = client.snapshot(["admin-move"], reassignments=True)
+        return seen if seen.ready("admin-move") else None
+
+    snapshot = eventually(led, "every partition led")
     moves = plan_moves(PlanInput.of(snapshot, ["admin-move"], client.replica_sizes()), Goals(drain=frozenset({0})))
     assert len(make_plan(snapshot, moves).moves) == 4
     book = ThrottleBook(client, MemoryRecords(), RealConnector().pause())
