@@ -108,6 +108,8 @@ def _kill_the_triggerer(yard: Yard) -> None:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for one in [pid, *map(int, children)]:
         os.kill(one, signal.SIGKILL)
+    # Else it is taken for alive, and not started again.
+    eventually(lambda: not yard.airflow.processes.alive("triggerer"), "the triggerer is gone", 30)
 
 
 def test_what_tasks_write_starts_what_is_scheduled_on_it(yard: Yard) -> None:
@@ -141,7 +143,7 @@ def test_records_start_runs_and_a_killed_triggerer_loses_none(yard: Yard, seen: 
         _write(yard, [f"c{step}"])
         wanted.append(f"c{step}")
         yard.restart()
-    eventually(lambda: _committed(yard) == len(wanted), "all are read and committed", 400)
+    eventually(lambda: _committed(yard) == len(wanted), "all are read and committed", 180)
     assert _values(seen) == set(wanted)
 
 
