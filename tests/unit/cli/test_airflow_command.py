@@ -10,7 +10,6 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.cli import airflow_command, command_config, main
 from logyard.operators.provider_info import get_provider_info
-from tests.support import airflow_home
 
 pytestmark = pytest.mark.airflow
 
@@ -32,7 +31,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def airflow(*words: str) -> int:
-    airflow_home.prepare()
     from airflow.cli import cli_parser
 
     args = cli_parser.get_parser().parse_args(["logyard", *words])

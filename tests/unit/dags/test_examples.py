@@ -19,13 +19,11 @@ from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.provider_info import get_provider_info
 from logyard.operators.sensors.records import AwaitRecordSensor
 from logyard.operators.spark_provider import SparkSubmitOperator
-from tests.support import airflow_home, references
+from tests.support import references
 from tests.support.airflow_tasks import CONNECTION, FakeTaskInstance, Store, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
-
-airflow_home.prepare()
 
 pytestmark = pytest.mark.airflow
 

@@ -1,10 +1,7 @@
-"""Airflow's home for these tests is a directory of their own, set before anything imports Airflow."""
+"""Airflow's settings for these tests."""
 
 import os
 
-from tests.support import airflow_home
-
-airflow_home.prepare()
 # No worker process ends here, so no trigger has to wait for its heartbeat.
 os.environ.setdefault("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "0")
 # Every wait is to be seen in the triggerer, also one that is over at the second look.

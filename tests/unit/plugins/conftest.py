@@ -12,12 +12,9 @@ import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
-from tests.support import airflow_home
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Connections, PageClient, connections, make_app
-
-airflow_home.prepare()
 
 STATIC = Path(__file__).resolve().parents[3] / "plugins" / "logyard_ui" / "static"
 T0 = TopicPartition("t", 0)
