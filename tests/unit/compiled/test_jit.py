@@ -1,0 +1,76 @@
+"""Compiled code that is kept between processes, on disks that fill up and lose what was not synced."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RUN = """
+import numpy as np
+from logyard.broker.compiled.kernels import count_batches
+assert count_batches(np.zeros(100, np.uint8), 10) == (0, 0, 0)
+print(sum(count_batches.stats.cache_hits.values()))
+"""
+
+
+def hits(cache: Path) -> int:
+    """Run a kernel in a process of its own; returns how often its code was found in the cache."""
+    return _hits({"NUMBA_CACHE_DIR": str(cache)})
+
+
+def hits_below(place: Path, **variables: str) -> int:
+    """The same where kernels are to be this user's own, in a directory that anybody may write."""
+    return _hits({"TMPDIR": str(place), **(variables or {"LOGYARD_PRIVATE_KERNELS": "1"})})
+
+
+def _hits(variables: dict[str, str]) -> int:
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | variables
+    done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("lose", [lambda data: b"", lambda data: bytes(len(data))], ids=["empty", "zeros"])
+def test_what_a_power_cut_left_is_compiled_again(kind: str, lose: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    assert hits(tmp_path) == 0
+    files = sorted(tmp_path.rglob(f"*.{kind}"))
+    assert files
+    for file in files:
+        file.write_bytes(lose(file.read_bytes()))
+    assert [hits(tmp_path), hits(tmp_path)] == [0, 1]
+
+
+def test_a_place_that_takes_no_file_is_done_without(tmp_path: Path) -> None:
+    assert hits(tmp_path) == 0
+    for folder in (each for each in tmp_path.rglob("*") if each.is_dir()):
+        for file in folder.glob("*.nb?"):
+            file.unlink()
+            file.mkdir()  # nothing can be put in its place
+    assert [hits(tmp_path), hits(tmp_path)] == [0, 0]
+
+
+def test_kernels_in_a_directory_for_everybody_are_the_users_own(tmp_path: Path) -> None:
+    """numba unpickles what it finds, which would run what somebody else has put there."""
+    assert [hits_below(tmp_path), hits_below(tmp_path)] == [0, 1]
+    (own,) = tmp_path.iterdir()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    own.chmod(0o777)
+    assert hits_below(tmp_path) == 0
+    moved = own.rename(tmp_path / "moved")
+    moved.chmod(0o700)
+    own.symlink_to(moved)
+    assert hits_below(tmp_path) == 0
+
+
+def test_where_numba_may_write_nowhere_kernels_are_kept_there_too(tmp_path: Path) -> None:
+    """A system user without a home, in an installation of root's: numba refuses to compile anything."""
+    nowhere = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
+    assert [hits_below(tmp_path, **nowhere), hits_below(tmp_path, **nowhere)] == [0, 1]
+    (own,) = tmp_path.iterdir()
+    own.chmod(0o777)
+    assert hits_below(tmp_path, **nowhere) == 0
