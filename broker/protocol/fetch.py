@@ -291,7 +291,11 @@ def encode_response(
 def _by_topic(partitions: list[FetchedPartition]) -> list[list[FetchedPartition]]:
     if len(partitions) < 2:
         return [partitions] if partitions else []
-    return [list(each) for _, each in groupby(partitions, key=lambda p: (p.topic, p.topic_id))]
+    return [list(each) for _, each in groupby(partitions, key=_topic_of)]
+
+
+def _topic_of(p: FetchedPartition) -> tuple[str | None, int]:
+    return p.topic, -1 if p.topic_id is None else p.topic_id.int
 
 
 class _Writing:

@@ -154,6 +154,7 @@ def _plain_response(frame: memoryview) -> FetchResponse | None:
         if pos + 16 > end:
             return None
         topic_id = primitives.uuid_from(bytes(frame[pos : pos + 16]))
+        known_id = topic_id if topic_id.int else None
         count, pos = primitives.read_uvarint(frame, pos + 16)
         for _ in range(count - 1):
             index, error, watermark, stable, start, aborted, preferred = _PLAIN.unpack_from(frame, pos)
@@ -166,7 +167,7 @@ def _plain_response(frame: memoryview) -> FetchResponse | None:
             partitions.append(
                 FetchedPartition(
                     None,
-                    None if topic_id == ZERO_UUID else topic_id,
+                    known_id,
                     index,
                     error,
                     watermark,

@@ -28,6 +28,24 @@ class Shared(list[Mapping[str, Any]]):
         self.written: dict[str, bytes] = {}
 
 
+class SharedItem(dict[str, Any]):
+    """A struct that is in arrays of several messages: `SharedItems` encode it once, for one kind of array at a time.
+
+    It is for what a controller sends to some brokers; it must not change after the first message is encoded.
+    """
+
+    __slots__ = ("form", "written")
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.form = ""
+        self.written = b""
+
+
+class SharedItems(list[SharedItem]):
+    """An array of them."""
+
+
 def writer(message: Message, version: int) -> Writer:
     """Return the function `(out, mapping)`, which appends the body of one version to `out`.
 
@@ -36,6 +54,7 @@ def writer(message: Message, version: int) -> Writer:
     """
     names: dict[str, Any] = {
         "Shared": Shared,
+        "SharedItems": SharedItems,
         "ZERO_UUID": ZERO_UUID,
         "uvarint": primitives.uvarint,
         "no_null": _no_null,
@@ -141,6 +160,13 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
         body.add(
             depth,
             f"if type(v) is Shared and {key!r} in v.written: out += v.written[{key!r}]",
+            "elif type(v) is SharedItems:",
+            "    for each in v:",
+            f"        if each.form != {key!r}:",
+            "            begin = len(out)",
+            f"            {write}(out, each)",
+            f"            each.form, each.written = {key!r}, bytes(out[begin:])",
+            "        else: out += each.written",
             "else:",
             "    begin = len(out)",
             f"    for each in v: {write}(out, each)",

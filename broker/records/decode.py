@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records.header import BatchHeader, parse_header
-from logyard.broker.records.reader import whole_records
+from logyard.broker.records.reader import keyed_records, whole_records
 from logyard.broker.records.stream import Record as Record
 
 ABORT: Final = 0
@@ -55,7 +55,7 @@ def keys(view: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | N
 
     Raises CorruptData as `records` does.
     """
-    for record in whole_records(view, header):
+    for record in keyed_records(view, header):
         yield record.offset, record.key, record.value is not None
 
 

@@ -60,6 +60,18 @@ def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSE
         raise compression.BrokenStream(f"{compression.NAMES[codec]} data of {len(data)} bytes: {error}") from error
 
 
+def whole(codec: int, data: memoryview) -> bytes:
+    """Return all that `pieces` yields; raises as it does.
+
+    `compression.decompress` is faster, and refuses some streams that Java reads and leaders have accepted: bytes after
+    the end of one.
+    """
+    try:
+        return compression.decompress(codec, data)
+    except compression.BrokenStream:
+        return b"".join(pieces(codec, data))
+
+
 def _plain(data: memoryview) -> Iterator[Buffer]:
     for start in range(0, len(data), PIECE_BYTES):
         yield data[start : start + PIECE_BYTES]

@@ -8,7 +8,7 @@ Rule 2: aiokafka's C code reads the records (0.1 µs each); in a large batch, as
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from logyard.broker.errors import CorruptData
@@ -23,8 +23,8 @@ from logyard.broker.records.header import (
     LOG_OVERHEAD,
     BatchHeader,
 )
-from logyard.broker.records.pauses import RECORDS, rest
-from logyard.broker.records.stream import Stream, outline, record
+from logyard.broker.records.pauses import RECORDS, read_in_c
+from logyard.broker.records.stream import Stream, keyed, outline, record
 from logyard.broker.submodule_import import without_package_init
 
 with without_package_init("aiokafka"):
@@ -46,7 +46,7 @@ def outlines(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
     Only whether `key` and `value` are None is reliable: bytes larger than a window are not kept. Raises CorruptData if
     records cannot be parsed or their number is not the header's, ApiError if there is no such codec.
     """
-    return _walked(batch, header, bytes_wanted=False)
+    return _walked(batch, header, outline)
 
 
 def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
@@ -54,14 +54,21 @@ def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
 
     A record may have at most HELD_BYTES_MAX bytes (decompression_stream.py).
     """
-    return _walked(batch, header, bytes_wanted=True)
+    return _walked(batch, header, record)
 
 
-def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> Iterator[Any]:
+def keyed_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
+    """Yield an object with `offset`, `key` and `value` for each record of the v2 batch. Raises as `outlines` does.
+
+    Only whether `value` is None is reliable; a key may have at most HELD_BYTES_MAX bytes.
+    """
+    return _walked(batch, header, keyed)
+
+
+def _walked(batch: memoryview, header: BatchHeader, one: Callable[[Stream, BatchHeader], Any]) -> Iterator[Any]:
     left = header.count
     if left <= 0:
         return
-    one = record if bytes_wanted else outline
     stream = Stream(piecewise.pieces(header.compression, batch[HEADER_SIZE : header.length]))
     head = bytearray(batch[:HEADER_SIZE])
     _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
@@ -71,7 +78,7 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
             if count:
                 yield from _by_c(head, stream.take(size), count, header, one)
                 left -= count
-                rest()
+                read_in_c(count)
             elif stream.unread < WINDOW_BYTES:
                 stream.more()
             else:

@@ -34,6 +34,8 @@ LITTLE_BYTES = 16 * 1024
 EFFORT_MAX = 16 * 1024
 # The work for a batch besides its records, uncompressed or compressed; the bytes of old messages that count as one.
 _EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
+# The length of a key or value that is null, -1 as a varint.
+NULL = 1
 # The most refused records that an answer names.
 RECORD_ERRORS_MAX = 1000
 
@@ -116,15 +118,16 @@ def _has_few(batch: memoryview, header: BatchHeader) -> bool:
         while pos < end:
             size, at = read_varint(batch, pos)
             pos = at + size
-            at += 1
-            while batch[at] > 127:  # the time
+            at += 1  # the attributes; then the time and the offset, which usually have a byte each
+            at = at + 1 if batch[at] < 128 else read_varint(batch, at)[1]
+            at = at + 1 if batch[at] < 128 else read_varint(batch, at)[1]
+            if batch[at] == NULL:
                 at += 1
-            at += 1
-            while batch[at] > 127:  # the offset
-                at += 1
-            key, at = read_varint(batch, at + 1)
-            value, at = read_varint(batch, at + max(key, 0))
-            at += max(value, 0)
+            else:
+                key, at = read_varint(batch, at)
+                at += key if key > 0 else 0
+            value, at = read_varint(batch, at)
+            at += value if value > 0 else 0
             count = batch[at] >> 1 if batch[at] < 128 else read_varint(batch, at)[0]
             headers += count
             if size <= 0 or count < 0 or headers > LITTLE_HEADERS:

@@ -19,6 +19,14 @@ def wrapped(number: int) -> int:
     return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
 
 
+class Keyed(NamedTuple):
+    """A record with its key; `value` is None if it has none, else empty."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
 class Outline(NamedTuple):
     """A record without its bytes: `key` and `value` are None if the record has none, else empty."""
 
@@ -130,9 +138,8 @@ class Stream:
 class _Reading:
     """Reads the fields of one record in their order, and counts the bytes that are left."""
 
-    def __init__(self, stream: Stream, *, hold: bool) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._hold = hold
         self._size, taken = stream.varint()
         if taken > INT_BYTES_MAX:
             raise CorruptData(f"a record's length of {taken} bytes")
@@ -151,14 +158,14 @@ class _Reading:
         self._stream.skip(1)
         self.left -= 1
 
-    def sized(self, *, may_be_null: bool = True) -> bytes | None:
+    def sized(self, *, hold: bool, may_be_null: bool = True) -> bytes | None:
         size = self.number()
         if size == -1 and may_be_null:
             return None
         if not 0 <= size <= self.left:
             raise CorruptData(f"{size} bytes in a record with {self.left} left")
         self.left -= size
-        if self._hold:
+        if hold:
             return self._stream.take(size)
         self._stream.skip(size)
         return b""
@@ -166,27 +173,33 @@ class _Reading:
 
 def outline(stream: Stream, header: BatchHeader) -> Outline:
     """Read the next record without keeping its bytes. Raises CorruptData or IndexError if it cannot be parsed."""
-    read = _read(stream, header, hold=False)
+    read = _read(stream, header, hold=False, hold_key=False)
     return Outline(read.offset, read.timestamp, read.key, read.value)
+
+
+def keyed(stream: Stream, header: BatchHeader) -> Keyed:
+    """Read the next record without keeping its value. Raises CorruptData or IndexError if it cannot be parsed."""
+    read = _read(stream, header, hold=False, hold_key=True)
+    return Keyed(read.offset, read.key, read.value)
 
 
 def record(stream: Stream, header: BatchHeader) -> Record:
     """Read the next record. Raises CorruptData or IndexError if it cannot be parsed."""
-    return _read(stream, header, hold=True)
+    return _read(stream, header, hold=True, hold_key=True)
 
 
-def _read(stream: Stream, header: BatchHeader, *, hold: bool) -> Record:
-    reading = _Reading(stream, hold=hold)
+def _read(stream: Stream, header: BatchHeader, *, hold: bool, hold_key: bool) -> Record:
+    reading = _Reading(stream)
     reading.attributes()
     timestamp = wrapped(header.base_timestamp + reading.number(VARINT_BYTES_MAX))
     offset = header.base_offset + reading.number()
-    key, value = reading.sized(), reading.sized()
+    key, value = reading.sized(hold=hold_key), reading.sized(hold=hold)
     count = reading.number()
     if not 0 <= count <= reading.left:
         raise CorruptData(f"a record says that it has {count} headers")
     headers = []
     for _ in range(count):
-        name, content = reading.sized(may_be_null=False) or b"", reading.sized()
+        name, content = reading.sized(hold=hold, may_be_null=False) or b"", reading.sized(hold=hold)
         if hold:
             headers.append((name.decode(errors="surrogateescape"), content))
     if reading.left:

@@ -23,9 +23,22 @@ def write_varint(value: int) -> bytes:
 def read_varint(data: memoryview | bytes | bytearray, pos: int) -> tuple[int, int]:
     """Decode the varint at `pos`: value and next position. Raises IndexError at the end, CorruptData above 64 bits."""
     byte = data[pos]
-    pos += 1
+    # Hot path: nearly all varints have one to three bytes, and a loop takes twice as long.
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), pos + 1
     value = byte & 0x7F
-    shift = 7
+    byte = data[pos + 1]
+    if byte < 128:
+        value |= byte << 7
+        return (value >> 1) ^ -(value & 1), pos + 2
+    value |= (byte & 0x7F) << 7
+    byte = data[pos + 2]
+    if byte < 128:
+        value |= byte << 14
+        return (value >> 1) ^ -(value & 1), pos + 3
+    value |= (byte & 0x7F) << 14
+    pos += 3
+    shift = 21
     while byte > 127:
         if shift > 63:
             raise CorruptData("a varint is longer than 64 bits")
