@@ -200,13 +200,13 @@ def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
 
 
 def admit_for_leader(
-    data: memoryview, log: Admission, leader_epoch: int, now_ms: int, origin: Origin
+    data: memoryview, log: Admission, leader_epoch: int, now_ms: int, origin: Origin, only: BatchHeader | None = None
 ) -> Chunk | SeenBatch:
     """Assign offsets to a leader's batches and stamp them; for a duplicate return the batch seen before.
 
-    A client's batches were checked before (validation.py); others are checked here. Raises ApiError:
-    RECORD_LIST_TOO_LARGE (larger than segment.bytes), as `advance` and `end_transaction` do, and for batches that are
-    not a client's as `validate_client_batch` does.
+    `only` is the header of `data`, if that is one batch and its header is known. A client's batches were checked before
+    (validation.py); others are checked here. Raises ApiError: RECORD_LIST_TOO_LARGE (larger than segment.bytes), as
+    `advance` and `end_transaction` do, and for batches that are not a client's as `validate_client_batch` does.
     """
     if len(data) > log.config.segment_bytes:
         raise ApiError(
@@ -219,7 +219,7 @@ def admit_for_leader(
     offset, position, end = log.next_offset, 0, len(data)
     max_timestamp, timestamp_offset = NO_TIME, offset
     while position < end:
-        header = _header(data, position)
+        header = only or _header(data, position)
         if not by_client:
             validate_client_batch(data, position, header, bounds, from_client=False, check_crc=False)
         last_offset = offset + header.last_offset_delta

@@ -1,8 +1,8 @@
 """Periodic expiry in logs: old segments by the topic's retention, and silent producers."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.partition_log import PartitionLog
@@ -15,7 +15,8 @@ SEGMENTS_PER_TURN = 4  # of one log
 class Expiry:
     """Goes through all `logs()`; `pause` yields to the event loop every `LOGS_PER_TURN` logs.
 
-    A log whose directory fails meanwhile is skipped: the error is raised when the log is next used.
+    A log whose directory fails meanwhile is skipped: the error is raised when the log is next used. Whatever else goes
+    wrong with one log is logged and counted: it must not keep all others from being shortened, until the disk is full.
     """
 
     def __init__(
@@ -45,7 +46,13 @@ class Expiry:
 
     async def _each(self, work: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]) -> None:
         for number, log in enumerate(logs, start=1):
-            with suppress(LogyardError, FileNotFoundError):
+            try:
                 work(log)
+            except (LogyardError, FileNotFoundError):
+                pass
+            except Exception as bug:
+                found = RuntimeError(f"{log.tp}: {bug!r}")
+                found.__cause__ = bug
+                tasks.failed("expiry of logs", found)
             if number % LOGS_PER_TURN == 0:
                 await self._pause()

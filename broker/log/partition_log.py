@@ -8,6 +8,7 @@ Rule 2: high watermark and leader epochs are decided by replication; the log sto
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
@@ -35,7 +36,7 @@ from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
-from logyard.broker.log.timestamp_search import FoundRecord, TimestampSearch
+from logyard.broker.log.timestamp_search import LATER_THAN_ANY, TimestampSearch
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records.batch import Bounds
 
@@ -181,12 +182,12 @@ class PartitionLog:
         self.now_ms = now_ms
         if self.history.pending_reload is not None:
             self.want_producers()
-        bounds = self.bounds
+        bounds, only = self.bounds, None
         by_client = origin is Origin.CLIENT
-        if (by_client or bounds.recoding is not None) and validated_by != bounds:
-            batches = validation.validate(batches, bounds, now_ms, from_client=by_client)
+        if (by_client or bounds.recoding is not None) and (validated_by is None or validated_by != bounds):
+            batches, only = validation.validate_with_header(batches, bounds, now_ms, from_client=by_client)
         admission = Admission(self.log_end_offset, self._config, bounds, self.producers)
-        chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
+        chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin, only)
         if isinstance(chunk, SeenBatch):
             return AppendInfo.again(chunk, self.log_start_offset)
         self._write(chunk, now_ms)
@@ -200,18 +201,19 @@ class PartitionLog:
         )
 
     def validation_work(
-        self, batches: memoryview, now_ms: int, validated_by: Bounds | None, *, always: bool = False
+        self, batches: memoryview, now_ms: Callable[[], int], validated_by: Bounds | None, *, always: bool = False
     ) -> validation.ValidationWork | None:
         """Return the validation that a thread has to do before the append, and the bounds that it checks.
 
-        None if it is short (and not `always`), or was done by the same bounds. See `validation.validation_work`.
+        None if it is short enough for the event loop, or was done by the same bounds. With `always` it is returned
+        however short it is: many short ones together are long. `now_ms` is asked only where there is work.
         """
-        work = (
-            None
-            if validated_by == self.bounds
-            else validation.validation_work(batches, self.bounds, now_ms, always=always)
-        )
-        return None if work is None else (work, self.bounds)
+        bounds = self.bounds
+        if validated_by is not None and validated_by == bounds:
+            return None
+        if not always and validation.is_little(batches, bounds):
+            return None
+        return partial(validation.validate, bounds=bounds, now_ms=now_ms(), piecewise=True), bounds
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:
         """Write the batches fetched from the leader unchanged; a partial batch at the end is left out.
@@ -304,22 +306,21 @@ class PartitionLog:
             name = layout.file_name(segment.base_offset, layout.LOG)
             self.host.listener.damaged(self, f"{name}: {lost} ({why})")
 
-    def timestamp_search(self, timestamp: int) -> Callable[[], FoundRecord | None]:
-        """Return a function that finds the first record at or after `timestamp` (ms): (timestamp, offset, leader epoch
-        or -1).
+    def timestamp_search(self, timestamp: int) -> TimestampSearch:
+        """Return the search for the first record at or after `timestamp` (ms): (timestamp, offset, leader epoch or -1).
 
-        The function waits for the disk, and may run in a thread while the log is written to: see `TimestampSearch.run`.
+        Called, it waits for the disk, and may run in a thread while the log is written to.
         """
         self.check_usable()
         interval = self._config.index_interval_bytes
         return TimestampSearch(
             self.segments, self.epochs, timestamp, lambda: self.log_start_offset, interval, str(self.tp)
-        ).run
+        )
 
-    def max_timestamp_search(self) -> Callable[[], FoundRecord | None]:
-        """Return a function that finds, in the same form, the first record with the log's largest timestamp."""
+    def max_timestamp_search(self) -> TimestampSearch:
+        """Return the search, in the same form, for the first record with the log's largest timestamp."""
         largest = max(segment.max_timestamp for segment in self.segments)
-        return self.timestamp_search(largest) if largest >= 0 else lambda: None
+        return self.timestamp_search(largest if largest >= 0 else LATER_THAN_ANY)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""

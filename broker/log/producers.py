@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-import crc32c
-
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.guards import Guards
+from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE
 
 NO_OFFSET = -1
@@ -344,7 +343,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
         )
         count += 1
     _SNAPSHOT_HEAD.pack_into(body, 0, SNAPSHOT_VERSION, 0, count)
-    _SNAPSHOT_HEAD.pack_into(body, 0, SNAPSHOT_VERSION, crc32c.crc32c(memoryview(body)[_CRC_FROM:]), count)
+    _SNAPSHOT_HEAD.pack_into(body, 0, SNAPSHOT_VERSION, crc32c(memoryview(body)[_CRC_FROM:]), count)
     return bytes(body)
 
 
@@ -355,7 +354,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptData(f"producer snapshot: version {version}, {SNAPSHOT_VERSION} is expected")
-    if crc32c.crc32c(memoryview(data)[_CRC_FROM:]) != crc:
+    if crc32c(memoryview(data)[_CRC_FROM:]) != crc:
         raise CorruptData("producer snapshot: its CRC does not match")
     if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
         raise CorruptData(f"producer snapshot: {len(data)} bytes for {count} producers")

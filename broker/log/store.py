@@ -29,6 +29,7 @@ from logyard.broker.log.recovery.loading import read_logs
 from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.registry import LogRegistry
 from logyard.broker.log.settings import StoreSettings as StoreSettings
+from logyard.broker.log.space import DirectorySpace
 from logyard.broker.log.store_listener import StoreListener
 from logyard.broker.model import TopicPartition
 
@@ -40,7 +41,8 @@ FLUSH_LOOK_MS_MAX = 3_000
 class LogStore:
     """The broker's logs: call `open`, `claim`, `load`, `start`, in this order; `close` or `abandon` at any time.
 
-    `logs` has them by partition; `flusher`, `checkpoints` and `expiry` maintain them. `on_offline(path, replicas)` is
+    `logs` has them by partition; `flusher`, `checkpoints` and `expiry` maintain them; `space` asks how full the
+    directories' disks are. `on_offline(path, replicas)` is
     called for a directory that failed, `on_cut(tp, offset)` for a truncated log; `note` gets lines for the broker's log
     (from any thread).
     """
@@ -70,6 +72,7 @@ class LogStore:
         self.logs = LogRegistry(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
         everything = self.logs.everything
         self.flusher = Flusher(clock, run_blocking, everything, note)
+        self.space = DirectorySpace(disk, run_blocking)
         self.checkpoints = CheckpointWriter(self._directories, everything, run_blocking)
         self.expiry = Expiry(clock, everything, partial(asyncio.sleep, 0))
         self.logs.serve(
@@ -87,10 +90,6 @@ class LogStore:
     def online_directories(self) -> tuple[str, ...]:
         """The log directories in use, as configured."""
         return tuple(directory.path for directory in self._directories.online)
-
-    def space(self, path: str) -> tuple[int, int]:
-        """Return (total, usable) bytes of a log directory's file system."""
-        return self._disk.space(path)
 
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
         """Return the offset below which a log is cleaned, from its directory's checkpoint."""

@@ -10,9 +10,12 @@ from logyard.broker.log.segment.segment_list import SegmentList
 FoundRecord = tuple[int, int, int]
 """A record's timestamp in ms, offset, and leader epoch (-1 if it is not known)."""
 
+# Timestamps are 64 bits with a sign: no record has this one.
+LATER_THAN_ANY = 1 << 63
+
 
 class TimestampSearch:
-    """A search in the segments as they are now; `run` may be called in a thread while the log is written to.
+    """A search in the segments as they are now; to be called in a thread, also while the log is written to.
 
     `log_start()` is the log's start, `interval` index.interval.bytes, `name` the partition, for messages.
     """
@@ -34,7 +37,22 @@ class TimestampSearch:
         self._epochs, self._timestamp = epochs, timestamp
         self._log_start, self._interval, self._name = log_start, interval, name
 
-    def run(self) -> FoundRecord | None:
+    def now(self) -> FoundRecord | None:
+        """Search without waiting for the disk; by the log's own thread. Raises scan.NotCached where that cannot be."""
+        if not self._candidates:
+            return None
+        segment = self._candidates[0]
+        if self._segments.cuts != self._cuts:
+            raise scan.NotCached
+        try:
+            found = timestamps.first_nowait(segment, self._timestamp, self._log_start())
+        except (CorruptData, FileNotFoundError):
+            raise scan.NotCached from None  # the thread says what is damaged
+        if found is None:
+            raise scan.NotCached
+        return self._with_epoch(found)
+
+    def __call__(self) -> FoundRecord | None:
         """Search; None if every record is older. Waits for the disk.
 
         Raises StorageError for damaged data, ApiError(NOT_LEADER_OR_FOLLOWER) if the log was cut or compacted
@@ -42,13 +60,13 @@ class TimestampSearch:
         """
         segments = self._segments
         for segment in self._candidates:
-            found = epoch = None
+            found = None
             try:
                 reader = segment.reader()
                 if segments.cuts == self._cuts:
                     index_builder.load_reader(reader, self._interval)
-                    found = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
-                    epoch = None if found is None else self._epochs.epoch_of(found[1])
+                    first = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
+                    found = None if first is None else self._with_epoch(first)
             except (CorruptData, FileNotFoundError) as error:
                 # A closed segment that lost its tail has no such record; a read of it will report the loss.
                 is_short = isinstance(error, scan.CutShort) and segment is not segments.active
@@ -58,5 +76,9 @@ class TimestampSearch:
             if segments.cuts != self._cuts:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self._name}: the log was cut meanwhile")
             if found is not None:
-                return *found, UNDEFINED_EPOCH if epoch is None else epoch
+                return found
         return None
+
+    def _with_epoch(self, found: tuple[int, int]) -> FoundRecord:
+        epoch = self._epochs.epoch_of(found[1])
+        return *found, UNDEFINED_EPOCH if epoch is None else epoch

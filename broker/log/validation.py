@@ -7,7 +7,6 @@ how long this takes: only short validations run on the event loop (`is_little`).
 
 import struct
 from collections.abc import Callable
-from functools import partial
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
@@ -15,6 +14,7 @@ from logyard.broker.records.batch import BatchHeader, Bounds, iter_headers, pars
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
+    COMPRESSION_BITS,
     CRC_AT,
     HEADER_SIZE,
     KNOWN_BITS,
@@ -25,7 +25,7 @@ from logyard.broker.records.header import (
 from logyard.broker.records.legacy import upconvert
 from logyard.broker.records.pauses import rest
 from logyard.broker.records.recompression import is_recoded, recoded
-from logyard.broker.records.record_validation import LITTLE_BYTES, Inspected, inspect
+from logyard.broker.records.record_validation import LITTLE_BYTES, WINDOW_BYTES, Inspected, inspect
 from logyard.broker.records.record_validation import is_little as is_little_batch
 
 # Old messages are read one by one in Python: this is about 150 of them.
@@ -37,20 +37,10 @@ _UINT32 = struct.Struct(">I")
 
 
 ValidationWork = tuple[Callable[[memoryview], memoryview], Bounds]
-"""A function for a thread that takes a copy of the batches and returns those to append; and the bounds it checks."""
+"""A function for a thread that takes a copy of the batches and returns those to append, and the bounds it checks.
 
-
-def validation_work(
-    buf: memoryview, bounds: Bounds, now_ms: int, *, always: bool = False
-) -> Callable[[memoryview], memoryview] | None:
-    """Return the function that validates these batches in a thread; None if that is short enough for the event loop.
-
-    With `always` it is returned however short it is: many short ones together are long.
-    The function takes a copy of the batches and returns those to append; it raises ApiError as `validate` does.
-    """
-    if not always and is_little(buf, bounds):
-        return None
-    return partial(validate, bounds=bounds, now_ms=now_ms, piecewise=True)
+It raises ApiError as `validate` does.
+"""
 
 
 def is_little(buf: memoryview, bounds: Bounds) -> bool:
@@ -58,6 +48,8 @@ def is_little(buf: memoryview, bounds: Bounds) -> bool:
     size = len(buf)
     if size < HEADER_SIZE or buf[MAGIC_AT] != 2:
         return size <= LITTLE_OLD_BYTES and not any(header.compression for _, header in _whole(buf))
+    if size <= WINDOW_BYTES and bounds.recoding is None and not buf[ATTRIBUTES_AT + 1] & COMPRESSION_BITS:
+        return True  # the usual batch; what is wrong with another one is found at once
     try:
         header = parse_header(buf)
     except CorruptData:
@@ -89,8 +81,18 @@ def validate(
     False for what the broker itself appends; `piecewise` is for long validations. Raises ApiError as `upconvert`,
     `validate_client_batch`, `inspect` and `recoded` do.
     """
+    return validate_with_header(buf, bounds, now_ms, from_client=from_client, piecewise=piecewise)[0]
+
+
+def validate_with_header(
+    buf: memoryview, bounds: Bounds, now_ms: int, *, from_client: bool = True, piecewise: bool = False
+) -> tuple[memoryview, BatchHeader | None]:
+    """Do what `validate` does; also return the header of what it returns, if that is one batch that is as it was sent.
+
+    Hot path: who appends the usual batch need not parse its header again.
+    """
     if len(buf) > MAGIC_AT and buf[MAGIC_AT] < 2:
-        return memoryview(upconvert(buf, bounds, now_ms))
+        return memoryview(upconvert(buf, bounds, now_ms)), None
     ready: list[memoryview | bytearray] = []
     pos, end = 0, len(buf)
     while pos < end:
@@ -99,28 +101,36 @@ def validate(
         except CorruptData as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         validate_client_batch(buf, pos, header, bounds, from_client=from_client)
+        if header.length == end and not piecewise:
+            # The usual request has one batch.
+            only, as_sent = _ready(buf, header, bounds, inspect(buf, header, bounds, now_ms))
+            return (only if isinstance(only, memoryview) else memoryview(only)), (header if as_sent else None)
         batch = buf[pos : pos + header.length]
-        ready.append(_ready(batch, header, bounds, inspect(batch, header, bounds, now_ms, piecewise=piecewise)))
+        ready.append(_ready(batch, header, bounds, inspect(batch, header, bounds, now_ms, piecewise=piecewise))[0])
         pos += header.length
     if piecewise:
         rest()
     if all(isinstance(batch, memoryview) for batch in ready):
-        return buf
-    return memoryview(b"".join(ready)) if len(ready) > 1 else memoryview(ready[0])
+        return buf, None
+    return memoryview(b"".join(ready)) if len(ready) > 1 else memoryview(ready[0]), None
 
 
-def _ready(batch: memoryview, header: BatchHeader, bounds: Bounds, found: Inspected) -> memoryview | bytearray:
+def _ready(
+    batch: memoryview, header: BatchHeader, bounds: Bounds, found: Inspected
+) -> tuple[memoryview | bytearray, bool]:
+    """Return the batch to append, and whether nothing in it was changed."""
     if bounds.recoding is not None and is_recoded(header, bounds.recoding):
-        return recoded(batch, header, bounds.recoding, found, bounds.max_message_bytes)
+        return recoded(batch, header, bounds.recoding, found, bounds.max_message_bytes), False
     if not found.is_dense and header.compression != compression.NONE:
         # Kafka tries to rebuild such a batch, and fails with this error.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of compressed records must count from 0 without gaps")
     if not found.is_dense and bounds.validate_records:
         raise ApiError(ErrorCode.INVALID_RECORD, "the offsets of the records must count from 0 without gaps")
     if bounds.log_append_time:
-        return batch  # the log stamps it
+        return batch, True  # the log stamps it
     if found.max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_BIT:
         _INT16.pack_into(batch, ATTRIBUTES_AT, header.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT)
         _INT64.pack_into(batch, MAX_TIMESTAMP_AT, found.max_timestamp)
         _UINT32.pack_into(batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
-    return batch
+        return batch, False
+    return batch, True
