@@ -133,8 +133,11 @@ class CatchUp:
                 log.info("a leader cannot be asked for decisions", leader=leader, reason=str(error))
                 continue
             for offer in offers:
-                if self._is_missing(offer):
-                    done += await self._catch_up(offer, worker)
+                try:
+                    if self._is_missing(offer):
+                        done += await self._catch_up(offer, worker)
+                except Exception as bug:  # of one log; the others do not wait for it to be mended
+                    tasks.failed("catch up", bug)
         return done
 
     async def _leaders(self) -> set[int]:

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from logyard.broker.cleaner import cleaning
+from logyard.broker.cleaner.engines import Engines
 from logyard.broker.cleaner.worker import NEW_RATE, RATE
 from logyard.broker.log.disk.real import OsDisk
 
@@ -56,11 +56,15 @@ def main() -> None:
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pace = Pace()
     threading.Thread(target=_receive, args=(requests, pace), daemon=True).start()
-    disk = OsDisk()
+    disk, engines = OsDisk(), Engines(_say)
     while True:
-        answer = cleaning.answer(requests.get(), disk, pace)
+        answer = engines.answer(requests.get(), disk, pace)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.cleaner import own_run, selection
+from logyard.broker.cleaner import engines, own_run, selection
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.cleaner.worker import CleaningWorker, WorkerDied
@@ -35,6 +35,8 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 
 LOGS_PER_TURN = 64
+# An idle worker is kept this long: the next log then needs no new process, and no loading of compiled loops.
+WARM_S = 60.0
 REST_S_MIN = 1.0
 REST_S_MAX = 600.0
 
@@ -96,6 +98,8 @@ class LogCleaner:
 
     def start(self) -> None:
         """Clean logs from now on."""
+        if not engines.is_compiled():
+            log.info("the cleaner works in plain Python, ten times slower: pip install 'logyard[cleaner]'")
         self._running = True
         self._start_workers()
 
@@ -134,7 +138,13 @@ class LogCleaner:
         }
 
     async def _work(self, number: int) -> None:
+        # Again where the setting was raised while the process of this worker ended.
+        while number < self.settings.threads:
+            await self._work_on(number)
+
+    async def _work_on(self, number: int) -> None:
         worker = self._workers[number] = self._ports.open_worker()
+        worked_at = -inf
         try:
             while number < self.settings.threads:
                 busy = False
@@ -142,9 +152,13 @@ class LogCleaner:
                     busy = await self.clean_next(worker)
                 except Exception as error:  # otherwise a stopped cleaner might go unnoticed for weeks
                     log.error("the cleaner failed", error=repr(error), exc_info=error)
-                if not busy:
+                now = self._ports.clock.monotonic()
+                if busy:
+                    worked_at = now
+                    continue
+                if now - worked_at >= WARM_S:
                     await worker.end()
-                    await self._rest()
+                await self._rest()
         finally:
             del self._workers[number]
             await worker.end()

@@ -7,88 +7,43 @@ one group.
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from logyard.broker.cleaner import plain_passes
+from logyard.broker.cleaner.leased_log import Cleaning, Json, segments_of
+from logyard.broker.cleaner.passes import Engine, Passes
 from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.dirty_keys import DirtyKeyMap, DirtyKeys
-from logyard.broker.compaction.old_formats import completed, expired_offsets
-from logyard.broker.compaction.passes import Batch, rewrite_batches, survey_batches
+from logyard.broker.compaction.dirty_keys import BYTES_PER_KEY
+from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData, StorageError
-from logyard.broker.log import layout
-from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.segment import scan
-from logyard.broker.records.batch import crc_matches, parse_header
-
-Json = dict[str, Any]
+from logyard.broker.log.disk.port import Disk, remove_if_there
 
 PIECE_BYTES = 1 << 20
 # As much as the broker leaves free when parts come by HTTP: a full disk would take the log directory offline.
 SPARE_BYTES = 64 << 20
 
 
-@dataclass(slots=True)
-class Cleaning:
-    """A lease that is being cleaned. `throttle(bytes)` is called for bytes read or written, and may sleep."""
-
-    lease: Json
-    disk: Disk
-    throttle: Callable[[int], None]
-    segments: list[SegmentRange]
-    decided: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    groups: list[Json] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-    bytes_read: int = 0
-    bytes_written: int = 0
-    survivors: int = 0
-    at: tuple[int, int, int] = (-1, -1, -1)  # segment, position and offset of the batch that was read last
-
-    def batches(self, segments: Sequence[SegmentRange]) -> Iterator[Batch]:
-        """Yield the checked batches of leased segments; raises CorruptData."""
-        for segment in segments:
-            self.at = segment.base_offset, 0, segment.base_offset
-            file = self.disk.open(f"{self.lease['links_dir']}/{layout.file_name(segment.base_offset, layout.LOG)}")
-            for position, header, data in scan.batches(file, 0, segment.size):
-                self.at = segment.base_offset, position, header.base_offset
-                if not crc_matches(data, 0, header):
-                    raise CorruptData("its CRC is wrong")
-                self.bytes_read += header.length
-                self.throttle(header.length)
-                yield completed(header, data), data
-
-    @contextmanager
-    def naming(self) -> Iterator[None]:
-        """Add the place to a CorruptData: partition, segment, and the last batch read."""
-        try:
-            yield
-        except CorruptData as error:
-            base, position, offset = self.at
-            partition = f"{self.lease['topic']}-{self.lease['partition']}"
-            where = f"{partition}, segment {base}: batch at position {position} (offset {offset}) or beside it"
-            raise CorruptData(f"{where}: {error}") from error
-
-
-def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None]) -> Json:
+def clean(
+    lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None], engine: Engine = plain_passes.ENGINE
+) -> Json:
     """Decide and write the parts for a lease; returns the fields of its commit, and figures.
 
     Raises CorruptData (naming partition, segment, position and offset), StorageError (a failed disk, too little space),
     and FileNotFoundError if the lease's links are gone.
     """
-    segments = _segments(lease)
+    segments = segments_of(lease)
     work = Cleaning(lease, disk, throttle, segments)
-    keys = DirtyKeys(keys_max)
+    passes = engine.open(work, keys_max)
     start, end = lease["clean_offset"], lease["end_offset"]
     dirty = [segment for segment in segments if segment.last_offset >= start and segment.base_offset < end]
     with work.naming():
-        range_end = keys.read(work.batches(dirty), start, end, _aborted(lease))
+        range_end = passes.read_keys(dirty, start, end, _aborted(lease))
     survey = _survey(lease, range_end)
-    against = DirtyKeyMap(keys)
     touched = [segment for segment in segments if segment.base_offset < range_end]
     config = lease["config"]
     for group in group_segments(
@@ -96,22 +51,25 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
     ):
         survey.next_group(group[0].base_offset)
         with work.naming():
-            decision = survey_batches(work.batches(group), survey, against)
+            decision = passes.survey(group, survey)
         work.decided.update(decision.encode())
         work.survivors += len(decision.survivors)
-        _rewrite(work, group, decision)
+        _rewrite(work, passes, group, decision)
     first = touched[0].base_offset if touched else range_end
     return _answer_of(work, first, range_end, work.decided.hexdigest())
 
 
-def apply(lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int], None]) -> Json:
+def apply(
+    lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int], None], engine: Engine = plain_passes.ENGINE
+) -> Json:
     """Write the parts for a decision made elsewhere, as far as the lease reaches; returns and raises as `clean`.
 
     Applying a part of the range is safe: the record that supersedes a removed one is in this log too, maybe in the
     active segment.
     """
-    segments = _segments(lease)
+    segments = segments_of(lease)
     work = Cleaning(lease, disk, throttle, segments)
+    passes = engine.open(work, 0)
     range_end = min(decision.range_end, lease["end_offset"])
     within = replace(decision, range_end=range_end)
     touched = [segment for segment in segments if segment.base_offset < range_end]
@@ -119,16 +77,9 @@ def apply(lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int],
     for group in group_segments(
         touched, segment_bytes=config["segment.bytes"], index_bytes=config["segment.index.bytes"]
     ):
-        _rewrite(work, group, within)
+        _rewrite(work, passes, group, within)
     work.survivors = len(decision.survivors)
     return _answer_of(work, decision.range_start, range_end, decision.sha256)
-
-
-def _segments(lease: Json) -> list[SegmentRange]:
-    return [
-        SegmentRange(s["base_offset"], s["last_offset"], s["size"], s["max_timestamp"], s["files"].get("index", 0))
-        for s in lease["segments"]
-    ]
 
 
 def _answer_of(work: Cleaning, range_start: int, range_end: int, sha256: str) -> Json:
@@ -166,14 +117,14 @@ def _survey(lease: Json, range_end: int) -> Survey:
         aborted=_aborted(lease),
         producers=producers,
         expired=expired_offsets(
-            zip(_segments(lease), (s["mtime_ms"] for s in lease["segments"]), strict=True),
+            zip(segments_of(lease), (s["mtime_ms"] for s in lease["segments"]), strict=True),
             lease["clean_offset"],
             lease["config"]["delete.retention.ms"],
         ),
     )
 
 
-def _rewrite(work: Cleaning, group: Sequence[SegmentRange], decision: Decision) -> None:
+def _rewrite(work: Cleaning, passes: Passes, group: Sequence[SegmentRange], decision: Decision) -> None:
     """Write one group's part under another name and rename it; a single segment that is unchanged gets no part."""
     base = group[0].base_offset
     path = f"{work.lease['parts_dir']}/{base:020d}.part"
@@ -181,8 +132,8 @@ def _rewrite(work: Cleaning, group: Sequence[SegmentRange], decision: Decision) 
     records_before = work.tally.records_out
     part = _Part(work, f"{path}.tmp")
     with work.naming():
-        for piece in rewrite_batches(work.batches(group), decision, work.tally):
-            part.add(piece)
+        for piece, last_offset in passes.rewrite(group, decision):
+            part.add(piece, last_offset)
     whole = work.tally.batches_verbatim - before.batches_verbatim == work.tally.batches_in - before.batches_in
     if len(group) == 1 and whole:
         work.disk.remove(part.path)
@@ -211,11 +162,12 @@ class _Part:
         self.last_offset = -1
         self.digest = hashlib.sha256()
         self._work = work
+        remove_if_there(work.disk, path)  # an attempt that failed may have left one that is longer
         self._file = work.disk.open(path, create=True, write=True)
         self._waiting = bytearray()
 
-    def add(self, piece: bytes | memoryview) -> None:
-        self.last_offset = parse_header(memoryview(piece)).last_offset
+    def add(self, piece: bytes | memoryview, last_offset: int) -> None:
+        self.last_offset = max(self.last_offset, last_offset)
         self._waiting += piece
         if len(self._waiting) >= PIECE_BYTES:
             self._write()
@@ -237,20 +189,26 @@ class _Part:
         self._file.sync()
 
 
-def answer(request: Json, disk: Disk, throttle: Callable[[int], None]) -> Json:
+def answer(request: Json, disk: Disk, throttle: Callable[[int], None], engine: Engine = plain_passes.ENGINE) -> Json:
     """Carry out a request `{"lease", "keys_max"}`; a failure is returned as `{"failed", "message"}`.
 
+    `keys_max` is in keys of BYTES_PER_KEY, of which an engine may take fewer bytes for each.
     If the request has a `decision` (base64), it is applied; otherwise one is made from the log.
     `throttle(bytes)` paces the work. `failed` is `corrupt`, `storage` or `error` (a bug).
     """
     try:
         if "decision" in request:
-            return apply(request["lease"], Decision.decode(base64.b64decode(request["decision"])), disk, throttle)
-        return clean(request["lease"], request["keys_max"], disk, throttle)
+            return apply(
+                request["lease"], Decision.decode(base64.b64decode(request["decision"])), disk, throttle, engine
+            )
+        keys_max = request["keys_max"] * BYTES_PER_KEY // engine.bytes_per_key
+        return clean(request["lease"], keys_max, disk, throttle, engine)
     except CorruptData as error:
         return {"failed": "corrupt", "message": str(error)}
     except (StorageError, FileNotFoundError) as error:
         return {"failed": "storage", "message": str(error)}
+    except MemoryError as error:  # the machine's, which may pass; the log is not to blame
+        return {"failed": "storage", "message": f"memory is short: {error}"}
     except Exception as error:  # the broker must get every failure
         return {"failed": "error", "message": f"{type(error).__name__}: {error}"}
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import merge
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -91,6 +92,8 @@ class Survey:
     _tombstones: "array[int]" = field(default_factory=partial(array, "q"))
     _droppable: "array[int]" = field(default_factory=partial(array, "q"))
     _kept_batches: "array[int]" = field(default_factory=partial(array, "q"))
+    # The last offsets of batches that stay as they are (old_formats.OddOffsets).
+    _whole: "array[int]" = field(default_factory=partial(array, "q"))
 
     def __post_init__(self) -> None:
         self._transactions = TransactionFilter(self.aborted)
@@ -115,10 +118,15 @@ class Survey:
         elif not attributes & OLD_FORMAT:
             self._tombstones.append(offset)
 
+    def whole(self, last_offset: int) -> None:
+        """Have a batch stay as it is: its last offset counts as a survivor."""
+        self._whole.append(last_offset)
+
     def next_group(self, range_start: int) -> None:
         """Begin the next decision at `range_start`; open transactions continue."""
         self.range_start = range_start
-        for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
+        offsets = (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches, self._whole)
+        for gathered in offsets:
             del gathered[:]
 
     def decide(self, keys: KeyMap) -> Decision:
@@ -130,8 +138,9 @@ class Survey:
         survivors = last_of_key
         if self._droppable:
             survivors = survivors.without(o for o in self._droppable if o in last_of_key)
-        if self._markers:
-            survivors = OffsetSet(merge(survivors, self._markers), is_sorted=True)
+        if self._markers or self._whole:
+            added = merge(survivors, self._markers, self._whole)
+            survivors = OffsetSet((offset for offset, _ in groupby(added)), is_sorted=True)
         stamped = merge(self._spent, (o for o in self._tombstones if o in last_of_key))
         return Decision(
             topic=self.topic,

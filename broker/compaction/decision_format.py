@@ -6,14 +6,17 @@ A decision names offsets, so it fits every replica, whatever the boundaries of i
 import base64
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData
 
 _MAGIC = b"LYCD\x01"
 # The largest decision that a broker keeps (docs/leases.md, `decision.bytes`).
 KEPT_BYTES_MAX = 1 << 20
+# The fields before the sets.
+_PLAIN_FIELDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Decision:
 
     @property
     def horizon_ms(self) -> int:
-        return self.now_ms + self.delete_retention_ms
+        """The time that stands in stamped batches; delete.retention.ms may be so large that it means for ever."""
+        return min(self.now_ms + self.delete_retention_ms, LONG_MAX)
 
     def encode(self) -> bytes:
         """Return the decision as bytes; equal decisions give equal bytes."""
@@ -51,19 +55,20 @@ class Decision:
     @classmethod
     def decode(cls, data: bytes) -> "Decision":
         """Parse what `encode` wrote; raises CorruptData."""
-        if data[:5] != _MAGIC:
-            raise CorruptData("compaction decision: it does not start with LYCD 1")
-        end = 9 + int.from_bytes(data[5:9], "big")
-        try:
-            head = json.loads(data[9:end])
-            lengths = head.pop("sets")
-            sets = []
-            for length in lengths:
-                sets.append(OffsetSet.decode(data[end : end + length]))
-                end += length
-            return cls(**head, survivors=sets[0], stamped=sets[1], kept_batches=sets[2])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise CorruptData(f"compaction decision: {error}") from error
+        decision, at, lengths = _parsed(data)
+        sets = []
+        for length in lengths:
+            sets.append(OffsetSet.decode(data[at : at + length]))
+            at += length
+        return replace(decision, survivors=sets[0], stamped=sets[1], kept_batches=sets[2])
+
+    @classmethod
+    def decode_head(cls, data: bytes) -> "Decision":
+        """Parse all but the sets, which stay empty: a few kilobytes may name a hundred million offsets.
+
+        Raises CorruptData, also if the sets' lengths are not those of the rest.
+        """
+        return _parsed(data)[0]
 
     @property
     def sha256(self) -> str:
@@ -98,3 +103,24 @@ class Decision:
             "delete_retention_ms": self.delete_retention_ms,
             "tombstone_cutoff": self.tombstone_cutoff,
         }
+
+
+def _parsed(data: bytes) -> tuple[Decision, int, list[int]]:
+    """Return a decision without its sets, where these begin, and their lengths; raises CorruptData."""
+    if data[:5] != _MAGIC:
+        raise CorruptData("compaction decision: it does not start with LYCD 1")
+    end = 9 + int.from_bytes(data[5:9], "big")
+    try:
+        head = json.loads(data[9:end])
+        lengths = head.pop("sets")
+        decision = Decision(**head)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptData(f"compaction decision: {error}") from error
+    for each in fields(Decision)[:_PLAIN_FIELDS]:
+        if type(getattr(decision, each.name)) is not (str if each.name == "topic" else int):
+            raise CorruptData(f"compaction decision: {each.name} is neither a number nor a name")
+    if not isinstance(lengths, list) or len(lengths) != 3 or not all(type(n) is int and n >= 0 for n in lengths):
+        raise CorruptData("compaction decision: three lengths are expected")
+    if end + sum(lengths) != len(data):
+        raise CorruptData(f"compaction decision: it has {len(data)} bytes, {end + sum(lengths)} are expected")
+    return decision, end, lengths

@@ -7,12 +7,13 @@ Rule 2: if the dirty part has more keys than the limit, the range ends before th
 
 from array import array
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 
 from logyard.broker.compaction.batch_facts import marker_type
 from logyard.broker.compaction.decision import CONTROL, TRANSACTIONAL
 from logyard.broker.compaction.offset_set import OffsetSet
-from logyard.broker.compaction.old_formats import keys
+from logyard.broker.compaction.old_formats import OddOffsets, keys
 from logyard.broker.compaction.passes import Batch
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
 
@@ -59,9 +60,10 @@ class DirtyKeys:
                 continue
             if self._last and len(self._last) + header.count > self._keys_max:
                 return header.base_offset
-            for offset, key, _has_value in keys(batch, header):
-                if key is not None and offset >= start:
-                    self._last[digest(key)] = offset
+            with suppress(OddOffsets):
+                for offset, key, _has_value in keys(batch, header):
+                    if key is not None and offset >= start:
+                        self._last[digest(key)] = offset
         return end
 
 

@@ -80,10 +80,14 @@ class OffsetSet:
             raise CorruptData(f"offset set: {error}") from error
         if len(gaps) != count - 1:
             raise CorruptData(f"offset set: {count - 1} gaps are expected, {len(gaps)} found")
-        values = array("q", [first])
-        for gap in gaps:
-            first += gap
+        values = array("q")
+        try:
             values.append(first)
+            for gap in gaps:
+                first += gap
+                values.append(first)
+        except OverflowError as error:
+            raise CorruptData(f"offset set: {error}") from error
         return cls(values, is_sorted=True)
 
 

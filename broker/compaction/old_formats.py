@@ -19,15 +19,31 @@ from logyard.broker.records.message_set import wrapper
 OLDEST_WITH_HORIZON = 2
 
 
+class OddOffsets(Exception):
+    """Records of a batch are not where the batch is.
+
+    Leaders take what a client has written there in uncompressed batches, as Kafka's do. A record far above its place
+    would supersede all that come, so it supersedes nothing, nor do those behind it, and its batch stays as it is.
+    """
+
+
 def completed(header: BatchHeader, batch: memoryview) -> BatchHeader:
     """Return the header with first offset, last offset delta and count as a v2 batch has them; raises CorruptData."""
     return header if header.magic >= OLDEST_WITH_HORIZON else measured(header, batch)
 
 
 def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
-    """Yield offset, key and whether there is a value, of each record of a batch of any format; raises CorruptData."""
+    """Yield offset, key and whether there is a value, of each record of a batch of any format.
+
+    Raises CorruptData, and OddOffsets at the first record whose offset is not above the one before, or not its batch's.
+    """
     if header.magic >= OLDEST_WITH_HORIZON:
-        yield from decode.keys(batch, header)
+        before, last = header.base_offset - 1, header.last_offset
+        for offset, key, has_value in decode.keys(batch, header):
+            if not before < offset <= last:
+                raise OddOffsets
+            before = offset
+            yield offset, key, has_value
         return
     for record in ordered(header, batch):
         yield record.offset, record.key, record.value is not None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from logyard.broker.compaction.batch_facts import batch_facts
 from logyard.broker.compaction.decision import KeyMap, Survey, flags_of
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.old_formats import keys
+from logyard.broker.compaction.old_formats import OddOffsets, keys
 from logyard.broker.compaction.rewrite import Tally, end_placeholder, rewrite_batch
 from logyard.broker.records.header import BatchHeader
 
@@ -18,14 +18,21 @@ def survey_batches(batches: Iterable[Batch], survey: Survey, key_map: KeyMap) ->
     for header, batch in batches:
         if not survey.batch(batch_facts(header, batch)):
             continue
-        for offset, key, has_value in keys(batch, header):
-            if key is None:
-                survey.keyless += 1
-                continue
-            key_map.put(key, offset)
-            if not has_value:
-                survey.tombstone(offset, flags_of(header), header.base_timestamp)
+        try:
+            _take(header, batch, survey, key_map)
+        except OddOffsets:
+            survey.whole(header.last_offset)
     return survey.decide(key_map)
+
+
+def _take(header: BatchHeader, batch: memoryview, survey: Survey, key_map: KeyMap) -> None:
+    for offset, key, has_value in keys(batch, header):
+        if key is None:
+            survey.keyless += 1
+            continue
+        key_map.put(key, offset)
+        if not has_value:
+            survey.tombstone(offset, flags_of(header), header.base_timestamp)
 
 
 def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:

@@ -9,6 +9,8 @@ old ones did. A placeholder has no producer and no flags: an empty transactional
 like an open transaction when the log is loaded.
 Rule 4: a wrapper of the old formats is filtered by old_formats.py. If it is the last of its group and loses its last
 messages, a placeholder follows that ends where the group ended.
+Rule 5: a batch whose records are not where it is (old_formats.OddOffsets) is copied byte for byte, unless it is removed
+as a whole.
 Source: facts §13; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
 """
 
@@ -19,9 +21,9 @@ from typing import NamedTuple
 
 from logyard.broker.compaction.decision import HORIZON
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.old_formats import OLDEST_WITH_HORIZON, filtered
+from logyard.broker.compaction.old_formats import OLDEST_WITH_HORIZON, OddOffsets, filtered
 from logyard.broker.errors import CorruptData
-from logyard.broker.records import compression
+from logyard.broker.records import compression, decompression_stream
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import CRC_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from logyard.broker.records.varint import read_varint, wrapped, write_varint
@@ -132,8 +134,11 @@ def _filtered(
 ) -> _Outcome | None:
     codec = header.attributes & _CODEC_MASK
     packed = batch[HEADER_SIZE:]
-    payload = memoryview(compression.decompress(codec, packed) if codec else packed)
-    records = [r for r in _walk(payload, header) if r.offset_delta in deltas]
+    payload = memoryview(decompression_stream.whole(codec, packed) if codec else packed)
+    try:
+        records = [r for r in _walk(payload, header) if r.offset_delta in deltas]
+    except OddOffsets:
+        return _Outcome(batch, header.count)
     if not records:
         return _without_records(batch, header, last_offset, decision, ends_group)
     if len(records) == header.count and not stamp:
@@ -194,9 +199,12 @@ def _assemble(
 
 
 def _walk(payload: memoryview, header: BatchHeader) -> list[_RawRecord]:
-    """Return the positions of `header.count` records; raises CorruptData if they do not fill the payload."""
-    records = []
-    position = 0
+    """Return the positions of `header.count` records.
+
+    Raises OddOffsets, and CorruptData if they do not fill the payload.
+    """
+    records: list[_RawRecord] = []
+    position, before = 0, -1
     try:
         for _ in range(header.count):
             start = position
@@ -204,7 +212,12 @@ def _walk(payload: memoryview, header: BatchHeader) -> list[_RawRecord]:
             end = position + length
             attributes = payload[position]
             timestamp_delta, after_timestamp = read_varint(payload, position + 1)
-            offset_delta, _after = read_varint(payload, after_timestamp)
+            offset_delta, after = read_varint(payload, after_timestamp)
+            if not after <= end <= len(payload):
+                raise IndexError
+            if not before < offset_delta <= header.last_offset_delta:
+                raise OddOffsets
+            before = offset_delta
             records.append(_RawRecord(start, end, attributes, timestamp_delta, offset_delta, after_timestamp))
             position = end
     except IndexError:
