@@ -117,7 +117,7 @@ class Access:
         topic, purpose, run_id = body.get("topic"), body.get("purpose"), body.get("run_id")
         if not isinstance(topic, str) or not isinstance(run_id, str):
             raise LeaseError("invalid_request", 400, "topic and run_id: texts are expected")
-        if purpose not in {known.value for known in Purpose}:
+        if not isinstance(purpose, str) or purpose not in {known.value for known in Purpose}:
             raise LeaseError("invalid_request", 400, "purpose: compact, audit or export is expected")
         return Target(topic, Purpose(purpose), run_id)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ JSON_BYTES_MAX = 4 * 1024 * 1024
 # Of a request whose connection will be closed.
 REST_BYTES_MAX = 64 * 1024
 REST_S = 1.0
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 Json = dict[str, Any]
 
@@ -27,13 +29,26 @@ async def read_body(request: Request, bytes_max: int = JSON_BYTES_MAX) -> Json:
         data += chunk
         if len(data) > bytes_max:
             raise LeaseError("too_large", 413, f"a JSON body may have at most {bytes_max} bytes")
+    body = request.state.body = _parsed(data)
+    return body
+
+
+def _parsed(data: bytearray) -> Json:
+    """Return the JSON object; raises LeaseError `invalid_request`.
+
+    Half of a surrogate pair (U+D800) is refused: a text with one can be put into no answer and no line of the log.
+    """
     try:
-        body = json.loads(data)
+        text = data.decode()
+        body = json.loads(text)
+        if _SURROGATE.search(text):
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise LeaseError("invalid_request", 400, "the body is not valid UTF-8, or has half of a character") from error
     except (ValueError, RecursionError) as error:
         raise LeaseError("invalid_request", 400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise LeaseError("invalid_request", 400, "the body must be a JSON object")
-    request.state.body = body
     return body
 
 

@@ -11,7 +11,7 @@ A head has at most 16 KiB (h11's bound).
 
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from logyard.broker.http.uvicorn_parts import H11Protocol
 
 CONNECTIONS_MAX = 512
 HEAD_S = 10.0

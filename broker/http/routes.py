@@ -4,7 +4,7 @@ They only translate between HTTP and LeaseService; docs/leases.md is the contrac
 route is in rights_table.py; one without a row there is a KeyError at the start.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import structlog
@@ -96,7 +96,9 @@ def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Rout
     """Return the routes of leases with their endpoints."""
 
     async def take(request: Request) -> Response:
-        return JSONResponse(await lease_service.grant(await read_body(request)), 201)
+        pieces = await lease_service.granted_json(await read_body(request))
+        headers = {"content-length": str(sum(map(len, pieces))), "content-type": "application/json"}
+        return StreamingResponse(_each(pieces), 201, headers)
 
     async def list_leases(request: Request) -> Response:
         leases = lease_service.list_leases(request.query_params.get("run_id"))["leases"]
@@ -187,6 +189,11 @@ def decision_routes(lease_service: LeaseService) -> list[tuple[Route, Endpoint]]
         (Route("GET", "/decisions"), decisions),
         (Route("GET", "/decisions/{topic}/{partition:number}"), decision),
     ]
+
+
+async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 def _refusal(error: LeaseError) -> Response:

@@ -5,12 +5,11 @@ import contextlib
 import socket
 from typing import Any
 
-import uvicorn
-
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.connections import BoundedConnection
 from logyard.broker.http.tls_connections import TlsConnections
+from logyard.broker.http.uvicorn_parts import Config, Server
 from logyard.broker.tls.server_side import ServerSide
 
 
@@ -35,12 +34,12 @@ class HttpServer:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._tls = tls
-        self.server: uvicorn.Server | None = None
+        self.server: Server | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, app: Any) -> None:
         connection: Any = BoundedConnection if self._tls is None else TlsConnections(self._tls)
-        config = uvicorn.Config(
+        config = Config(
             app,
             http=connection,
             # A connection that becomes one of WebSocket would have no bounds any more.
@@ -52,7 +51,7 @@ class HttpServer:
             lifespan="off",
             timeout_graceful_shutdown=2,
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         # Signals belong to the broker.
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         self.server = server

@@ -45,7 +45,7 @@ def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> byte
     if hashlib.sha256(data).hexdigest() != request.decision_sha256:
         raise invalid_request("decision.bytes: their SHA-256 is not decision.sha256")
     try:
-        decision = Decision.decode(data)
+        decision = Decision.decode_head(data)
     except CorruptData as error:
         raise invalid_request(f"decision.bytes: {error}") from None
     if (decision.topic, decision.partition) != (tp.topic, tp.partition):

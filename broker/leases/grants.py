@@ -13,9 +13,9 @@ from logyard.broker.leases.book import LeaseError, Purpose, lease_ended
 from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.leases import Leases
 from logyard.broker.leases.requests import GrantRequest
-from logyard.broker.leases.snapshot import LeasedSegment, LogSnapshot, link
+from logyard.broker.leases.snapshot import LeasedSegment, LogSnapshot, link, producers_of
 from logyard.broker.log import layout
-from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.records import pauses
 
 ATTEMPTS = 5
 
@@ -71,7 +71,7 @@ async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> d
     """Make the links and return the answer; None if the log has changed since the snapshot."""
     lease = leased.lease
     try:
-        segments, aborted = await leases.ports.run_blocking(partial(_link, leases, leased, snapshot))
+        segments, aborted, producers = await leases.ports.run_blocking(partial(_link, leases, leased, snapshot))
     except FileNotFoundError:
         segments = None
     except BaseException:
@@ -106,13 +106,19 @@ async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> d
         "links_dir": leased.links_directory,
         "parts_dir": leased.parts_directory,
         "segments": [segment.to_json() for segment in segments],
-        "aborted_transactions": [entry._asdict() for entry in aborted],
+        "producers": producers,
+        "aborted_transactions": aborted,
     }
 
 
-def _link(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
-    """Make the links, then the record: a lease with a record has all its links. Waits for the disk."""
+def _link(
+    leases: Leases, leased: LeasedLog, snapshot: LogSnapshot
+) -> tuple[list[LeasedSegment], list[dict[str, int]], list[dict[str, int]]]:
+    """Make the links, then the record: a lease with a record has all its links. Waits for the disk.
+
+    Returns the segments, and the aborted transactions and producers of the answer, of which there may be many.
+    """
     segments, aborted = link(leases.ports.disk, snapshot, leased.directory)
     leased.note_segments(segments)
     persistence.write_record(leases.ports.disk, leased)
-    return segments, aborted
+    return segments, [entry._asdict() for entry in pauses.PausingList(aborted)], producers_of(snapshot)

@@ -114,7 +114,7 @@ async def _finish_commit(leases: Leases, leased: LeasedLog, found: StoredLease) 
 
 def _keep_decision(leases: Leases, partition_log: PartitionLog, data: bytes) -> bool:
     try:
-        decision = Decision.decode(data)
+        decision = Decision.decode_head(data)
     except CorruptData:
         return False
     if decision.range_end > partition_log.log_end_offset:

@@ -15,6 +15,7 @@ from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.leases import commits, grants, parts, persistence, replica_status
 from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, lease_ended
 from logyard.broker.leases.decisions import KeptDecision, read_decision
+from logyard.broker.leases.json_pieces import json_pieces
 from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.leases import LeasePorts, Leases
 from logyard.broker.leases.quarantine import Quarantine
@@ -57,6 +58,11 @@ class LeaseService:
     async def grant(self, body: Json) -> Json:
         """POST /leases."""
         return await grants.grant(self._leases, GrantRequest.read(body), self.cluster_id)
+
+    async def granted_json(self, body: Json) -> list[bytes]:
+        """POST /leases: the same as JSON, in pieces."""
+        pieces: list[bytes] = await self._run(partial(json_pieces, await self.grant(body)))
+        return pieces
 
     # -- living ---------------------------------------------------------------------------------------------
 
@@ -252,7 +258,7 @@ class LeaseService:
                 self._run, leased, request, members, fence, begun, swapped, save_clean_offset
             )
             if decision is not None:
-                self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode(decision), decision)
+                self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode_head(decision), decision)
             if lease.run_id not in OWN_RUNS:  # those never repeat a commit
                 directory = f"{leased.log.directory}/{layout.LEASES}"
                 now_ms = ports.clock.now_ms()

@@ -16,9 +16,11 @@ from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, AbortedTxn, decode_aborted
 from logyard.broker.model import topic_id_text
+from logyard.broker.records import pauses
 
 INDEXED = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
 # What an audit looks at as well: the producer snapshot at a segment's base, and with the active segment the
@@ -64,13 +66,17 @@ class LeasedSegment(NamedTuple):
 
 
 class LogSnapshot(NamedTuple):
-    """A log at one moment, and what a lease granted then covers. `cuts` tells whether bytes were removed since."""
+    """A log at one moment, and what a lease granted then covers. `cuts` tells whether bytes were removed since.
+
+    `producers` are all of the log, as values that do not change: `producers_of` makes an answer of them in a thread.
+    """
 
     directory: str
     cuts: int
     end_offset: int
     segments: list[SegmentSnapshot]
     active_aborted: list[AbortedTxn]
+    producers: list[ProducerEntry]
     fields: dict[str, Any]
 
     @classmethod
@@ -93,10 +99,10 @@ class LogSnapshot(NamedTuple):
         ]
         fields = offsets_of(log, clean_offset) | {
             "first_dirty_at_ms": first_dirty_at(log, clean_offset),
-            "producers": producers_of(log),
             "config": config_of(log),
         }
-        return cls(log.directory, log.segments.cuts, end_offset, segments, list(log.segments.active.aborted), fields)
+        aborted, producers = list(log.segments.active.aborted), list(log.producers.entries.values())
+        return cls(log.directory, log.segments.cuts, end_offset, segments, aborted, producers, fields)
 
     def is_current(self, log: PartitionLog) -> bool:
         """Whether the log has lost no bytes since the snapshot, and is where it was."""
@@ -124,22 +130,6 @@ def offsets_of(log: PartitionLog, clean_offset: int) -> dict[str, Any]:
     }
 
 
-def producers_of(log: PartitionLog) -> list[dict[str, int]]:
-    """Return the state of every producer at the end of the log."""
-    return [
-        {
-            "producer_id": entry.producer_id,
-            "producer_epoch": entry.epoch,
-            "last_sequence": entry.last_sequence,
-            "last_offset": entry.last_offset,
-            "last_timestamp": entry.last_timestamp,
-            "coordinator_epoch": entry.coordinator_epoch,
-            "current_txn_first_offset": entry.txn_first_offset,
-        }
-        for entry in log.producers.entries.values()
-    ]
-
-
 def config_of(log: PartitionLog) -> dict[str, Any]:
     """Return the settings that a compaction uses, under Kafka's keys."""
     config = log.config
@@ -158,6 +148,23 @@ def config_of(log: PartitionLog) -> dict[str, Any]:
 
 
 # In a thread
+
+
+def producers_of(snapshot: LogSnapshot) -> list[dict[str, int]]:
+    """Return the state of every producer at the end of the log. There may be hundreds of thousands: it pauses."""
+    return list(map(_producer, pauses.PausingList(snapshot.producers)))
+
+
+def _producer(entry: ProducerEntry) -> dict[str, int]:
+    return {
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.epoch,
+        "last_sequence": entry.last_sequence,
+        "last_offset": entry.last_offset,
+        "last_timestamp": entry.last_timestamp,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_first_offset": entry.txn_first_offset,
+    }
 
 
 def link(disk: Disk, snapshot: LogSnapshot, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:

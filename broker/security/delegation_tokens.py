@@ -28,6 +28,8 @@ from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Zoo
 from logyard.broker.znodes.scram_credentials import DIGESTS, ITERATIONS_MIN, ScramCredential
 
 SALT_BYTES = 24
+# Far below ZooKeeper's jute.maxbuffer (1 MiB): it answers a longer request by closing this broker's connection.
+TOKEN_BYTES_MAX = 256 * 1024
 
 log = structlog.get_logger("logyard.tokens")
 
@@ -152,7 +154,12 @@ class DelegationTokens:
             max_ms=max_ms,
             expires_ms=min(max_ms, now_ms + settings.renewal_ms),
         )
-        await self._write(Create(delegation_tokens.path(token.token_id), delegation_tokens.encode(token)), token)
+        content = delegation_tokens.encode(token)
+        if len(content) > TOKEN_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"a token has at most {TOKEN_BYTES_MAX} bytes: name fewer renewers"
+            )
+        await self._write(Create(delegation_tokens.path(token.token_id), content), token)
         await self.take(token.token_id, token)
         log.info("token created", owner=owner, requester=requester)
         return token
@@ -165,11 +172,10 @@ class DelegationTokens:
         )
 
     async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
-        """Have a token expire after a period; delete it if that is negative. Otherwise as `renew`."""
-        token = self._usable(principal, secret)
+        """Have a token expire after a period; delete it if that is negative, expired or not. Otherwise as `renew`."""
         if period_ms >= 0:
-            return await self._expire_at(token, self._now_ms() + period_ms)
-        await self._delete(token)
+            return await self._expire_at(self._usable(principal, secret), self._now_ms() + period_ms)
+        await self._delete(self._own(principal, secret))
         return self._now_ms()
 
     async def _delete_expired(self) -> None:
@@ -180,7 +186,8 @@ class DelegationTokens:
             except ApiError as refusal:
                 log.warning("an expired token is still there", owner=token.owner, error=str(refusal))
 
-    def _usable(self, principal: str, secret: bytes) -> TokenInfo:
+    def _own(self, principal: str, secret: bytes) -> TokenInfo:
+        """Return the token that the principal may renew and end. Raises ApiError."""
         self._check_enabled()
         token_id = self._by_hmac.get(secret)
         if token_id is None:
@@ -188,6 +195,11 @@ class DelegationTokens:
         token = self._known[token_id].token
         if not token.may_renew(principal):
             raise ApiError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+        return token
+
+    def _usable(self, principal: str, secret: bytes) -> TokenInfo:
+        """As `_own`, and it has not expired."""
+        token = self._own(principal, secret)
         if token.is_expired(self._now_ms()):
             raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         return token

@@ -106,15 +106,20 @@ def of_tool(file: Path | None, environment: Mapping[str, str] = os.environ) -> A
     """
     if file is None and environment.get(FILE_VARIABLE):
         file = Path(environment[FILE_VARIABLE])
+    if file is None:
+        return of_texts({}, environment)
+    try:
+        return of_texts(parse_properties(file.read_text(encoding="utf-8")), environment)
+    except OSError as problem:
+        raise LogyardError(f"--zk-tls-config-file {file}: {problem.strerror}") from None
+    except ValueError as problem:
+        raise LogyardError(f"--zk-tls-config-file {file}: {problem}") from None
+
+
+def of_texts(given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Access:
+    """Return the access by settings as they are in a file; other keys do not count. Raises LogyardError, ValueError."""
     values: dict[str, ConfigValue] = {name: KEYS[name].default for name in TOOL_KEYS}
-    if file is not None:
-        try:
-            given = parse_properties(file.read_text(encoding="utf-8"))
-            values |= {name: KEYS[name].parse(text) for name, text in given.items() if name in TOOL_KEYS}
-        except OSError as problem:
-            raise LogyardError(f"--zk-tls-config-file {file}: {problem.strerror}") from None
-        except ValueError as problem:
-            raise LogyardError(f"--zk-tls-config-file {file}: {problem}") from None
+    values |= {name: KEYS[name].parse(text) for name, text in given.items() if name in TOOL_KEYS}
     return _access(values, environment)
 
 

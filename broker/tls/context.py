@@ -112,8 +112,18 @@ def _restrict(context: ssl.SSLContext, settings: ListenerSettings) -> None:
     context.minimum_version, context.maximum_version = min(allowed), max(allowed)
 
 
+def unasked_suites(context: ssl.SSLContext, settings: ListenerSettings) -> tuple[str, ...]:
+    """Return the suites of TLS 1.3 that the context takes although `ssl.cipher.suites` names others of 1.3 only.
+
+    Python's `ssl` cannot choose them; OpenSSL's own configuration can (docs/security.md).
+    """
+    asked = set(settings.list("ssl.cipher.suites")).intersection(SUITES_OF_TLS_1_3)
+    taken = (suite["name"] for suite in context.get_ciphers() if suite["protocol"] == "TLSv1.3")
+    return tuple(name for name in taken if name not in asked) if asked else ()
+
+
 def _set_suites(context: ssl.SSLContext, suites: list[str], key: str) -> None:
-    """Set the suites of TLS 1.2. Those of 1.3 cannot be chosen with Python's ssl: all three stay."""
+    """Set the suites of TLS 1.2. Those of 1.3 cannot be chosen with Python's ssl: `unasked_suites`."""
     for suite in suites:
         try:
             context.set_ciphers(openssl_name(suite))

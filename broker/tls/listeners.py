@@ -9,10 +9,12 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import structlog
+
 from logyard.broker.config import http_side
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.tls import client_side
-from logyard.broker.tls.context import read_file
+from logyard.broker.tls.context import read_file, unasked_suites
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.tls.renewal import Material, read_material, renewed
 from logyard.broker.tls.server_side import ServerSide
@@ -23,6 +25,8 @@ PROTOCOLS = ("SSL", "SASL_SSL")
 HTTP = "http"
 
 P = TypeVar("P", bound=asyncio.BufferedProtocol)
+
+log = structlog.get_logger("logyard.tls")
 
 
 class TlsListeners:
@@ -47,6 +51,10 @@ class TlsListeners:
                 settings, self._read, connects=name in connects, is_checked=name == between_brokers
             )
             self._servers[name] = ServerSide(settings, self._handshakes, material)
+            others = unasked_suites(material.server, settings)
+            if others:
+                key = settings.name_of("ssl.cipher.suites")
+                log.warning(f"{key}: more suites of TLS 1.3 stay, see docs/security.md", suites=", ".join(others))
         http = http_side.shared(config)
         if http is not None:
             assert self._handshakes is not None

@@ -8,12 +8,15 @@ import base64
 import hashlib
 import os
 
-from cryptography.hazmat.primitives import padding
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CBC
-
 from logyard.broker.config.typed_values import TypedValues
+from logyard.broker.late_import import imported_when_used
+
+_PRIMITIVES = "cryptography.hazmat.primitives"
+with imported_when_used(
+    *(f"{_PRIMITIVES}.{name}" for name in ("padding", "ciphers", "ciphers.algorithms", "ciphers.modes"))
+):
+    from cryptography.hazmat.primitives import ciphers, padding
+    from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 _DIGESTS = {f"PBKDF2WithHmacSHA{bits}": f"sha{bits}" for bits in ("1", "224", "256", "384", "512")}
 _KEY_FACTORY = "PBKDF2WithHmacSHA512"
@@ -49,7 +52,7 @@ class PasswordEncoder:
         plain = password.encode()
         key = self._key(self._secrets[0], self._factory, salt, self._iterations, self._key_bits)
         padder = padding.PKCS7(_BLOCK_BITS).padder()
-        encryptor = Cipher(AES(key), CBC(vector)).encryptor()
+        encryptor = ciphers.Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
         hidden = encryptor.update(padder.update(plain) + padder.finalize()) + encryptor.finalize()
         parts = {
             "keyFactoryAlgorithm": self._factory,
@@ -89,7 +92,7 @@ class PasswordEncoder:
             for name in ("salt", "initializationVector", "encryptedPassword")
         )
         key = self._key(secret, parts["keyFactoryAlgorithm"], salt, iterations, key_bits)
-        decryptor = Cipher(AES(key), CBC(vector)).decryptor()
+        decryptor = ciphers.Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
         unpadder = padding.PKCS7(_BLOCK_BITS).unpadder()
         plain = unpadder.update(decryptor.update(hidden) + decryptor.finalize()) + unpadder.finalize()
         password = plain.decode()

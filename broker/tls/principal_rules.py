@@ -16,21 +16,24 @@ _PARSER = re.compile(_RULE, re.DOTALL)
 
 
 class NoRuleApplies(Exception):
-    """No rule matches a subject: its client has no name, and is not served."""
+    """No rule matches a subject, or not in time: its client has no name, and is not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str] | None  # None: the subject as it is
+    pattern: java_patterns.Pattern | None  # None: the subject as it is
     replacement: str = ""
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
         if self.pattern is None:
             return subject
-        if not self.pattern.fullmatch(subject):
-            return None
-        name = self.pattern.sub(java_patterns.replaced(self.replacement), subject)
+        try:
+            if not self.pattern.matches(subject):
+                return None
+            name = self.pattern.replace(self.replacement, subject)
+        except java_patterns.TooSlow as problem:
+            raise NoRuleApplies(f"ssl.principal.mapping.rules: {problem} ({subject[:100]!r}…)") from None
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
 
 
@@ -61,10 +64,7 @@ def _rule(text: str) -> _Rule:
         raise ValueError(f"DEFAULT or RULE:pattern/replacement/[LU] is expected, not {text!r}")
     if match[1] is not None:
         return _Rule(None)
-    try:
-        pattern = re.compile(match[2])
-    except re.error as error:
-        raise ValueError(f"{match[2]!r} is no regular expression ({error})") from None
+    pattern = java_patterns.Pattern(match[2])
     if java_patterns.has_wrong_reference(match[3], pattern.groups):
         raise ValueError(f"{text!r} refers to a group that its pattern does not have")
     return _Rule(pattern, match[3], match[4])

@@ -9,19 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import pkcs12
-
 from logyard.broker.config.listener_settings import ListenerSettings
+from logyard.broker.late_import import imported_when_used
 from logyard.broker.tls.problems import TlsProblem
+
+_PRIMITIVES = "cryptography.hazmat.primitives"
+with imported_when_used(
+    "cryptography.exceptions",
+    "cryptography.x509",
+    f"{_PRIMITIVES}.serialization",
+    f"{_PRIMITIVES}.serialization.pkcs12",
+    *(f"{_PRIMITIVES}.asymmetric.{kind}" for kind in ("dsa", "ec", "ed448", "ed25519", "rsa")),
+):
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import pkcs12
 
 ReadFile = Callable[[str], bytes]
 """Returns a file's content; raises OSError."""
@@ -160,7 +163,7 @@ class _Keys:
     def attempt(self, key: str, load: Callable[[], Store], path: str = "the text") -> Store:
         try:
             return load()
-        except UnsupportedAlgorithm:
+        except exceptions.UnsupportedAlgorithm:
             why = "it is encrypted in a way that is not supported; write it again with keytool of Java 17 or newer"
         except (ValueError, TypeError) as error:
             why = _why(error, self._is_keys)
@@ -222,9 +225,14 @@ def _pem_certificates(text: bytes) -> tuple[bytes, ...]:
     return tuple(certificate.public_bytes(serialization.Encoding.DER) for certificate in found)
 
 
-def _unencrypted(key: PrivateKeyTypes) -> bytes:
+def _unencrypted(key: object) -> bytes:
     if not isinstance(
-        key, RSAPrivateKey | EllipticCurvePrivateKey | DSAPrivateKey | Ed25519PrivateKey | Ed448PrivateKey
+        key,
+        rsa.RSAPrivateKey
+        | ec.EllipticCurvePrivateKey
+        | dsa.DSAPrivateKey
+        | ed25519.Ed25519PrivateKey
+        | ed448.Ed448PrivateKey,
     ):
         raise _Unfit("its key is of a kind that TLS does not use")
     return key.private_bytes(

@@ -24,6 +24,7 @@ Buffer = bytes | bytearray | memoryview
 # What is encrypted at a time, and what the socket's transport may hold of it.
 PIECE_BYTES = 64 * 1024
 UNSENT_BYTES_MAX = 256 * 1024
+UNREAD_BYTES_MAX = 4 * UNSENT_BYTES_MAX  # with answers to key updates, which a peer asks for without reading them
 # A piece of this size is encrypted without a copy.
 LARGE_BYTES = 16 * 1024
 # The reason for `on_failed` if the peer has sent nothing, as a port scan does.
@@ -72,14 +73,12 @@ class TlsTransport(asyncio.BufferedProtocol, Generic[Identity]):
         self._ssl: Any = None
         self._raw: Any = None  # uvloop's class is no asyncio.Transport
         self._late: asyncio.TimerHandle | None = None
-        self._is_computing = False
+        self._is_computing = self._is_decrypting = False
         self._reads = True  # the socket is being read
         self._protocol_reads = True  # the protocol wants data
-        self._is_decrypting = False
         self._queue: deque[memoryview] = deque()  # written, and not yet encrypted
         self._queued = 0
-        self._raw_is_full = False
-        self._protocol_is_paused = False
+        self._raw_is_full = self._protocol_is_paused = False
 
     # -- called by the socket's transport
 
@@ -227,6 +226,9 @@ class TlsTransport(asyncio.BufferedProtocol, Generic[Identity]):
             self._is_decrypting = False
         if self._outgoing.pending and self._state is _State.OPEN:
             self._send()  # the answer to a key update
+            if self._raw.get_write_buffer_size() > UNREAD_BYTES_MAX:
+                self._fail("the peer asks for new keys, and does not read the answers")
+                self._raw.abort()
 
     def _fill(self, buffer: memoryview) -> tuple[int, bool]:
         """Decrypt into the buffer; return how many bytes, and whether there is nothing more for now."""
@@ -383,8 +385,7 @@ def _described(error: BaseException) -> str:
         return f"the peer's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         reason = error.reason or ""
-        hint = _HINTS.get(reason)
-        return hint or (reason or str(error)).lower().replace("_", " ")
+        return _HINTS.get(reason) or (reason or str(error)).lower().replace("_", " ")
     return str(error)
 
 

@@ -20,6 +20,8 @@ PAUSE_S, JITTER_S = 0.1, 0.05
 UNKNOWN_VERSION = -2
 # How many patterns are taken over in one turn of the event loop.
 PATTERNS_PER_TURN = 200
+# How often a filter is compared in one turn: patterns times filters may be many.
+LOOKS_PER_TURN = 5000
 
 Binding = tuple[ResourcePattern, AclEntry]
 Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
@@ -106,10 +108,15 @@ class AclStore:
         async with self._turn:
             named = [pattern for each in filters for pattern in each.named()]
             deleted: list[dict[Binding, ApiError | None]] = [{} for _ in filters]
+            looked_at = 0
             for pattern in dict.fromkeys([*self.known.patterns(), *named]):
                 matching = [n for n, each in enumerate(filters) if each.takes_pattern(pattern)]
                 if matching:
                     await self._delete(pattern, filters, matching, deleted)
+                looked_at += len(filters) + len(matching) * len(self.known.entries(pattern))
+                if looked_at > LOOKS_PER_TURN:
+                    looked_at = 0
+                    await asyncio.sleep(0)
             return deleted
 
     async def _delete(

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import jwt
-
+from logyard.broker.late_import import imported_when_used
 from logyard.broker.security.sasl.bearer_tokens import BearerToken, TokenRefused
 from logyard.broker.security.sasl.unsecured_jws import milliseconds
+
+with imported_when_used("jwt"):
+    import jwt
 
 # By type of key (RFC 7518).
 _ALGORITHMS: Final = MappingProxyType(
@@ -46,6 +48,8 @@ class SigningKey:
     key_id: str | None
     kind: str
     key: Any
+    algorithm: str | None = None
+    """The only algorithm that it is for, if it names one (RFC 7517)."""
 
 
 def parse_keys(document: bytes) -> tuple[SigningKey, ...]:
@@ -63,7 +67,7 @@ def parse_keys(document: bytes) -> tuple[SigningKey, ...]:
             made = jwt.PyJWK.from_dict(entry)
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             continue
-        keys.append(SigningKey(entry.get("kid"), kind, made.key))
+        keys.append(SigningKey(entry.get("kid"), kind, made.key, entry.get("alg")))
     if not keys:
         raise ValueError("there is no key for signatures in it")
     return tuple(keys)
@@ -95,7 +99,9 @@ class JwksTokens:
         key_id, algorithm = header.get("kid"), header.get("alg")
         if not isinstance(algorithm, str):
             raise TokenRefused("no key of the JWKS document fits the token")
-        fitting = [key for key in self._keys() if algorithm in _ALGORITHMS[key.kind]]
+        fitting = [
+            key for key in self._keys() if algorithm in _ALGORITHMS[key.kind] and key.algorithm in (None, algorithm)
+        ]
         if key_id is not None:
             fitting = [key for key in fitting if key.key_id == key_id]
             if not fitting and isinstance(key_id, str) and len(key_id) <= KEY_ID_MAX:
@@ -104,6 +110,8 @@ class JwksTokens:
         for key in fitting[:KEYS_TRIED]:
             try:
                 return self._decoded(token, key, algorithm)
+            except jwt.InvalidKeyError:
+                continue  # of another curve than the algorithm's
             except jwt.InvalidSignatureError:
                 refused = TokenRefused("the token's signature is wrong")
             except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:

@@ -46,8 +46,8 @@ class _FormatRule:
     text: str
     count: int
     format: str
-    pattern: re.Pattern[str] | None
-    find: re.Pattern[str] | None
+    pattern: java_patterns.Pattern | None
+    find: java_patterns.Pattern | None
     to: str
     times: int  # 0: each match
     case: str
@@ -56,10 +56,13 @@ class _FormatRule:
         if len(components) != self.count:
             return None
         name = self._formatted((realm, *components))
-        if self.pattern is not None and self.pattern.fullmatch(name) is None:
-            return None
-        if self.find is not None:
-            name = self.find.sub(java_patterns.replaced(self.to), name, count=self.times)
+        try:
+            if self.pattern is not None and not self.pattern.matches(name):
+                return None
+            if self.find is not None:
+                name = self.find.replace(self.to, name, self.times)
+        except java_patterns.TooSlow as problem:
+            raise NoLocalName(f"{self.text}: {problem}") from None
         if _NOT_SIMPLE.search(name):
             raise NoLocalName(f"{self.text} gives {name!r}, which is no simple name")
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
@@ -105,17 +108,12 @@ def _rule(text: str, default_realm: str) -> _Rule:
         raise ValueError(f"DEFAULT or RULE:[n:format](pattern)s/from/to/g/L is expected, not {text!r}")
     if found["default"] is not None:
         return _DefaultRule(default_realm)
-    pattern, find = (_compiled(found[name]) for name in ("pattern", "find"))
+    pattern, find = (
+        None if found[name] is None else java_patterns.Pattern(found[name]) for name in ("pattern", "find")
+    )
     if find is not None and java_patterns.has_wrong_reference(found["to"], find.groups):
         raise ValueError(f"{text!r} refers to a group that its pattern does not have")
     times = 0 if found["each"] else 1
     return _FormatRule(
         text, int(found["count"]), found["format"], pattern, find, found["to"] or "", times, found["case"] or ""
     )
-
-
-def _compiled(pattern: str | None) -> "re.Pattern[str] | None":
-    try:
-        return None if pattern is None else re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression ({error})") from None

@@ -25,6 +25,9 @@ from logyard.broker.security.sasl.unsecured_jws import decoded, milliseconds
 
 ANSWER_BYTES_MAX = 1 << 20
 TOKEN_FILE_BYTES_MAX = 1 << 20
+# After a renewal that has failed, while the old token lives: an endpoint that does not answer delays one log-in by its
+# time-out, and not each of them.
+RETRY_S = 10.0
 _TOKEN = re.compile(r"[-_.a-zA-Z0-9]+")
 _ERROR = re.compile(r"[a-z_]{1,64}")
 _PREFIX = "unsecuredLogin"
@@ -72,20 +75,33 @@ class LoginTokens:
     ) -> None:
         self._fetch, self._rules, self._subject_claim = fetch, rules, subject_claim
         self._now_ms, self._chance, self._monotonic = now_ms, chance, monotonic
-        self._lock = threading.Lock()
+        self._renewing = threading.Lock()
         self._token = ""
         self._renewed_at_s = self._over_at_s = float("-inf")
 
     def token(self) -> str:
-        """Return a token that is valid. Raises LoginRefused: there is none."""
-        with self._lock:
-            if self._monotonic() >= self._renewed_at_s:
-                try:
-                    self._take(self._fetch())
-                except LoginRefused:
-                    if self._monotonic() >= self._over_at_s:
-                        raise
+        """Return a token that is valid. Raises LoginRefused: there is none.
+
+        While one caller waits for a new token, the others go on with the old one, as long as it lives.
+        """
+        now_s = self._monotonic()
+        if now_s < self._renewed_at_s or not self._renewing.acquire(blocking=now_s >= self._over_at_s):
             return self._token
+        try:
+            if self._monotonic() >= self._renewed_at_s:
+                self._renew()
+            return self._token
+        finally:
+            self._renewing.release()
+
+    def _renew(self) -> None:
+        try:
+            self._take(self._fetch())
+        except LoginRefused:
+            now_s = self._monotonic()
+            if now_s >= self._over_at_s:
+                raise
+            self._renewed_at_s = min(now_s + RETRY_S, self._over_at_s)
 
     def _take(self, token: str) -> None:
         now_ms, now_s = self._now_ms(), self._monotonic()

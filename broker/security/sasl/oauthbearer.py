@@ -41,7 +41,7 @@ class OAuthBearerServer:
             valid = self._validator.validate(bearer)
         except TokenRefused as error:
             status = {"status": error.status} | ({} if error.scope is None else {"scope": error.scope})
-            told = json.dumps(status, separators=(",", ":"))
+            told = json.dumps(status, separators=(", ", ":"))  # as Kafka writes it
             self._refused = LoginRefused(str(error), told)
             return told.encode()
         self.claimed = valid.principal

@@ -65,7 +65,7 @@ class UnsecuredTokens:
             raise TokenRefused("the token expires before it is issued")
         missing = set(rules.required_scope) - scopes_of(claims.get(rules.scope_claim))
         if missing:
-            raise TokenRefused("the token lacks a scope", "insufficient_scope", " ".join(rules.required_scope))
+            raise TokenRefused("the token lacks a scope", "insufficient_scope", f"[{', '.join(rules.required_scope)}]")
         return BearerToken(principal, expires_ms)
 
 
