@@ -6,14 +6,13 @@ Rule 3: `version` grows with every update, so that encoded answers can be cached
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """One partition as the controller last sent it; `partition_epoch` is its state znode's version."""
 
     replicas: tuple[int, ...]
@@ -64,13 +63,12 @@ class MetadataCache:
         return deleted
 
     def _put(self, update: PartitionUpdate) -> None:
-        self._topics.setdefault(update.tp.topic, {})[update.tp.partition] = PartitionMetadata(
-            replicas=update.replicas,
-            isr=update.isr,
-            leader=update.leader,
-            leader_epoch=update.leader_epoch,
-            offline=update.offline,
-            partition_epoch=update.partition_epoch,
+        topic, number = update.tp
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topics[topic] = {}
+        known[number] = PartitionMetadata(
+            update.replicas, update.isr, update.leader, update.leader_epoch, update.offline, update.partition_epoch
         )
 
     def _remove(self, tp: TopicPartition, deleted: list[TopicPartition]) -> None:

@@ -24,10 +24,14 @@ class TopicQuery:
 
 
 def queries(topics: Sequence[Any] | None, version: int) -> list[TopicQuery] | None:
-    """Translate a request's topics; None means all (v0: an empty list, v1+: null)."""
+    """Translate a request's topics; None means all (v0: an empty list, v1+: null).
+
+    One that is named twice is answered once, as in Kafka: a few kilobytes that name a large topic again and again would
+    have an answer of gigabytes.
+    """
     if topics is None or (version == 0 and not topics):
         return None
-    return [TopicQuery(t.name, getattr(t, "topic_id", None) or ZERO_TOPIC_ID) for t in topics]
+    return list(dict.fromkeys(TopicQuery(t.name, getattr(t, "topic_id", None) or ZERO_TOPIC_ID) for t in topics))
 
 
 def metadata_response(

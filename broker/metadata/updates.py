@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionUpdate:
-    """One partition's state as the controller sends it to every broker; leader -2: it is deleted."""
+class PartitionUpdate(NamedTuple):
+    """One partition's state as the controller sends it to every broker; leader -2: it is deleted.
+
+    A tuple, since a take-over makes one for each partition of the cluster, and a frozen dataclass takes four times as
+    long.
+    """
 
     tp: TopicPartition
     leader: int

@@ -6,6 +6,7 @@ Plain values; wire.py translates the versions of the protocol. Facts §9-§11.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -30,9 +31,11 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrPartition:
-    """One partition of LeaderAndIsr; `partition_epoch` is the version of its state znode."""
+class LeaderAndIsrPartition(NamedTuple):
+    """One partition of LeaderAndIsr; `partition_epoch` is the version of its state znode.
+
+    A tuple, since a take-over makes one for each replica of a broker, and a frozen dataclass takes four times as long.
+    """
 
     tp: TopicPartition
     leader: int

@@ -1,10 +1,11 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.timestamp_search import FoundRecord, TimestampSearch
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -24,8 +25,33 @@ from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.purgatory import Delayed
 
-# Finds one answer in the segments; to be called in a thread.
-Search = Callable[[], OffsetAnswer]
+# A request with more searches than this goes to a thread whole.
+FEW_SEARCHES = 4
+
+
+class Search:
+    """Finds one answer in the segments: called, in a thread; `now` where nothing has to be waited for."""
+
+    def __init__(self, tp: TopicPartition, look: TimestampSearch, end: int, missing: ErrorCode) -> None:
+        self._tp, self._look, self._end, self._missing = tp, look, end, missing
+
+    def now(self) -> OffsetAnswer | None:
+        """Return the answer; None if a thread has to find it."""
+        try:
+            return self._answer(self._look.now())
+        except Exception:
+            return None  # NotCached; anything else meets the thread too, which says what it is
+
+    def __call__(self) -> OffsetAnswer:
+        try:
+            return self._answer(self._look())
+        except Exception as trouble:
+            return OffsetAnswer(self._tp, code_of(trouble, self._tp))
+
+    def _answer(self, found: FoundRecord | None) -> OffsetAnswer:
+        if found is not None and found[1] < self._end:
+            return OffsetAnswer(self._tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+        return OffsetAnswer(self._tp, self._missing)
 
 
 class Lookups:
@@ -48,10 +74,12 @@ class Lookups:
         searches: list[tuple[int, Search]] = []
         for query in queries:
             answer = self._offset(query, isolation, only_leader)
-            if callable(answer):
+            if isinstance(answer, Search):
                 searches.append((len(answers), answer))
                 answer = OffsetAnswer(query.tp)
             answers.append(answer)
+        if len(searches) <= FEW_SEARCHES:
+            searches = [(number, search) for number, search in searches if not _answered_now(answers, number, search)]
         return self._search(answers, searches) if searches else answers
 
     def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
@@ -91,16 +119,8 @@ class Lookups:
             return OffsetAnswer(query.tp)  # there is no tiered storage here
         look = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
 
-        def search() -> OffsetAnswer:
-            try:
-                found = look()
-            except Exception as trouble:
-                return OffsetAnswer(query.tp, code_of(trouble, query.tp))
-            if found is not None and found[1] < end:
-                return OffsetAnswer(query.tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
-            return OffsetAnswer(query.tp, ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
-
-        return search
+        missing = ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE
+        return Search(query.tp, look, end, missing)
 
     # OffsetForLeaderEpoch
 
@@ -199,6 +219,14 @@ class DelayedDeletion(Delayed):
     def answer(self, *, expired: bool) -> None:
         if not self._pending.done():
             self._pending.set_result(self._results)
+
+
+def _answered_now(answers: list[OffsetAnswer], number: int, search: Search) -> bool:
+    found = search.now()
+    if found is None:
+        return False
+    answers[number] = found
+    return True
 
 
 def _visible_end(log: PartitionLog, isolation: Isolation) -> int:

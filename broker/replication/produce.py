@@ -179,7 +179,7 @@ class Producing:
         calls this again before it appends, because the topics' configs may have changed meanwhile.
         """
         partitions = self._hosted.partitions
-        now_ms = self._hosted.clock.now_ms()
+        now_ms = self._hosted.clock.now_ms
         validations: dict[int, ValidationWork] = {}
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)

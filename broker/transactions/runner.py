@@ -113,12 +113,14 @@ class TransactionCoordinator:
                 # Its directory failed, mostly, or the log says what this broker does not understand.
                 log.error("transactions not loaded", partition=led.number, error=str(error), again_in_s=LOAD_AGAIN_S)
             await asyncio.sleep(LOAD_AGAIN_S)
-        self._loads.pop(led.number, None)
         led.transactions, led.is_loaded = found, True
         log.info("transactions loaded", partition=led.number, epoch=led.coordinator_epoch, ids=len(found))
-        for transaction in found.values():
-            if transaction.state in DECIDED:
-                self._complete(led, transaction)
+        for portion in self._owned.portions(led):
+            for transaction in portion:
+                if transaction.state in DECIDED and transaction.pending is None:
+                    self._complete(led, transaction)
+            await asyncio.sleep(0)
+        self._loads.pop(led.number, None)
 
     # Requests
 
@@ -324,9 +326,11 @@ class TransactionCoordinator:
         """Fence and abort transactions that have been open for longer than their clients allowed."""
         now = self._now()
         for led in self._owned.loaded():
-            for transaction in list(led.transactions.values()):
-                if completion.is_timed_out(transaction, now):
-                    self._abort(led, transaction, now)
+            for portion in self._owned.portions(led):
+                for transaction in portion:
+                    if completion.is_timed_out(transaction, now):
+                        self._abort(led, transaction, now)
+                await asyncio.sleep(0)
 
     def _abort(self, led: LedPartition, transaction: Transaction, now: Now) -> None:
         log.info("transaction timed out", id=transaction.transactional_id)
@@ -343,9 +347,11 @@ class TransactionCoordinator:
 
     async def _expire_ids(self, led: LedPartition) -> None:
         now = self._now()
-        expired = [t for t in led.transactions.values() if expiry.is_expired(t, now, self._rules.expiration_ms)]
-        for batch in in_batches(expired, _tombstone, self._log.batch_bytes_max()):
-            self._bury(led, [(t, expiry.begin_death(t)) for t, _ in batch], [record for _, record in batch])
+        for portion in self._owned.portions(led):
+            expired = [t for t in portion if expiry.is_expired(t, now, self._rules.expiration_ms)]
+            for batch in in_batches(expired, _tombstone, self._log.batch_bytes_max()):
+                self._bury(led, [(t, expiry.begin_death(t)) for t, _ in batch], [record for _, record in batch])
+            await asyncio.sleep(0)
 
     def _bury(
         self, led: LedPartition, batch: Sequence[tuple[Transaction, Change]], tombstones: Sequence[KeyValue]
@@ -362,7 +368,11 @@ class TransactionCoordinator:
                     transaction.give_up(change)
             log.info("transactional ids expired", partition=led.number, ids=len(batch), error=appended.name)
 
-        self._log.append(led.number, tombstones, self._rules.request_timeout_ms, done)
+        try:
+            self._log.append(led.number, tombstones, self._rules.request_timeout_ms, done)
+        except Exception:
+            log.exception("transactional ids not expired", partition=led.number)
+            done(ErrorCode.UNKNOWN_SERVER_ERROR)  # a death that stays pending would block its id
 
     async def close(self) -> None:
         """End loads and markers."""

@@ -16,7 +16,7 @@ import structlog
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.transactions import record_format
-from logyard.broker.transactions.owned_transactions import LedPartition, OwnedTransactions
+from logyard.broker.transactions.owned_transactions import PER_TURN, LedPartition, OwnedTransactions
 from logyard.broker.transactions.ports import KeyValue, StateLog
 from logyard.broker.transactions.record_batches import in_batches
 from logyard.broker.transactions.transaction import Stored, Transaction
@@ -25,6 +25,8 @@ from logyard.broker.transactions.transaction import Stored, Transaction
 WRITE_AFTER_S = 0.1
 # How long after an end could not be written it is tried again.
 WRITE_AGAIN_S = 0.5
+
+End = tuple[LedPartition, str, Stored]
 
 log = structlog.get_logger("logyard.transactions")
 
@@ -44,6 +46,8 @@ class UnwrittenEnds:
         self._value_version, self._timeout_ms = value_version, timeout_ms
         self._ends: dict[LedPartition, dict[str, Stored]] = {}
         self._timer: TimerHandle | None = None
+        self._due: list[End] = []
+        self._next: TimerHandle | None = None
 
     def add(self, led: LedPartition, transaction: Transaction) -> None:
         """The transaction is complete."""
@@ -52,23 +56,47 @@ class UnwrittenEnds:
     def _keep(self, led: LedPartition, transaction: Transaction, seconds: float) -> None:
         self._ends.setdefault(led, {})[transaction.transactional_id] = transaction.stored
         if self._timer is None:
-            self._timer = self._timers.call_later(seconds, self.write)
+            self._timer = self._timers.call_later(seconds, self._write_in_portions)
 
     def write(self) -> None:
-        """Write now what may be written."""
-        self.close()
+        """Write now all that may be written."""
+        self._make_due()
+        due, self._due = self._due, []
+        self._write(due)
+
+    def _write_in_portions(self) -> None:
+        """In the next turn at the soonest: this one may have had a portion, the last of those that were due before."""
+        self._make_due()
+        if self._next is None:
+            self._next = self._timers.call_later(0, self._write_portion)
+
+    def _make_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         waiting, self._ends = self._ends, {}
-        for led, ends in waiting.items():
-            due = []
-            for transactional_id, end in ends.items():
-                transaction = self._holder(led, transactional_id, end)
-                if transaction is None:
-                    continue
-                if transaction.pending is None:
-                    due.append(transaction)
-                else:
-                    self._keep(led, transaction, WRITE_AFTER_S)  # what is under way may yet fail
-            for batch in in_batches(due, self._record, self._log.batch_bytes_max()):
+        self._due += [(led, name, end) for led, ends in waiting.items() for name, end in ends.items()]
+
+    def _write_portion(self) -> None:
+        """After a failover there may be thousands: they are not all written in one turn of the event loop."""
+        self._next = None
+        portion, self._due = self._due[:PER_TURN], self._due[PER_TURN:]
+        if self._due:
+            self._next = self._timers.call_later(0, self._write_portion)
+        self._write(portion)
+
+    def _write(self, ends: Sequence[End]) -> None:
+        due: dict[LedPartition, list[Transaction]] = {}
+        for led, transactional_id, end in ends:
+            transaction = self._holder(led, transactional_id, end)
+            if transaction is None:
+                continue
+            if transaction.pending is None:
+                due.setdefault(led, []).append(transaction)
+            else:
+                self._keep(led, transaction, WRITE_AFTER_S)  # what is under way may yet fail
+        for led, ended in due.items():
+            for batch in in_batches(ended, self._record, self._log.batch_bytes_max()):
                 self._append(led, [transaction for transaction, _ in batch], [record for _, record in batch])
 
     def _record(self, transaction: Transaction) -> KeyValue:
@@ -100,6 +128,7 @@ class UnwrittenEnds:
 
     def close(self) -> None:
         """Wait no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._next):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._next = None

@@ -44,7 +44,8 @@ class FetchSource(Protocol):
         ...
 
     def refusals(self) -> Iterable[FetchedPartition]:
-        """The answers that need no reading: unknown topic ids, topics that the reader may not read."""
+        """The answers for what `candidates` has just left out: unknown topic ids, topics that the reader may not
+        read."""
         ...
 
     def keys(self) -> Iterable[Hashable]:

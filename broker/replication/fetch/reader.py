@@ -101,7 +101,7 @@ class Reader:
     def _read(self, ask: PartitionFetch) -> None:
         hosted, params, reading = self._hosted, self._params, self.reading
         partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
-        if ask.topic_id != ZERO_TOPIC_ID and partition.topic_id not in (ZERO_TOPIC_ID, ask.topic_id):
+        if ask.topic_id.int and partition.topic_id.int not in (0, ask.topic_id.int):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         log = partition.readable_log(ask.leader_epoch, params.only_leader)
         follower = partition.follower(params.replica_id, ask.leader_epoch) if params.replica_id >= 0 else None

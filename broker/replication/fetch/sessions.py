@@ -14,10 +14,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
 from logyard.broker.replication.fetch.fetch import FetchSource, Hurry, Sessionless
 from logyard.broker.replication.fetch.reader import view_end
+from logyard.broker.replication.fetch.session_keys import SessionKey, answered_key, key_of
 from logyard.broker.replication.follower.session import next_epoch
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
@@ -27,12 +28,6 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 
 Allowed = Callable[[str], bool]
-SessionKey = tuple[TopicId | str, int]
-
-
-def key_of(ask: PartitionFetch) -> SessionKey:
-    """By topic id if there is one: two topics that had the same name are different."""
-    return (ask.topic_id if ask.topic_id != ZERO_TOPIC_ID else ask.tp.topic, ask.tp.partition)
 
 
 class Remembered:
@@ -84,6 +79,7 @@ class FetchSession:
         self._unnamed: dict[SessionKey, None] = {}  # partitions whose topic id is not known here yet
         self._restless: dict[SessionKey, None] = {}
         self._looking_at: dict[SessionKey, None] = {}
+        self._refused: list[FetchedPartition] = []  # of those looked at, what `candidates` left out
         self._touched: PartitionFetch | None = None
 
     def __len__(self) -> int:
@@ -167,14 +163,19 @@ class FetchSession:
         if self._unnamed:
             self._name()
         asks = []
-        partitions = self._hosted.partitions
+        self._refused = []
+        partitions, mine, allowed = self._hosted.partitions, self._partitions, self._allowed
         for key in self._looking_at:
-            ask = self._partitions[key].ask
-            if ask.tp.topic and self._allowed(ask.tp.topic):
-                partition = partitions.get(ask.tp)
+            ask = mine[key].ask
+            tp = ask.tp
+            if tp.topic and allowed(tp.topic):
+                partition = partitions.get(tp)
                 if partition is not None:
                     partition.observers[self] = None
                 asks.append(ask)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if tp.topic else ErrorCode.UNKNOWN_TOPIC_ID
+                self._refused.append(FetchedPartition(tp, code, topic_id=ask.topic_id))
         return asks
 
     def _name(self) -> None:
@@ -187,14 +188,7 @@ class FetchSession:
                 del self._unnamed[key]
 
     def refusals(self) -> Iterable[FetchedPartition]:
-        refused = []
-        for key in self._looking_at:
-            ask = self._partitions[key].ask
-            if not ask.tp.topic:
-                refused.append(FetchedPartition(ask.tp, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=ask.topic_id))
-            elif not self._allowed(ask.tp.topic):
-                refused.append(FetchedPartition(ask.tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=ask.topic_id))
-        return refused
+        return self._refused
 
     def keys(self) -> Iterable[Hashable]:
         return (self, Hurry(self._params.replica_id)) if self.privileged else (self,)
@@ -213,7 +207,7 @@ class FetchSession:
         news = []
         served = []
         for answer in answers:
-            key: SessionKey = (answer.topic_id if self.uses_topic_ids else answer.tp.topic, answer.tp.partition)
+            key = answered_key(answer, self.uses_topic_ids)
             known = self._partitions.get(key)
             if known is None:
                 continue
@@ -356,7 +350,7 @@ class FetchSessions:
         session = FetchSession(session_id, self._hosted, params, uses_topic_ids=uses_topic_ids, now_ms=now)
         session.remember(asks)
         for answer in answers:
-            session.answered((answer.topic_id if uses_topic_ids else answer.tp.topic, answer.tp.partition), answer)
+            session.answered(answered_key(answer, uses_topic_ids), answer)
         self._sessions[session_id] = session
         return session_id
 

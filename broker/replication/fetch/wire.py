@@ -1,6 +1,6 @@
 """Fetch as the codec's messages and as replication's values, on both sides: serving and following."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -14,7 +14,7 @@ from logyard.broker.replication.events import (
     Isolation,
     PartitionFetch,
 )
-from logyard.broker.replication.fetch.sessions import SessionKey
+from logyard.broker.replication.fetch.session_keys import SessionKey, forgotten_key
 
 FETCH_BY_ID = 17
 FETCH_BY_NAME = 12
@@ -64,10 +64,7 @@ def fetch_asks(
                 topic_id=topic_id if by_id else ZERO_TOPIC_ID,
             )
         )
-    forgotten: list[SessionKey] = [
-        ((topic_id or ZERO_TOPIC_ID) if by_id else (topic or ""), n) for topic, topic_id, n in request.forgotten
-    ]
-    return asks, forgotten
+    return asks, [forgotten_key(*each) for each in request.forgotten]
 
 
 def fetched(answers: Iterable[FetchedPartition], version: int) -> list[fetch.FetchedPartition]:
@@ -136,7 +133,7 @@ def follower_answer(answer: FetchResponse, topic_name: Callable[[TopicId], str |
         partitions.append(
             FetchedPartition(
                 tp=TopicPartition(topic, p.partition),
-                error=ErrorCode(p.error_code),
+                error=ErrorCode(p.error_code) if p.error_code else ErrorCode.NONE,
                 high_watermark=p.high_watermark,
                 last_stable_offset=p.last_stable_offset,
                 log_start_offset=p.log_start_offset,
@@ -147,8 +144,3 @@ def follower_answer(answer: FetchResponse, topic_name: Callable[[TopicId], str |
             )
         )
     return FollowerFetchAnswer(ErrorCode(answer.error_code), answer.session_id, partitions, answer.throttle_ms)
-
-
-def topic_names(partitions: Sequence[PartitionFetch]) -> dict[TopicId, str]:
-    """Return the topic names of the ids in a request."""
-    return {ask.topic_id: ask.tp.topic for ask in partitions if ask.topic_id != ZERO_TOPIC_ID}

@@ -29,7 +29,7 @@ from logyard.broker.replication.events import (
     PartitionFetch,
 )
 from logyard.broker.replication.follower.answers import FetchOutcome, FetchState, fetch_state
-from logyard.broker.replication.follower.portions import portions
+from logyard.broker.replication.follower.portions import ONE_PORTION_BYTES, portions
 from logyard.broker.replication.follower.session import FollowerSession
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import FetchLink, LinkError
@@ -247,9 +247,12 @@ class LeaderFetcher:
             if fetched.records and state.is_throttled:
                 self._throttled_in.record(len(fetched.records), self._now_ms())
             self._changed[tp] = None
-            *before, last = portions(fetched.records)
-            outcome = await self._take_before(state, asked, fetched, before) if before else None
-            match outcome or self._take_in(state, replace(fetched, records=last) if before else fetched):
+            outcome = None
+            if len(fetched.records) > ONE_PORTION_BYTES:
+                *before, last = portions(fetched.records)
+                outcome = await self._take_before(state, asked, fetched, before)
+                fetched = replace(fetched, records=last)
+            match outcome or self._take_in(state, fetched):
                 case FetchOutcome.PROGRESS:
                     self._progressed(state.partition)
                 case FetchOutcome.TRUNCATED:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 # About 6 ms: a megabyte of the smallest batches would take 90.
 BATCHES_MAX = 1000
 
+# Records of so many bytes are one portion whatever is in them: a batch has a length and an offset at least.
+ONE_PORTION_BYTES = BATCHES_MAX * 12
+
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT, _OVERHEAD = 8, 12
 

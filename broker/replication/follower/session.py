@@ -8,7 +8,7 @@ Rule 2: after any failure the whole request is sent again.
 from collections.abc import Iterable, Sequence
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer, PartitionFetch
 
 EPOCH_MAX = 2**31 - 1
@@ -39,7 +39,7 @@ class FollowerSession:
     def open(self, wanted: Sequence[PartitionFetch]) -> None:
         """Start with exactly these partitions."""
         self.sent = {ask.tp: ask for ask in wanted}
-        self._without_id = sum(ask.topic_id == ZERO_TOPIC_ID for ask in wanted)
+        self._without_id = sum(not ask.topic_id.int for ask in wanted)
         self.uses_topic_ids = self._without_id == 0
 
     def change(
@@ -51,17 +51,17 @@ class FollowerSession:
         for tp in removed:
             known = self.sent.pop(tp, None)
             if known is not None:
-                self._without_id -= known.topic_id == ZERO_TOPIC_ID
+                self._without_id -= not known.topic_id.int
                 forgotten.append((tp, known.topic_id))
         for ask in wanted:
             known = self.sent.get(ask.tp)
             if known == ask:
                 continue
             if known is not None:
-                self._without_id -= known.topic_id == ZERO_TOPIC_ID
-                if known.topic_id != ask.topic_id:
+                self._without_id -= not known.topic_id.int
+                if known.topic_id.int != ask.topic_id.int:
                     forgotten.append((ask.tp, known.topic_id))
-            self._without_id += ask.topic_id == ZERO_TOPIC_ID
+            self._without_id += not ask.topic_id.int
             self.sent[ask.tp] = ask
             to_send.append(ask)
         return to_send, forgotten

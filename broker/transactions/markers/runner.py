@@ -1,14 +1,18 @@
-"""Sends markers: a queue for each broker, one request at a time with all that is queued (facts §17.5).
+"""Sends markers: a queue for each broker, one request at a time with what is queued (facts §17.5).
 
-What can go nowhere now waits, and its leader is looked up again: each RETRY_S, and when metadata arrive. A completion
-that no longer counts (the partition was given up or elected anew) is dropped wherever it turns up. A partition that the
-metadata do not have needs no marker once ZooKeeper has said that it was deleted: a marker that is left out because its
-partition is not known yet would tear the transaction.
+What can go nowhere now waits, and its leader is looked up again: each RETRY_S that of the PER_RETRY that have waited
+longest, and all when metadata arrive. A completion that no longer counts (the partition was given up or elected anew)
+is dropped wherever it turns up. A partition that the metadata do not have needs no marker once ZooKeeper has said that
+it was deleted: a marker that is left out because its partition is not known yet would tear the transaction.
+
+A new coordinator may find thousands of decided transactions. So a request has PER_REQUEST of them at most, and no more
+are looked up in one turn of the event loop.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import structlog
 
@@ -24,6 +28,10 @@ from logyard.broker.transactions.ports import FindDeleted, MarkerAnswer, MarkerL
 
 RETRY_S = 0.1
 ASK_AGAIN_S = 1.0
+# Transactions: about a millisecond's work.
+PER_REQUEST = 200
+# Transactions: of ten thousand that wait for brokers, more would take most of a core to look up.
+PER_RETRY = 500
 
 log = structlog.get_logger("logyard.transactions")
 
@@ -54,6 +62,8 @@ class MarkerSender:
         self._senders: dict[int, asyncio.Task[None]] = {}
         self._waiting: Parcel = {}
         self._retry: TimerHandle | None = None
+        self._due: Parcel = {}
+        self._next_look: TimerHandle | None = None
         metadata.subscribe(lambda changed, deleted: self._look_up_again())
 
     def send(self, completion: Completion) -> None:
@@ -68,16 +78,19 @@ class MarkerSender:
             if to is None:
                 self._wait(completion, found)
             else:
-                self._queues.setdefault(to, {}).setdefault(completion, []).extend(found)
-                if to not in self._senders:
-                    self._senders[to] = tasks.keep(f"markers to {to}", partial(self._empty_queue, to))
+                _add(self._queues.setdefault(to, {}), completion, found)
+                self._start(to)
         if not completion.transaction.unmarked:
             completion.finished(completion)
 
+    def _start(self, broker_id: int) -> None:
+        if broker_id not in self._senders:
+            self._senders[broker_id] = tasks.keep(f"markers to {broker_id}", partial(self._empty_queue, broker_id))
+
     def _wait(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
-        self._waiting.setdefault(completion, []).extend(partitions)
+        _add(self._waiting, completion, partitions)
         if self._retry is None:
-            self._retry = self._timers.call_later(RETRY_S, self._look_up_again)
+            self._retry = self._timers.call_later(RETRY_S, self._look_up_oldest)
         if self._search is None and self._unknown(partitions):
             self._search = tasks.spawn("deleted partitions", self._drop_deleted())
 
@@ -113,33 +126,53 @@ class MarkerSender:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        waiting, self._waiting = self._waiting, {}
-        for completion, partitions in waiting.items():
+        self._look_up(len(self._waiting))
+
+    def _look_up_oldest(self) -> None:
+        left = len(self._waiting) > PER_RETRY
+        self._retry = self._timers.call_later(RETRY_S, self._look_up_oldest) if left else None
+        self._look_up(PER_RETRY)
+
+    def _look_up(self, count: int) -> None:
+        for completion, partitions in list(islice(self._waiting.items(), count)):
+            del self._waiting[completion]
+            _add(self._due, completion, partitions)
+        if self._next_look is None:
+            self._look_up_some()
+
+    def _look_up_some(self) -> None:
+        self._next_look = None
+        for completion, partitions in list(islice(self._due.items(), PER_REQUEST)):
+            del self._due[completion]
             if self._counts(completion):
                 self._route(completion, partitions)
+        if self._due:
+            self._next_look = self._timers.call_later(0, self._look_up_some)
 
     # One broker
 
     async def _empty_queue(self, broker_id: int) -> None:
         while parcel := self._take(broker_id):
             await self._deliver(broker_id, parcel)
-        self._queues.pop(broker_id, None)
         del self._senders[broker_id]
 
     def _take(self, broker_id: int) -> Parcel:
         """What the next request has. An answer goes by producer id, so that one has a place in it once."""
-        queued = self._queues.pop(broker_id, {})
+        queued = self._queues.get(broker_id, {})
         parcel: Parcel = {}
+        again: Parcel = {}
         producers: set[int] = set()
-        for completion, partitions in queued.items():
-            producer_id = completion.transaction.stored.producer_id
-            if not self._counts(completion):
-                continue
-            if producer_id in producers:
-                self._queues.setdefault(broker_id, {})[completion] = partitions
-            else:
+        while queued and not parcel:
+            for completion, partitions in list(islice(queued.items(), PER_REQUEST)):
+                del queued[completion]
+                producer_id = completion.transaction.stored.producer_id
+                if not self._counts(completion):
+                    continue
+                (again if producer_id in producers else parcel)[completion] = partitions
                 producers.add(producer_id)
-                parcel[completion] = partitions
+        queued |= again
+        if not queued:
+            self._queues.pop(broker_id, None)
         return parcel
 
     async def _deliver(self, broker_id: int, parcel: Parcel) -> None:
@@ -182,11 +215,17 @@ class MarkerSender:
 
     async def close(self) -> None:
         """Send no more."""
-        if self._retry is not None:
-            self._retry.cancel()
         senders = list(self._senders.values())
         if self._search is not None:
             senders.append(self._search)
         for task in senders:
             task.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+        for timer in (self._retry, self._next_look):
+            if timer is not None:
+                timer.cancel()
+        self._waiting, self._due = {}, {}
+
+
+def _add(parcel: Parcel, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
+    parcel.setdefault(completion, []).extend(partitions)
