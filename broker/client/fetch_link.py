@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from logyard.broker.client.link import Link
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
+from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.protocol import fetch_client
 from logyard.broker.replication.events import (
     EpochAnswer,
@@ -19,6 +19,7 @@ from logyard.broker.replication.events import (
     OffsetQuery,
 )
 from logyard.broker.replication.fetch import wire
+from logyard.broker.replication.fetch.followed_topics import FollowedTopics
 from logyard.broker.replication.ports import LinkError
 
 LIST_OFFSETS = 2
@@ -46,7 +47,7 @@ class ReplicaFetchLink:
         self._replica_id = replica_id
         self._request_timeout_s = request_timeout_s
         self._link: Link | None = None
-        self._names: dict[TopicId, str] = {}
+        self._topics = FollowedTopics()
 
     def _connected(self) -> Link:
         broker = self._find(self._leader)
@@ -67,12 +68,12 @@ class ReplicaFetchLink:
 
     async def fetch(self, request: FollowerFetch) -> FollowerFetchAnswer:
         link = self._connected()
-        self._names.update(wire.topic_names(request.partitions))
+        self._topics.asked(request)
         version, asked = wire.follower_request(request)
         correlation_id = link.next_correlation_id()
         frame = fetch_client.encode_request(version, correlation_id, link.client_id, asked)
         answer = fetch_client.decode_response(version, await link.request_frame(correlation_id, frame))
-        return wire.follower_answer(answer, self._names.get)
+        return wire.follower_answer(answer, self._topics.name)
 
     async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], /) -> Sequence[EpochAnswer]:
         topics: dict[str, list[dict[str, int]]] = {}

@@ -5,7 +5,6 @@ the file (with command-line overrides), the default. Of keys with several units 
 the finest has the effective value.
 """
 
-import difflib
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -36,6 +35,7 @@ from logyard.broker.config.listener_keys import (
     prefixed,
 )
 from logyard.broker.config.listener_settings import ListenerSettings
+from logyard.broker.config.nearest import nearest
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.config.relations import relation_problems
 from logyard.broker.config.security_keys import RENEWABLE
@@ -301,7 +301,7 @@ def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
     for name, text in overrides.items():
         topic = TOPIC_KEYS.get(name)
         if topic is None:
-            problems.append(f"{name}: no setting of a topic{_nearest(name, TOPIC_KEYS)}")
+            problems.append(f"{name}: no setting of a topic{nearest(name, TOPIC_KEYS, len(problems))}")
         elif (value := _attempt(problems, "", lambda key=topic.key, text=text: key.parse(text), None)) is not None:  # type: ignore[misc]
             values[name] = value
     problems += topic_problems(values)
@@ -321,9 +321,10 @@ def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str
     bare = sorted(name for name in overrides if name in RENEWABLE)
     if bare:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(bare)}: can change as listener.name.<listener>.… only")
-    unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if not _acts(name)]
+    unknown = [name for name in overrides if not _acts(name)]
     if unknown:
-        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(unknown))
+        told = (f"{name}: unknown{nearest(name, KEYS, number)}" for number, name in enumerate(unknown))
+        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(told))
     problems = [f"{n}: can only be set for one broker" for n in overrides if cluster_wide and _is_of_one_broker(n)]
     if not problems:
         try:
@@ -382,13 +383,8 @@ def _without_effect(name: str) -> str | None:
     if name in ACTED_ON or is_of_listener(name):
         return None
     if name in KEYS or base_of(name) in KEYS:
-        return f"{name}: Kafka knows it, Logyard does not act on it{_nearest(name, ACTED_ON)}"
-    return f"{name}: unknown{_nearest(name, KEYS)}"
-
-
-def _nearest(name: str, among: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, list(among), n=1, cutoff=0.6)
-    return f" (nearest: {near[0]})" if near else ""
+        return f"{name}: Kafka knows it, Logyard does not act on it{nearest(name, ACTED_ON)}"
+    return f"{name}: unknown{nearest(name, KEYS)}"
 
 
 def _attempt(problems: list[str], name: str, work: Callable[[], T], otherwise: T) -> T:

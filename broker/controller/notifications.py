@@ -6,8 +6,7 @@ from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Steps
 from logyard.broker.controller.events import Event
-from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create, Delete
+from logyard.broker.znodes.ops import Delete
 
 
 def take(parent: str, again: Event) -> Steps[dict[str, bytes]]:
@@ -27,8 +26,3 @@ def clear(context: ControllerContext, parent: str) -> Steps[None]:
     """Delete all notifications without reading them."""
     names = (yield from effects.children([parent]))[0]
     yield from remove(context, [f"{parent}/{name}" for name in names or []])
-
-
-def config_changed(topic: str) -> Create:
-    """Return the notification that has brokers read a topic's settings again."""
-    return Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(configs.TOPICS, topic), sequential=True)

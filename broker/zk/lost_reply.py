@@ -4,8 +4,9 @@ The multi is sent again. If it is refused then, the first one may have been carr
 for a failure (an elected controller would think that another one was elected). So the znodes are read: if all are
 exactly as the multi would have left them, it counts as done.
 
-Not covered: a sequential create (the name of the first one is unknown) and an unconditional set are done twice. If
-others have written since, the refusal is passed on, and the caller reads again, as after any BAD_VERSION.
+A sequential create has a name that nobody knows; beside other operations it was carried out if they were. Not covered:
+sequential creates alone, and an unconditional set, are done twice. If others have written since, the refusal is passed
+on, and the caller reads again, as after any BAD_VERSION.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResu
 
 def paths_to_read(ops: Sequence[ZkOp]) -> list[str]:
     """Return the paths that `outcome` needs."""
-    return list(dict.fromkeys(op.path for op in ops if not isinstance(op, Check)))
+    return list(_last(ops))
 
 
 def outcome(ops: Sequence[ZkOp], found: Mapping[str, Znode | None], session_id: int) -> list[OpResult] | None:
@@ -24,11 +25,20 @@ def outcome(ops: Sequence[ZkOp], found: Mapping[str, Znode | None], session_id: 
     `found` has the znodes of `paths_to_read`, read after the refusal. If a multi changes a path twice, the last of
     these operations counts.
     """
-    last = {op.path: op for op in ops if not isinstance(op, Check)}
+    last = _last(ops)
     versions = _versions(ops)
     if not last or not all(_stands(op, versions[path], found[path], session_id) for path, op in last.items()):
         return None
     return [_answer(op, found.get(op.path)) for op in ops]
+
+
+def _last(ops: Sequence[ZkOp]) -> dict[str, Create | SetData | Delete]:
+    """The last operation on each path that can be looked at afterwards."""
+    return {op.path: op for op in ops if not isinstance(op, Check) and not _is_sequential(op)}
+
+
+def _is_sequential(op: ZkOp) -> bool:
+    return isinstance(op, Create) and op.sequential
 
 
 def _versions(ops: Sequence[ZkOp]) -> dict[str, int]:
@@ -48,7 +58,7 @@ def _versions(ops: Sequence[ZkOp]) -> dict[str, int]:
 def _stands(op: ZkOp, version: int, znode: Znode | None, session_id: int) -> bool:
     if isinstance(op, Delete):
         return znode is None
-    if znode is None or (isinstance(op, Create) and op.sequential):
+    if znode is None:
         return False
     if isinstance(op, Create) and znode.ephemeral_owner != (session_id if op.ephemeral else 0):
         return False

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.znodes import configs, fields
+from logyard.broker.znodes.ops import Create
 from logyard.broker.znodes.paths import CONFIG_CHANGES
 
 PATH = CONFIG_CHANGES
-SEQUENCE_PREFIX = f"{CONFIG_CHANGES}/config_change_"  # for a sequential create
+SEQUENCE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 
 # A notification that is so much older than another one is deleted by the brokers (facts §1).
 EXPIRATION_MS = 15 * 60 * 1000
@@ -29,6 +30,11 @@ def path(name: str) -> str:
 
 def encode(entity_type: str, entity_name: str) -> bytes:
     return fields.dump({"version": 2, "entity_path": f"{entity_type}/{entity_name}"})
+
+
+def notice(entity_type: str, entity_name: str) -> Create:
+    """Return the notification that has brokers read an entity's settings again."""
+    return Create(SEQUENCE_PREFIX, encode(entity_type, entity_name), sequential=True)
 
 
 def decode(data: bytes, path: str = f"{CONFIG_CHANGES}/?") -> ConfigChange:

@@ -66,3 +66,11 @@ def decode(data: bytes, path: str = "/config/?") -> dict[str, str]:
     except CorruptData:
         # Without what was found: users' znodes have credentials, brokers' have passwords.
         raise CorruptData(f"znode {path}: 'config' is expected to be an object with strings") from None
+
+
+def holds_nothing(data: bytes) -> bool:
+    """Say whether an entity's znode has no settings; one that cannot be decoded may have some."""
+    try:
+        return not decode(data)
+    except CorruptData:
+        return False

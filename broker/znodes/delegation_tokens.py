@@ -3,6 +3,7 @@
 Reads versions 1 to 3, writes 3. The tokens' secrets are not in ZooKeeper: they follow from their ids (facts §18.1).
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData
@@ -28,9 +29,9 @@ class TokenInfo:
     max_ms: int
     expires_ms: int
 
-    def concerns(self, principal: str) -> bool:
-        """Whether the principal owns the token, has asked for it, or may renew it."""
-        return principal in (self.owner, self.requester, *self.renewers)
+    def concerns(self, principals: Set[str]) -> bool:
+        """Whether one of the principals owns the token, has asked for it, or may renew it."""
+        return not principals.isdisjoint((self.owner, self.requester, *self.renewers))
 
     def may_renew(self, principal: str) -> bool:
         """Whether the principal may renew and expire the token."""

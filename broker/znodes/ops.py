@@ -89,6 +89,12 @@ class OpResult:
         return self.code is ZkCode.OK
 
 
+def refused(results: Sequence[OpResult]) -> ZkCode | None:
+    """Why a multi was refused; None if it succeeded."""
+    codes = [result.code for result in results if not result.ok]
+    return next((code for code in codes if code is not ZkCode.ROLLED_BACK), codes[0] if codes else None)
+
+
 class SessionExpired(LogyardError):
     """The ZooKeeper session has ended, and its ephemeral znodes and watches are gone. Nothing may be written in it."""
 

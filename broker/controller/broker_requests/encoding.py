@@ -21,7 +21,7 @@ from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, Replic
 from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
-from logyard.broker.protocol.writers import Shared
+from logyard.broker.protocol.writers import Shared, SharedItem, SharedItems
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 
@@ -41,7 +41,7 @@ class Encoder:
         self._listener = inter_broker_listener
         self._last: tuple[UpdateMetadataRequest, dict[str, Any]] | None = None
         # By identity, with the entry itself so that its id is not reused; emptied when the batch's next kind begins.
-        self._entries: dict[int, tuple[LeaderAndIsrPartition, dict[str, Any]]] = {}
+        self._entries: dict[int, tuple[LeaderAndIsrPartition, SharedItem]] = {}
 
     def encode(self, request: BrokerRequest) -> Wire:
         """Return (api key, version, fields) of one request."""
@@ -59,12 +59,15 @@ class Encoder:
         if self._level.leader_and_isr_version < GROUPED_LEADER_AND_ISR:
             return {
                 **_head(request),
-                "ungrouped_partition_states": [self._entry(entry) for entry in request.partitions],
+                "ungrouped_partition_states": SharedItems(map(self._entry, request.partitions)),
                 "live_leaders": [self._live_leader(broker) for broker in request.live_leaders],
             }
-        topics: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[str, SharedItems] = {}
         for entry in request.partitions:
-            topics.setdefault(entry.tp.topic, []).append(self._entry(entry))
+            entries = topics.get(entry.tp.topic)
+            if entries is None:
+                entries = topics[entry.tp.topic] = SharedItems()
+            entries.append(self._entry(entry))
         return {
             **_head(request),
             "type": request.type,
@@ -79,10 +82,10 @@ class Encoder:
             "live_leaders": [self._live_leader(broker) for broker in request.live_leaders],
         }
 
-    def _entry(self, entry: LeaderAndIsrPartition) -> dict[str, Any]:
+    def _entry(self, entry: LeaderAndIsrPartition) -> SharedItem:
         known = self._entries.get(id(entry))
         if known is None:
-            known = self._entries[id(entry)] = (entry, _leader_and_isr_partition(entry))
+            known = self._entries[id(entry)] = (entry, SharedItem(_leader_and_isr_partition(entry)))
         return known[1]
 
     def _live_leader(self, broker: BrokerInfo) -> dict[str, Any]:

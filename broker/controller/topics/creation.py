@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from logyard.broker.controller import effects, fencing, notifications
+from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext, Topic
 from logyard.broker.controller.effects import Answer, Steps
 from logyard.broker.controller.events import (
@@ -26,7 +26,7 @@ from logyard.broker.controller.policies import TopicRequest
 from logyard.broker.controller.topics import placement, topics
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicAssignment, TopicId
-from logyard.broker.znodes import configs
+from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes import topics as znode
 from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZkOp, Znode
 
@@ -202,7 +202,7 @@ def _znodes(name: str, plan: _Plan, old_config: Znode | None) -> list[ZkOp]:
     ops: list[ZkOp] = [config, Create(znode.topic_path(name), znode.encode(content))]
     if plan.configs:
         # Kafka's brokers read the config znode when they create a log; ours are also notified, as of any change.
-        ops.append(notifications.config_changed(name))
+        ops.append(config_changes.notice(configs.TOPICS, name))
     return ops
 
 

@@ -12,7 +12,7 @@ Rule 4: with delete.topic.enable=false requests are removed and topics stay.
 
 from collections.abc import Iterable, Sequence
 
-from logyard.broker.controller import effects, fencing, notifications
+from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.broker_requests import sending
 from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
 from logyard.broker.controller.effects import Answer, Enqueue, Schedule, Steps
@@ -28,7 +28,7 @@ from logyard.broker.controller.partitions import partition_machine, replica_mach
 from logyard.broker.controller.partitions.replica_machine import Replica
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.znodes import configs, delete_topics, partition_state, topics
+from logyard.broker.znodes import config_changes, configs, delete_topics, partition_state, topics
 from logyard.broker.znodes.ops import Create, Delete, ZkCode, ZkOp
 
 RETRY_S = 60.0
@@ -279,7 +279,7 @@ def _remove_configs(context: ControllerContext, names: Sequence[str]) -> Steps[N
         if znode is not None:
             unit: list[ZkOp] = [Delete(configs.topic_path(name))]
             if znode.data != configs.encode({}):
-                unit.append(notifications.config_changed(name))
+                unit.append(config_changes.notice(configs.TOPICS, name))
             units.append(unit)
     yield from fencing.write(context, units)
 
