@@ -128,10 +128,20 @@ class LogyardError(Exception):
     """The base of all errors that Logyard raises; the text is one line, and says what to do."""
 
 
+# A text of the protocol has 32,767 bytes at most, and a client may be told of names that it chose itself.
+MESSAGE_CHARS_MAX = 8000
+
+
+def fitting(text: str) -> str:
+    """Return a text, or as much of it as an answer can have."""
+    return text if len(text) <= MESSAGE_CHARS_MAX else f"{text[:MESSAGE_CHARS_MAX]}…"
+
+
 class ApiError(LogyardError):
     """A refused request; `code` goes into the answer, and `message` where the answer has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        message = fitting(message)
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None

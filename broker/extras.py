@@ -9,6 +9,7 @@ EXTRAS: Mapping[str, str] = {
     "crc32c": "broker",
     "jwt": "broker",
     "prometheus_client": "broker",
+    "regex": "broker",
     "starlette": "broker",
     "uvicorn": "broker",
     "uvloop": "broker",
@@ -23,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "pyarrow": "local",
     "pyspark": "local",
     "obstore": "stores",
+    "pyiceberg": "iceberg",
 }
 
 

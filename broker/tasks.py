@@ -52,7 +52,7 @@ def every(
             try:
                 await work()
             except (Exception, asyncio.CancelledError) as error:
-                _raise_own_end(error)
+                _raise_own_end(name, error)
                 failed(name, error, interval_s)
             await asyncio.sleep(interval_s)
 
@@ -90,18 +90,25 @@ async def _kept(name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_
         try:
             await work()
         except (Exception, asyncio.CancelledError) as error:
-            _raise_own_end(error)
+            _raise_own_end(name, error)
             failed(name, error, pause_s)
         else:
             return
         await asyncio.sleep(pause_s)
 
 
-def _raise_own_end(error: BaseException) -> None:
-    """Raise the error if this task was cancelled. If only a future that it awaits was cancelled, that is a failure."""
+def _raise_own_end(name: str, error: BaseException) -> None:
+    """Raise CancelledError if this task was cancelled: it is not started again, whatever its own clean-up raised.
+
+    If only a future that it awaits was cancelled, that is a failure.
+    """
     task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+    if task is not None and not task.cancelling():
+        return
+    if isinstance(error, asyncio.CancelledError):
         raise error
+    failed(name, error)
+    raise asyncio.CancelledError from error
 
 
 def _ended(task: "asyncio.Task[Any]") -> None:

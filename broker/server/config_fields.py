@@ -7,10 +7,12 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, ZkCode, Znode, ZooKeeper
+from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, Znode, ZooKeeper, refused
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 WRITE_TRIES = 10
+# Whose settings are described in one turn of the event loop, about 5 ms: a client may name thousands in some kilobytes.
+TOPICS_PER_TURN = 16
 
 
 def topic_config_fields(config: BrokerConfig, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -72,39 +74,36 @@ async def change_overrides(
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{error}: mend it before changing it") from error
         after = change(dict(before))
         check(after)
-        result = await _write(zk, path, znode, after, keeps=kind in (configs.TOPICS, configs.BROKERS))
-        if result is None or result.ok:
-            notification = config_changes.encode(kind, name)
-            (told,) = await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
-            if not told.ok:
-                text = f"the settings of {kind}/{name} are written, but brokers were not notified ({told.code.value})"
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        notice = config_changes.notice(kind, name)
+        problem = await _write(zk, path, znode, after, notice, keeps=kind in (configs.TOPICS, configs.BROKERS))
+        if problem is None:
             return
-        if result.code is ZkCode.NO_NODE:
+        if problem is ZkCode.NO_NODE:
             await _create_parents(zk, path)
-        elif result.code not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS):
+            await _create_parents(zk, notice.path)
+        elif problem not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS):
             break
     raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the settings of {kind}/{name} could not be written: try again")
 
 
 async def _write(
-    zk: ZooKeeper, path: str, znode: Znode | None, settings: Mapping[str, str], *, keeps: bool
-) -> OpResult | None:
-    """Write an entity's settings. As in Kafka, users, clients and addresses without any have no znode (`keeps`: False),
-    unless others are below it. None: there is nothing to write.
+    zk: ZooKeeper, path: str, znode: Znode | None, settings: Mapping[str, str], notice: Create, *, keeps: bool
+) -> ZkCode | None:
+    """Write an entity's settings and the notification; return why nothing was written, None if all was.
+
+    Both in one step, other than Kafka: a broker that dies between them would leave settings that no broker hears of.
+    As in Kafka, users, clients and addresses without settings have no znode (`keeps`: False), unless others are below.
     """
     if not settings and not keeps:
-        if znode is None:
-            return None
-        (result,) = await zk.multi([Delete(path, znode.version)])
-        if result.ok:
+        removal = [] if znode is None else [Delete(path, znode.version)]
+        problem = refused(await zk.multi([*removal, notice]))
+        if removal and problem is None:
             await _delete_empty_parents(zk, path)
-        if result.code is not ZkCode.NOT_EMPTY:
-            return result
+        if problem is not ZkCode.NOT_EMPTY:
+            return problem
     content = configs.encode(settings)
     write = Create(path, content) if znode is None else SetData(path, content, znode.version)
-    (result,) = await zk.multi([write])
-    return result
+    return refused(await zk.multi([write, notice]))
 
 
 async def _delete_empty_parents(zk: ZooKeeper, path: str) -> None:
@@ -115,13 +114,7 @@ async def _delete_empty_parents(zk: ZooKeeper, path: str) -> None:
         return
     (deleted,) = await zk.multi([Delete(folder)])
     (znode,) = await zk.read([user])
-    if not deleted.ok or znode is None:
-        return
-    try:
-        is_empty = not configs.decode(znode.data, user)
-    except CorruptData:
-        return
-    if is_empty:
+    if deleted.ok and znode is not None and configs.holds_nothing(znode.data):
         await zk.multi([Delete(user, znode.version)])  # refused if somebody has written meanwhile
 
 

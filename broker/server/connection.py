@@ -20,13 +20,13 @@ from dataclasses import dataclass
 import structlog
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.server import addresses
+from logyard.broker.server import addresses, receive_buffers
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
 from logyard.broker.server.unread_answers import UnreadAnswers
 
-BUFFER_BYTES_MIN = 64 * 1024
+BUFFER_BYTES_MIN = receive_buffers.BUFFER_BYTES
 # A larger buffer is released when it is empty; up to this size it is kept for the next large request.
 BUFFER_BYTES_KEPT = 4 * 1024 * 1024
 FREE_BYTES_MIN = 16 * 1024
@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close = on_close
         self.session = Session(connection_id, listener, "")
         self.address = ""
-        self._buffer = bytearray()  # none until the peer sends something: it may be in a handshake, or silent
+        self._buffer = receive_buffers.NONE  # until the peer sends something: it may be in a handshake, or silent
         self._start = 0
         self._end = 0
         self._filled = False  # the last receive filled the buffer: there is probably more
@@ -106,7 +106,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()  # type: ignore[attr-defined]
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._filled or len(self._buffer) - self._end < FREE_BYTES_MIN:
+        if not self._buffer and not self._filled:
+            self._buffer = receive_buffers.take()
+        elif self._filled or len(self._buffer) - self._end < FREE_BYTES_MIN:
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
@@ -227,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = False
         waiting = memoryview(self._buffer)[self._start : self._end]
         if size > len(self._buffer):
-            self._buffer = bytearray(size)
+            self._buffer = receive_buffers.take() if size == BUFFER_BYTES_MIN else bytearray(size)
         memoryview(self._buffer)[:unread] = waiting
         self._start, self._end = 0, unread
 
@@ -254,14 +256,22 @@ class Connection(asyncio.BufferedProtocol):
             self._start = begin + frame_size
             self._handle(memoryview(self._buffer)[begin : self._start])
         if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > BUFFER_BYTES_KEPT:
-                self._buffer = bytearray(BUFFER_BYTES_MIN)
+            self._let_go()
         if self._transport is None or (self._memory is not None and not self._has_memory(self._memory)):
             return
         if self._read_paused:
             self._read_paused = False
             self._transport.resume_reading()
+
+    def _let_go(self) -> None:
+        """Nothing is unread: a small buffer is anybody's, a large one is kept for the next large request."""
+        self._start = self._end = 0
+        size = len(self._buffer)
+        if size == BUFFER_BYTES_MIN:
+            receive_buffers.give_back(self._buffer)
+            self._buffer = receive_buffers.NONE
+        elif size > BUFFER_BYTES_KEPT:
+            self._buffer = receive_buffers.NONE
 
     def _has_memory(self, memory: RequestMemory) -> bool:
         """Take memory for the incomplete frame at the front of the buffer; return whether to receive on.
@@ -273,8 +283,8 @@ class Connection(asyncio.BufferedProtocol):
         size = _SIZE.unpack_from(self._buffer, self._start)[0] if unread >= 4 else 0
         if size <= BUFFER_BYTES_MIN // 2 or size > self._frame_bytes_max:
             self._release_memory()
-            if not unread and len(self._buffer) > BUFFER_BYTES_MIN:
-                self._buffer = bytearray(BUFFER_BYTES_MIN)
+            if not unread:
+                self._buffer = receive_buffers.NONE
             return True
         if self._granted == size:
             return True

@@ -24,6 +24,8 @@ TURN_S = 0.02
 # As long as the work between two pauses. If a thread never slept, the kernel would preempt it while it holds the
 # interpreter, and the event loop would wait for it.
 REST_S = 0.001
+# Less work than this since its last rest, and a thread works on: each of many small batches has a pause of its own.
+WORK_S = 0.0005
 
 T = TypeVar("T")
 
@@ -44,18 +46,24 @@ class RecordThreads:
         return asyncio.get_running_loop().run_in_executor(self._pool, partial(self._run, work, client))
 
     def pause(self) -> None:
-        """Sleep REST_S, and let another thread run if this one's turn is over.
+        """Sleep REST_S after WORK_S of work or more, and let another thread run if this one's turn is over.
 
         Raises ApiError: NETWORK_EXCEPTION (the client is gone).
         """
         if threading.current_thread() is threading.main_thread():
             return
+        own = self._own
+        since: float | None = getattr(own, "since", None)
+        if since is not None:
+            _check_connected(own.client)
+        if time.monotonic() - getattr(own, "rested", 0.0) < WORK_S:
+            return
         time.sleep(REST_S)
-        since: float | None = getattr(self._own, "since", None)
+        own.rested = time.monotonic()
         if since is None:
             return  # a thread of the disk's pool
-        _check_connected(self._own.client)
-        if self._waiting and time.monotonic() - since >= self._turn_s:
+        _check_connected(own.client)
+        if self._waiting and own.rested - since >= self._turn_s:
             self._leave()
             self._enter()
 
@@ -71,6 +79,7 @@ class RecordThreads:
             return work()
         finally:
             self._own.since = self._own.client = None
+            self._own.ended = time.monotonic()
             self._leave()
 
     def _enter(self) -> None:
@@ -83,7 +92,10 @@ class RecordThreads:
                 self._waiting.append(turn)
         if turn is not None:
             turn.wait()
-        self._own.since = time.monotonic()
+        own = self._own
+        own.since = time.monotonic()
+        if own.since - getattr(own, "ended", 0.0) >= REST_S:
+            own.rested = own.since  # it had nothing to do for as long as a rest
 
     def _leave(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.space import UNKNOWN
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -122,11 +123,13 @@ class Services:
             return entries
         return [replace(e, value=self.http_address) if e.name == "http.advertised.listener" else e for e in entries]
 
-    def log_dirs(self) -> list[LogDirInfo]:
-        """Return the log directories with their replicas."""
-        return [self._log_dir(path) for path in self.config.log_dirs]
+    async def log_dirs(self, *, with_space: bool) -> list[LogDirInfo]:
+        """Return the log directories with their replicas, and their disks' bytes if asked for."""
+        online = [path for path in self.config.log_dirs if path in self.store.online_directories]
+        spaces = await self.store.space.of(online) if with_space else {}
+        return [self._log_dir(path, *spaces.get(path, UNKNOWN)) for path in self.config.log_dirs]
 
-    def _log_dir(self, path: str) -> LogDirInfo:
+    def _log_dir(self, path: str, total: int, usable: int) -> LogDirInfo:
         if path not in self.store.online_directories:
             return LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
         replicas = [
@@ -134,7 +137,6 @@ class Services:
             for log in (*self.store.logs.all_current(), *self.store.logs.all_futures())
             if log.directory.startswith(path.rstrip("/") + "/")
         ]
-        total, usable = self.store.space(path)
         return LogDirInfo(path, ErrorCode.NONE, replicas, total, usable)
 
     def _offset_lag(self, log: PartitionLog) -> int:

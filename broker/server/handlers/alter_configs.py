@@ -9,11 +9,13 @@ from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides
+from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, change_overrides
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
+
+INCREMENTAL = 44
 
 Change = Callable[[dict[str, str]], dict[str, str]]
 
@@ -99,6 +101,8 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
 
         await _alter_broker(services, name, change, allowed, ask_policy, validate_only)
     else:
+        if kind == LOGGER and request.api_key == INCREMENTAL:  # the older API has none, whoever asks
+            authorization.require(services, request, row.cluster)
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings"
         )

@@ -40,7 +40,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     check_allowed(request.session)
     if owner != requester:
         authorization.require(services, request, RIGHTS[request.api_key].user, owner)
-    if any(renewer.principal_type != USER for renewer in message.renewers):
+    # Whoever logs in with it is `User:` and the owner's name: an owner of another type would be asked about as somebody
+    # else than the one that he becomes.
+    if split(owner)[0] != USER or any(renewer.principal_type != USER for renewer in message.renewers):
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     renewers = [principal_of(each.principal_type, each.principal_name) for each in message.renewers]
     token = await services.tokens.create(owner, requester, renewers, message.max_lifetime_ms)

@@ -1,5 +1,6 @@
 """CreatePartitions (37): adds partitions to a topic; the answer waits until the new ones have leaders."""
 
+from collections import Counter
 from typing import Any
 
 from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
@@ -17,7 +18,7 @@ STRICT_SINCE = 3
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     names = [topic.name for topic in message.topics]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
     alterable = authorization.topics(services, request, [name for name in names if name not in twice])
     wanted = tuple(_new_partitions(t) for t in message.topics if t.name in alterable and t.name not in twice)
     validate_only = bool(message.validate_only)

@@ -4,6 +4,7 @@ Only the active controller serves it. The answer waits until all partitions have
 that takes longer than the request's timeout, it is REQUEST_TIMED_OUT and the creation goes on (facts §14).
 """
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from logyard.broker.controller.events import CreatedTopic, CreateTopics, NewTopi
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.config_fields import topic_config_fields
+from logyard.broker.server.config_fields import TOPICS_PER_TURN, topic_config_fields
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -24,7 +25,7 @@ STRICT_SINCE = 6
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     names = [topic.name for topic in message.topics]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
     once = [name for name in names if name not in twice]
     creatable = _creatable(services, request, once)
     described = authorization.seen(services, request, names)
@@ -45,10 +46,12 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     created += [CreatedTopic(name, denied, "Authorization failed.") for name in once if name not in creatable]
     refusal = "the request names this topic more than once"
     created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice)]
-    return {
-        "throttle_time_ms": charge.throttle_ms,
-        "topics": [_fields(services, topic, described) for topic in created],
-    }
+    told = []
+    for number, topic in enumerate(created, 1):
+        told.append(_fields(services, topic, described))
+        if number % TOPICS_PER_TURN == 0:
+            await services.turns.next()
+    return {"throttle_time_ms": charge.throttle_ms, "topics": told}
 
 
 def _creatable(services: Services, request: Request, names: Sequence[str]) -> Container[str]:

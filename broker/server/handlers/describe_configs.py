@@ -11,7 +11,7 @@ from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.config_fields import BROKER, TOPIC, described
+from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -25,7 +25,15 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     with_synonyms = version >= 1 and message.include_synonyms
     with_docs = version >= 3 and message.include_documentation
     results = []
-    for resource in message.resources:
+    described_now = 0
+    # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
+    asked = {(r.resource_type, r.resource_name, _keys(r)): r for r in message.resources}
+    for resource in asked.values():
+        if described_now >= TOPICS_PER_TURN:
+            await services.turns.next()
+            described_now = 0
+        # A broker has ten times as many settings; and the same one may be named a thousand times.
+        described_now += TOPICS_PER_TURN if resource.resource_type == BROKER else 1
         head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             _require(services, request, resource.resource_type, resource.resource_name)
@@ -38,12 +46,17 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     return {"results": results}
 
 
+def _keys(resource: Any) -> tuple[str, ...] | None:
+    """Return the names of the settings that are asked for; None: all."""
+    return None if resource.configuration_keys is None else tuple(resource.configuration_keys)
+
+
 def _require(services: Services, request: Request, kind: int, name: str) -> None:
     """Raise ApiError: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED; other types are refused later."""
     row = RIGHTS[request.api_key]
     if kind == TOPIC:
         authorization.require(services, request, row.topic, name)
-    elif kind == BROKER:
+    elif kind in (BROKER, LOGGER):
         authorization.require(services, request, row.cluster)
 
 

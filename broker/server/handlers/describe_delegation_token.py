@@ -3,6 +3,7 @@
 Others are shown with Describe on the token or DescribeTokens on its owner, and left out without (facts §18.5).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
@@ -14,30 +15,44 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.token_requests import check_allowed, principal_of, split
 from logyard.broker.znodes.delegation_tokens import TokenInfo
 
+TOKENS_PER_TURN = 200
+OWNERS_PER_TURN = 5000
+
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
     return {"error_code": int(code), "tokens": []}
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     check_allowed(request.session)
     if not services.tokens.is_enabled:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
     if message.owners is not None:
-        owners = {principal_of(owner.principal_type, owner.principal_name) for owner in message.owners}
-    shown = [
-        token
-        for token in services.tokens.tokens()
-        if (owners is None or any(map(token.concerns, owners))) and _may_see(services, request, token)
-    ]
-    return {"error_code": 0, "tokens": [_fields(services, token) for token in shown]}
+        owners = await _owners(services, message.owners)
+    shown = []
+    for number, token in enumerate(services.tokens.tokens(), 1):
+        if (owners is None or token.concerns(owners)) and _may_see(services, request, token):
+            shown.append(_fields(services, token))
+        if number % TOKENS_PER_TURN == 0:
+            await services.turns.next()
+    return {"error_code": 0, "tokens": shown}
+
+
+async def _owners(services: Services, asked: Sequence[Any]) -> set[str]:
+    """Return the principals that a client names, as many as it likes."""
+    found = set()
+    for number, owner in enumerate(asked, 1):
+        found.add(principal_of(owner.principal_type, owner.principal_name))
+        if number % OWNERS_PER_TURN == 0:
+            await services.turns.next()
+    return found
 
 
 def _may_see(services: Services, request: Request, token: TokenInfo) -> bool:
     row = RIGHTS[request.api_key]
     return (
-        token.concerns(request.session.principal)
+        token.concerns({request.session.principal})
         or authorization.may(services, request, row.token, token.token_id, tells=False)
         or authorization.may(services, request, row.user, token.owner, tells=False)
     )

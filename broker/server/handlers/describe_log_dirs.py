@@ -8,12 +8,15 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+SPACE_FROM = 4
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     wanted = None
     if message.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in message.topics for p in t.partitions}
-    return {"error_code": 0, "results": [_directory(found, wanted) for found in services.log_dirs()]}
+    found = await services.log_dirs(with_space=request.api_version >= SPACE_FROM)
+    return {"error_code": 0, "results": [_directory(each, wanted) for each in found]}
 
 
 def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None) -> Fields:

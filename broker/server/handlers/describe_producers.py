@@ -13,15 +13,15 @@ from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
-    names = [topic.name for topic in message.topics]
-    readable = authorization.topics(services, request, [name for name in names if name_problem(name) is None])
+    # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
+    asked: dict[str, dict[int, None]] = {}
+    for topic in message.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    readable = authorization.topics(services, request, [name for name in asked if name_problem(name) is None])
     return {
         "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_partition(services, readable, topic.name, index) for index in topic.partition_indexes],
-            }
-            for topic in message.topics
+            {"name": name, "partitions": [_partition(services, readable, name, index) for index in indexes]}
+            for name, indexes in asked.items()
         ]
     }
 

@@ -12,7 +12,10 @@ from logyard.broker.transactions.events import Description
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
-    return {"transaction_states": [_state(services, request, name) for name in message.transactional_ids]}
+    # An id that is named twice is described once, other than by Kafka: see describe_groups.py.
+    return {
+        "transaction_states": [_state(services, request, name) for name in dict.fromkeys(message.transactional_ids)]
+    }
 
 
 def _state(services: Services, request: Request, transactional_id: str) -> Fields:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.errors import CorruptData, ErrorCode, fitting
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -79,7 +79,7 @@ def _result(user: str, found: Mapping[str, str] | CorruptData) -> Fields:
 
 
 def _refused(user: str, code: ErrorCode, text: str) -> dict[str, Any]:
-    return {"user": user, "error_code": int(code), "error_message": text, "credential_infos": []}
+    return {"user": user, "error_code": int(code), "error_message": fitting(text), "credential_infos": []}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -20,7 +20,9 @@ def handle(services: Services, request: Request, message: Any) -> Fields | Await
         return _from_zookeeper(services, request, message)
     if request.api_version >= 8:
         stable = message.require_stable
-        return {"groups": [_group(services, request, g.group_id, g.topics, stable) for g in message.groups]}
+        # All commits of a group that is named twice are told once, other than by Kafka: see describe_groups.py.
+        asked = {(g.group_id, -1 if g.topics is None else number): g for number, g in enumerate(message.groups)}
+        return {"groups": [_group(services, request, g.group_id, g.topics, stable) for g in asked.values()]}
     require_stable = request.api_version >= 7 and message.require_stable
     answer = _group(services, request, message.group_id, message.topics, require_stable)
     if request.api_version < 2 and answer["error_code"]:
@@ -50,7 +52,7 @@ def _group(services: Services, request: Request, group_id: str, topics: Any, req
         found = [(each, commit) for each, commit in found if commit.topic in described]
         return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
     described = authorization.topics(services, request, [topic.name for topic in topics])
-    wanted = [(t.name, p) for t in topics if t.name in described for p in t.partition_indexes]
+    wanted = list(dict.fromkeys((t.name, p) for t in topics if t.name in described for p in t.partition_indexes))
     code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
     answered = _by_topic(found)
     if code is ErrorCode.NONE:

@@ -42,15 +42,16 @@ def update_of(message: Any, version: int) -> UpdateMetadata:
 
 
 def _partition(topic: str, p: Any, version: int) -> PartitionUpdate:
+    # By position: names cost a third more, for each of the thousands of a take-over.
     return PartitionUpdate(
-        tp=TopicPartition(topic, p.partition_index),
-        leader=p.leader,
-        leader_epoch=p.leader_epoch,
-        isr=tuple(p.isr),
-        replicas=tuple(p.replicas),
-        partition_epoch=p.zk_version,
-        offline=tuple(p.offline_replicas) if version >= 4 else (),
-        controller_epoch=p.controller_epoch,
+        TopicPartition(topic, p.partition_index),
+        p.leader,
+        p.leader_epoch,
+        tuple(p.isr),
+        tuple(p.replicas),
+        p.zk_version,
+        tuple(p.offline_replicas) if version >= 4 else (),
+        p.controller_epoch,
     )
 
 
