@@ -4,10 +4,10 @@ A password or token is only for an address that begins with https.
 """
 
 import http.client
+import re
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from logyard.login import tls
 from logyard.login.oauth import TokenSource
@@ -15,6 +15,7 @@ from logyard.login.security import OAUTHBEARER, PASSWORDS, BadSettings, Security
 
 HTTPS = "https://"
 _PATIENCE_S = 5.0
+_SHOWN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Trust:
         """A context without a client certificate."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         made.minimum_version = ssl.TLSVersion.TLSv1_2
+        tls.trust_each(made)
         made.check_hostname = self.check_hostname and self.check_certificate
         if not self.check_certificate:
             made.verify_mode = ssl.CERT_NONE
@@ -59,7 +61,7 @@ def of(security: Security) -> HttpLogin:
     if security.http_cafile is not None:
         own = replace(security, ssl_cafile=security.http_cafile, ssl_ca=None)
     context = tls.context(own)
-    trust = Trust(_authorities(own, context), own.ssl_check_hostname, own.ssl_check_certificate)
+    trust = Trust(tls.authorities(own), own.ssl_check_hostname, own.ssl_check_certificate)
     has_certificate = bool(own.ssl_certfile or own.ssl_certificate)
     return HttpLogin(trust, context, _authorization(security), has_certificate)
 
@@ -68,7 +70,7 @@ def _authorization(security: Security) -> str | None:
     user, password = security.http_username, security.http_password
     if user is None and security.uses_sasl and not security.delegation_token:
         if security.sasl_mechanism == OAUTHBEARER:
-            return f"Bearer {TokenSource(security).token()}"
+            return f"Bearer {_header(TokenSource(security).token())}"
         if security.sasl_mechanism in PASSWORDS:
             user, password = security.username, security.password
     if user is None:
@@ -78,15 +80,11 @@ def _authorization(security: Security) -> str | None:
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
-def _authorities(security: Security, context: ssl.SSLContext) -> str | None:
-    """The trusted authorities as text, None for the system's."""
-    if security.ssl_ca is None and security.ssl_cafile is None:
-        return None
-    if security.ssl_ca is None and security.ssl_cafile is not None and Path(security.ssl_cafile).is_file():
-        content = Path(security.ssl_cafile).read_bytes()
-        if b"-----BEGIN " in content:
-            return content.decode(errors="replace")
-    return "".join(map(ssl.DER_cert_to_PEM_cert, context.get_ca_certs(binary_form=True)))
+def _header(token: str) -> str:
+    """A token that HTTP can carry. Else the library's error would show it."""
+    if not _SHOWN.fullmatch(token):
+        raise BadSettings("oauth_token: it has blanks, line breaks or other characters that no token has")
+    return token
 
 
 def failing_step(address: str, login: HttpLogin) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _WORD = re.compile(r"""\s*([A-Za-z0-9_.$]+)""")
 _OPTION = re.compile(r"""\s+([A-Za-z0-9_.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
+# As Java's StreamTokenizer reads what is quoted.
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _END = re.compile(r"\s*;\s*$")
 
 
@@ -28,7 +31,7 @@ def parse(text: str) -> Entry:
     place = flag.end()
     while found := _OPTION.match(text, place):
         quoted = found[2] if found[2] is not None else found[3]
-        options[found[1]] = found[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        options[found[1]] = found[4] if quoted is None else _ESCAPE.sub(_meant, quoted)
         place = found.end()
     if not _END.match(text, place):
         last = f"after {list(options)[-1]}" if options else f"after {flag[1]}"
@@ -40,6 +43,11 @@ def written(module: str, options: Mapping[str, str]) -> str:
     """Return the line of one required entry; `parse` reads it."""
     parts = [f'{name}="{_quoted(value)}"' for name, value in options.items()]
     return " ".join([module, "required", *parts]) + ";"
+
+
+def _meant(escape: "re.Match[str]") -> str:
+    code = escape[1]
+    return chr(int(code, 8)) if code.isdigit() and code[0] < "8" else _NAMED.get(code, code)
 
 
 def _quoted(value: str) -> str:

@@ -1,10 +1,14 @@
-"""The options with which librdkafka's clients log in. Pure."""
+"""The options with which librdkafka's clients log in."""
 
+from logyard.login import tls
 from logyard.login.security import GSSAPI, OAUTHBEARER, Security
 
 
 def options(security: Security) -> dict[str, str]:
-    """librdkafka's settings, without those that are not set. Contains secrets."""
+    """librdkafka's settings, without those that are not set. Contains secrets. Raises BadSettings: a file's content.
+
+    Files and texts may have every form that other clients take (tls.py); librdkafka takes fewer.
+    """
     told: dict[str, str | None] = {"security.protocol": security.security_protocol}
     if security.uses_tls:
         told |= _tls(security)
@@ -28,13 +32,16 @@ def options(security: Security) -> dict[str, str]:
 
 def _tls(security: Security) -> dict[str, str | None]:
     told: dict[str, str | None] = {
-        "ssl.ca.location": security.ssl_cafile,
-        "ssl.ca.pem": security.ssl_ca,
-        "ssl.certificate.pem": security.ssl_certificate,
-        "ssl.key.pem": security.ssl_key,
+        "ssl.certificate.pem": _text(security.ssl_certificate),
+        "ssl.key.pem": _text(security.ssl_key),
         "ssl.key.password": security.ssl_password,
     }
-    if security.ssl_certfile is not None and security.ssl_certfile.endswith((".p12", ".pfx")):
+    place = security.ssl_cafile
+    if security.ssl_ca is None and place is not None and not tls.is_pkcs12("ssl_cafile", place):
+        told["ssl.ca.location"] = place
+    else:
+        told["ssl.ca.pem"] = tls.authorities(security)
+    if security.ssl_certfile is not None and tls.is_pkcs12("ssl_certfile", security.ssl_certfile):
         told["ssl.keystore.location"], told["ssl.keystore.password"] = security.ssl_certfile, security.ssl_password
         told["ssl.key.password"] = None
     elif security.ssl_certfile is not None:
@@ -45,3 +52,7 @@ def _tls(security: Security) -> dict[str, str | None]:
     if not security.ssl_check_certificate:
         told["enable.ssl.certificate.verification"] = "false"
     return told
+
+
+def _text(given: str | None) -> str | None:
+    return None if given is None else tls.text(given)

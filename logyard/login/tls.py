@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from logyard.login.security import BadSettings, Security
 
 _PEM = b"-----BEGIN "
+_CERTIFICATE = re.compile(r"-----BEGIN (X509 )?CERTIFICATE-----[^-]*-----END (X509 )?CERTIFICATE-----")
 _JKS = b"\xfe\xed\xfe\xed"
 
 
@@ -28,10 +30,62 @@ def context(security: Security) -> ssl.SSLContext:
     return made
 
 
+def authorities(security: Security) -> str | None:
+    """The certificates that are trusted, as PEM text and nothing else; None: the system's.
+
+    Raises BadSettings, also where there are none: librdkafka would trust the system's for an empty text.
+    """
+    if security.ssl_ca is None and security.ssl_cafile is None:
+        return None
+    found = _authorities(security)
+    if not found:
+        raise BadSettings(_no_authorities(security, "there is no certificate in it"))
+    return found
+
+
+def _no_authorities(security: Security, why: str) -> str:
+    where = security.ssl_cafile if security.ssl_ca is None else "given as text"
+    return f"the CA certificates ({where}) cannot be read: {why}"
+
+
+def _authorities(security: Security) -> str:
+    if security.ssl_ca is not None:
+        return certificates(text(security.ssl_ca))
+    assert security.ssl_cafile is not None
+    where = Path(security.ssl_cafile)
+    if where.is_dir():
+        return "".join(certificates(_ascii(file.read_bytes())) for file in sorted(where.glob("*.[0-9]")))
+    content = _read("ssl_cafile", security.ssl_cafile)
+    if _PEM in content:
+        return certificates(_ascii(content))
+    return _pkcs12("ssl_cafile", content, security.ssl_ca_password)[1]
+
+
+def is_pkcs12(name: str, path: str) -> bool:
+    """Whether this is a file without PEM, whatever its name is. Raises BadSettings if it cannot be read."""
+    return Path(path).is_file() and _PEM not in _read(name, path)
+
+
+def certificates(text: str) -> str:
+    """The certificates in a text, without keys, which tasks may not have, and comments, which may be in any script."""
+    return "".join(f"{found[0]}\n" for found in _CERTIFICATE.finditer(text))
+
+
+def _ascii(content: bytes) -> str:
+    return content.decode("ascii", "replace")
+
+
+def trust_each(made: ssl.SSLContext) -> None:
+    """Have a context trust each of its authorities by itself, as Java does: also one that another has signed, and one
+    without a key usage, which Python's default refuses from 3.13 on."""
+    made.verify_flags = made.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
 def _trust(made: ssl.SSLContext, security: Security) -> None:
+    trust_each(made)
     try:
         if security.ssl_ca is not None:
-            made.load_verify_locations(cadata=_lines(security.ssl_ca))
+            made.load_verify_locations(cadata=certificates(text(security.ssl_ca)) or "none")
         elif security.ssl_cafile is None:
             made.load_default_certs()
         elif Path(security.ssl_cafile).is_dir():
@@ -41,10 +95,10 @@ def _trust(made: ssl.SSLContext, security: Security) -> None:
             if _PEM in content:
                 made.load_verify_locations(security.ssl_cafile)
             else:
-                made.load_verify_locations(cadata=_pkcs12("ssl_cafile", content, security.ssl_ca_password)[1])
+                found = _pkcs12("ssl_cafile", content, security.ssl_ca_password)[1]
+                made.load_verify_locations(cadata=found or "none")
     except ssl.SSLError as problem:
-        where = security.ssl_cafile if security.ssl_ca is None else "given as text"
-        raise BadSettings(f"the CA certificates ({where}) cannot be read: {problem.reason or problem}") from None
+        raise BadSettings(_no_authorities(security, problem.reason or str(problem))) from None
 
 
 def _show(made: ssl.SSLContext, security: Security) -> None:
@@ -54,7 +108,7 @@ def _show(made: ssl.SSLContext, security: Security) -> None:
             key = _read("ssl_keyfile", security.ssl_keyfile).decode(errors="replace")
         if key is None:
             raise BadSettings("ssl_certificate is given without ssl_key")
-        text = _lines(key) + "\n" + _lines(certificate)
+        shown = text(key) + "\n" + text(certificate)
     elif security.ssl_certfile is None:
         return
     else:
@@ -68,7 +122,7 @@ def _show(made: ssl.SSLContext, security: Security) -> None:
         with _private(key + chain) as path:
             _load(made, path, None, None, shown=security.ssl_certfile)
         return
-    with _private(text) as path:
+    with _private(shown) as path:
         _load(made, path, None, security.ssl_password, shown="given as text")
 
 
@@ -108,12 +162,12 @@ def _read(name: str, path: str) -> bytes:
     return content
 
 
-def _lines(text: str) -> str:
+def text(given: str) -> str:
     """PEM text out of a form or a properties file, where its line breaks may have become blanks or `\\n`."""
-    text = text.strip().replace("\\n", "\n")
-    if "\n" in text:
-        return text + "\n"
-    parts = text.replace("-----BEGIN ", "\n-----BEGIN ").split("\n")
+    given = given.strip().replace("\\n", "\n")
+    if "\n" in given:
+        return given + "\n"
+    parts = given.replace("-----BEGIN ", "\n-----BEGIN ").split("\n")
     return "\n".join(_block(part) for part in parts if part.strip()) + "\n"
 
 
@@ -127,11 +181,14 @@ def _block(text: str) -> str:
 def _pkcs12(name: str, content: bytes, password: str | None) -> tuple[str, str]:
     """The key ("" for none) and the certificates of a PKCS12 store, as PEM. Raises BadSettings."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
         raise BadSettings(f"{name}: a PKCS12 store needs the package cryptography; or convert it to PEM") from None
     try:
         store = pkcs12.load_pkcs12(content, (password or "").encode() or None)
+    except UnsupportedAlgorithm:
+        raise BadSettings(f"{name}: the store is encrypted in a way that is not supported: convert it to PEM") from None
     except ValueError:
         raise BadSettings(f"{name}: neither PEM nor a PKCS12 store, or its password is wrong") from None
     key = ""
