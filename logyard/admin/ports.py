@@ -11,7 +11,14 @@ from typing import Protocol
 
 from logyard.admin.acls.acls import Acl, AclFilter
 from logyard.admin.cluster.fetching import Fetched
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.cluster.snapshot import (
+    ClusterSnapshot,
+    ConfigValue,
+    GroupView,
+    LogDirs,
+    NewTopic,
+    ReplicaSize,
+)
 from logyard.admin.configs.entities import Entity
 from logyard.admin.groups.groups import Group
 from logyard.admin.quotas.quotas import Quota
@@ -71,7 +78,11 @@ class ClusterClient(Protocol):
 
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]: ...
 
-    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
+    def alter_broker_configs(
+        self, broker: int | None, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        """`broker` None: the dynamic settings of all brokers."""
+        ...
 
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
@@ -84,6 +95,10 @@ class ClusterClient(Protocol):
     ) -> dict[TopicPartition, ApiError | None]: ...
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
+
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs:
+        """The same with the directories, and the bytes of their disks where brokers know them."""
+        ...
 
     def alter_replica_log_dirs(
         self, moves: Mapping[tuple[str, int, int], str]
@@ -164,6 +179,10 @@ class DescribingClient(ClusterClient, TransactionClient, AccessClient, Protocol)
 
         Raises ApiError (OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED …).
         """
+        ...
+
+    def broker_defaults(self) -> dict[str, ConfigValue]:
+        """The dynamic settings of all brokers, for those that have no value of their own."""
         ...
 
     def quorum(self) -> Quorum | None:

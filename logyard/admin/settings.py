@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from logyard.admin.schema_registry import SchemaRegistry, read_registry
 from logyard.login import security
 from logyard.login.security import BadSettings as BadSettings  # raised here too
 from logyard.login.security import Security
@@ -21,6 +22,8 @@ class ClusterSettings(Security):
     `http_tokens`: broker → token of its HTTP side, for jobs that lease segments.
     `broker_ids`: brokers that should run, with host and port ("" and 0 if the setting has only the id).
     `asset_server`: the host:port that names the cluster in the URIs of its topics; None: the first of `bootstrap`.
+    `schema_registry`: has the schemas of its records; `schema_registry_problem`: why one that is named cannot be
+    used. Only who decodes records needs it, so a connection of Kafka's clients works whatever it says of a registry.
     """
 
     bootstrap: tuple[str, ...]
@@ -37,6 +40,8 @@ class ClusterSettings(Security):
     broker_stop_command: tuple[str, ...] = ()
     broker_status_command: tuple[str, ...] = ()
     asset_server: str | None = None
+    schema_registry: SchemaRegistry | None = None
+    schema_registry_problem: str = ""
 
     @classmethod
     def read(
@@ -60,6 +65,10 @@ class ClusterSettings(Security):
         def text(key: str) -> str | None:
             return str(given[key]) if key in given else None
 
+        try:
+            registry, problem = read_registry(given), ""
+        except BadSettings as refusal:
+            registry, problem = None, str(refusal)
         return cls(
             bootstrap=servers,
             **security.read(given, username=username, password=password),
@@ -74,6 +83,8 @@ class ClusterSettings(Security):
             zookeeper_config_file=text("zookeeper_config_file"),
             cluster_file=text("cluster_file"),
             asset_server=text("asset_server"),
+            schema_registry=registry,
+            schema_registry_problem=problem,
             request_timeout_s=_number("request_timeout_s", given.get("request_timeout_s", 10)),
             total_timeout_s=_number("total_timeout_s", given.get("total_timeout_s", 60)),
         )
@@ -86,7 +97,9 @@ class ClusterSettings(Security):
     def secrets(self) -> list[str]:
         """The secrets that are set."""
         # Without super(): slots make the decorator build another class than the one that super() would mean.
-        return [*Security.secrets(self), *(token for _, token in self.http_tokens)]
+        registry = self.schema_registry.password if self.schema_registry is not None else None
+        tokens = [token for _, token in self.http_tokens]
+        return [*Security.secrets(self), *tokens, *([registry] if registry else [])]
 
     def expected_brokers(self) -> dict[int, tuple[str, int]]:
         """The brokers that should run, id → (host, port): from the cluster file, else the list of ids ("" and 0).

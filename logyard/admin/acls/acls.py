@@ -181,8 +181,8 @@ def principal(text: str) -> str:
     return text
 
 
-def check(acl: Acl) -> Acl:
-    """Raise BadAcl for an ACL that Kafka's tool would not add."""
+def check(acl: Acl, *, any_operation: bool = False) -> Acl:
+    """Raise BadAcl for an ACL that Kafka's tool would not add; `any_operation`: for one that no broker would have."""
     of = acl.resource
     if of.type not in OPERATIONS:
         raise BadAcl(f"resource type {of.type!r}: one of {', '.join(OPERATIONS)} is expected")
@@ -190,7 +190,7 @@ def check(acl: Acl) -> Acl:
         raise BadAcl(f"A '--resource-pattern-type' value of '{of.pattern}' is not valid when adding acls.")
     if not of.name or (of.type == CLUSTER and of.name != CLUSTER_NAME):
         raise BadAcl(f"resource name {of.name!r}: a name is expected, for the cluster {CLUSTER_NAME}")
-    if acl.operation not in OPERATIONS[of.type]:
+    if not any_operation and acl.operation not in OPERATIONS[of.type]:
         allowed = ", ".join(map(spoken, OPERATIONS[of.type]))
         raise BadAcl(f"ResourceType {of.type} only supports operations {allowed}")
     if acl.permission not in (ALLOW, DENY):
@@ -205,8 +205,11 @@ def on_topic(acls: Iterable[Acl], topic: str) -> list[Acl]:
     return sorted(found, key=lambda acl: (acl.permission != DENY, acl.principal, acl.operation, acl.resource, acl.host))
 
 
-def parse(given: Mapping[str, object], where: str = "an ACL") -> list[Acl]:
+def parse(given: Mapping[str, object], where: str = "an ACL", *, to_remove: bool = False) -> list[Acl]:
     """ACLs of a mapping as people write it in YAML or JSON, one for each principal, operation and host.
+
+    :param to_remove: their operations may be such as Kafka's tool would not add: brokers take any on any resource, and
+        other clients of theirs add them.
 
     Keys: one of topic, group, transactional_id, delegation_token, user or cluster (true); `pattern` literal (prefixed);
     `principal`, `operation` and `host` (`*`), each a text or a list; `permission` allow (deny). Raises BadAcl.
@@ -225,7 +228,7 @@ def parse(given: Mapping[str, object], where: str = "an ACL") -> list[Acl]:
         raise BadAcl(f"{where}: principal and operation are expected")
     permission = str(given.get("permission") or ALLOW).upper()
     return [
-        check(Acl(resource, principal(one), operation(each), host, permission))
+        check(Acl(resource, principal(one), operation(each), host, permission), any_operation=to_remove)
         for one in who
         for each in doing
         for host in _texts(given.get("host")) or [WILDCARD]
@@ -294,7 +297,7 @@ def _refuse_others(named: Sequence[Resource], who: str, needed: Sequence[str], a
     types = {one.type for one in named}
     missing = [kind for kind in needed if kind not in types]
     if missing:
-        raise BadAcl(f"With --{who} you must specify a {' and a '.join(kind.lower() for kind in missing)}")
+        raise BadAcl(f"With --{who} you must specify a {' and a '.join(f'--{kind.lower()}' for kind in needed)}")
     others = [kind for kind in types if kind not in allowed]
     if others:
         raise BadAcl(f"With --{who} only {' and '.join(kind.lower() for kind in allowed)} can be named")

@@ -5,10 +5,11 @@ Epochs and listeners are known to ZooKeeper only, bytes to the brokers only; val
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logyard.admin.cluster.snapshot import NO_CONTROLLER, ClusterSnapshot, PartitionView, ReplicaSize
+from logyard.admin.cluster.snapshot import NO_CONTROLLER, ClusterSnapshot, DirectorySpace, PartitionView, ReplicaSize
+from logyard.admin.quantities import size
 from logyard.broker.model import BrokerInfo, TopicPartition
 
 
@@ -30,6 +31,7 @@ class BrokerReport:
     replicas: int = 0
     out_of_sync: int = 0
     bytes: int | None = None
+    directories: tuple[DirectorySpace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,21 @@ def report(
     min_isr: Mapping[str, int],
     *,
     sizes: Iterable[ReplicaSize] | None = None,
+    directories: Iterable[DirectorySpace] = (),
     registrations: Mapping[int, BrokerInfo] | None = None,
     controller_epoch: int | None = None,
 ) -> ClusterReport:
-    """Count leaders, replicas and problems. `min_isr`: topic → min.insync.replicas; a topic that is missing has 1."""
+    """Count leaders, replicas and problems; with the directories of the brokers that told.
+
+    `min_isr`: topic → min.insync.replicas; a topic that is missing has 1.
+    """
     views = list(snapshot.partitions())
     problems = [_problem(tp, view, min_isr.get(tp.topic, 1)) for tp, view in views]
     counts = _counted(view for _, view in views)
     known = set(snapshot.brokers) | set(counts)
+    dirs: dict[int, list[DirectorySpace]] = {}
+    for each in directories:
+        dirs.setdefault(each.broker, []).append(each)
     held: dict[int, int] | None = None
     if sizes is not None:
         held = dict.fromkeys(snapshot.brokers, 0)
@@ -102,7 +111,10 @@ def report(
         topics=len(snapshot.topics),
         partitions=len(views),
         brokers=tuple(
-            _broker(broker, snapshot, counts.get(broker, _Counts()), held, (registrations or {}).get(broker))
+            replace(
+                _broker(broker, snapshot, counts.get(broker, _Counts()), held, (registrations or {}).get(broker)),
+                directories=tuple(dirs.get(broker, ())),
+            )
             for broker in sorted(known)
         ),
         under_replicated=tuple(p for p in problems if not set(p.replicas) <= set(p.isr)),
@@ -168,6 +180,10 @@ def _broker_json(broker: BrokerReport, controls: bool) -> dict[str, Any]:
         "replicas": broker.replicas,
         "out_of_sync": broker.out_of_sync,
         "bytes": broker.bytes,
+        "log_dirs": [
+            {"path": one.path, "online": one.is_online, "total_bytes": one.total, "usable_bytes": one.usable}
+            for one in broker.directories
+        ],
     }
 
 
@@ -197,6 +213,7 @@ def text(found: ClusterReport) -> list[str]:
         for broker in found.brokers
         if broker.listeners is not None
     ]
+    lines += [f"broker {broker.id} {_disk(one)}" for broker in found.brokers for one in broker.directories]
     for name, problems in (
         ("under-replicated", found.under_replicated),
         ("under-min-isr", found.under_min_isr),
@@ -205,6 +222,15 @@ def text(found: ClusterReport) -> list[str]:
         lines.append(f"{name}: {len(problems) or 'none'}")
         lines += [f"  {problem}" for problem in problems]
     return lines
+
+
+def _disk(one: DirectorySpace) -> str:
+    if not one.is_online:
+        return f"{one.path}: offline"
+    if one.total is None or one.usable is None or one.used is None:
+        return f"{one.path}: free bytes not known"
+    share = f" ({one.used / one.total:.0%} used)" if one.total else ""
+    return f"{one.path}: {size(one.usable)} free of {size(one.total)}{share}"
 
 
 def _row(broker: BrokerReport, controller: int | None) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ from typing import Any
 
 from logyard.admin.cluster import connection, translation
 from logyard.admin.cluster.probe import probe_brokers
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.cluster.snapshot import (
+    ClusterSnapshot,
+    ConfigValue,
+    GroupView,
+    LogDirs,
+    NewTopic,
+    ReplicaSize,
+)
 from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
 from logyard.admin.settings import ClusterSettings
@@ -95,15 +102,20 @@ class KafkaClusterClient:
         return self._configs("BROKER", str(broker))
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        return list(self.log_dirs(brokers).replicas)
+
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs:
         ids = list(brokers) if brokers is not None else sorted(self.snapshot([]).brokers)
         # Without partitions kafka-python's method first asks Metadata for every topic; the protocol takes null for all.
         from kafka.protocol.admin import DescribeLogDirsRequest
 
         def ask(broker: int) -> dict[str, Any]:
             response = self._connection.send(DescribeLogDirsRequest(topics=None), broker)
+            translation.refuse_silence(response)
             return {"broker": broker, "log_dirs": [result.to_dict() for result in response.results]}
 
-        return translation.replica_sizes(self._repeat(lambda: [ask(broker) for broker in ids]))
+        answers = self._repeat(lambda: [ask(broker) for broker in ids])
+        return LogDirs(tuple(translation.replica_sizes(answers)), tuple(translation.directories(answers)))
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
         from kafka.structs import TopicPartition as Theirs
@@ -196,8 +208,10 @@ class KafkaClusterClient:
     ) -> None:
         self._alter_configs("TOPIC", topic, values, delete, validate_only)
 
-    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
-        self._alter_configs("BROKER", str(broker), values, delete, False)
+    def alter_broker_configs(
+        self, broker: int | None, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        self._alter_configs("BROKER", "" if broker is None else str(broker), values, delete, validate_only)
 
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
@@ -370,7 +384,8 @@ class KafkaClusterClient:
         if not changes:
             return
         resource = 4 if kind == "BROKER" else 2
-        node = int(name) if kind == "BROKER" else None
+        # Only a broker itself takes its own settings; those of all brokers, which have no name, any of them.
+        node = int(name) if kind == "BROKER" and name else None
 
         def once() -> Any:
             request = IncrementalAlterConfigsRequest(resources=[(resource, name, changes)], validate_only=validate_only)

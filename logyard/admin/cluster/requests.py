@@ -9,8 +9,9 @@ from logyard.admin.cluster import fetching, translation
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.features import Feature, Features, Kind
 from logyard.admin.cluster.fetching import Fetched
+from logyard.admin.cluster.snapshot import ConfigValue
 from logyard.admin.configs import requests as config_requests
-from logyard.admin.configs.entities import DEFAULT, Entity
+from logyard.admin.configs.entities import BROKERS, DEFAULT, Entity
 from logyard.admin.groups import requests
 from logyard.admin.groups.groups import Group
 from logyard.admin.ports import Quorum
@@ -144,6 +145,10 @@ class ClusterRequests(KafkaClusterClient):
 
     def alter_quotas(self, entity: Entity, values: Mapping[str, float], remove: Sequence[str] = ()) -> None:
         config_requests.alter_quotas(self, entity, {key: str(value) for key, value in values.items()}, remove)
+
+    def broker_defaults(self) -> dict[str, ConfigValue]:
+        found = config_requests.describe(self, Entity((BROKERS,), (DEFAULT,)))
+        return {one.name: ConfigValue(one.value, one.source, sensitive=one.sensitive) for one in found}
 
     def quorum(self) -> Quorum | None:
         # Metadata of a KRaft cluster names any broker as controller. Only KRaft brokers offer this request.

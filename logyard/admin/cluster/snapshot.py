@@ -128,6 +128,30 @@ class ReplicaSize:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectorySpace:
+    """One log directory, and the bytes of the volume that it is on (KIP-827); None where its broker does not know."""
+
+    broker: int
+    path: str
+    total: int | None = None
+    usable: int | None = None
+    is_online: bool = True
+
+    @property
+    def used(self) -> int | None:
+        """Everything that is not usable, also what other programs hold there."""
+        return None if self.total is None or self.usable is None else max(self.total - self.usable, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirs:
+    """What brokers say of their log directories: the replicas in them, and their disks."""
+
+    replicas: tuple[ReplicaSize, ...] = ()
+    directories: tuple[DirectorySpace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """One setting of a topic or broker. `source` is Kafka's name of its origin.
 

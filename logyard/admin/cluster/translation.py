@@ -7,6 +7,7 @@ from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
     ConfigValue,
+    DirectorySpace,
     GroupView,
     PartitionView,
     ReplicaSize,
@@ -35,6 +36,15 @@ def snapshot(
     )
 
 
+def refuse_silence(response: Any) -> None:
+    """Raise the ApiError of a DescribeLogDirs response without directories, which every broker has.
+
+    Below version 3 it has no error: it is then without directories because of a missing right, as Java's client says.
+    """
+    if not response.results:
+        refuse(response.error_code or ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+
+
 def replica_sizes(answers: Iterable[Mapping[str, Any]]) -> list[ReplicaSize]:
     """DescribeLogDirs responses; directories that are offline have no sizes."""
     return [
@@ -52,6 +62,25 @@ def replica_sizes(answers: Iterable[Mapping[str, Any]]) -> list[ReplicaSize]:
         for topic in log_dir["topics"]
         for p in topic["partitions"]
     ]
+
+
+def directories(answers: Iterable[Mapping[str, Any]]) -> list[DirectorySpace]:
+    """DescribeLogDirs responses; before version 4, and where a broker does not know, bytes are None."""
+    return [
+        DirectorySpace(
+            answer["broker"],
+            log_dir["log_dir"],
+            _known_bytes(log_dir.get("total_bytes")),
+            _known_bytes(log_dir.get("usable_bytes")),
+            log_dir["error_code"] == 0,
+        )
+        for answer in answers
+        for log_dir in answer["log_dirs"]
+    ]
+
+
+def _known_bytes(value: int | None) -> int | None:
+    return None if value is None or value < 0 else value
 
 
 def groups(described: Mapping[str, Mapping[str, Any]]) -> list[GroupView]:

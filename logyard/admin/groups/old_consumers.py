@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from logyard.admin.groups.groups import EMPTY, STABLE, BadGroups, Group, Member
-from logyard.admin.zookeeper.znodes import ZnodeClient, put, refused
+from logyard.admin.zookeeper.znodes import ZnodeClient, put
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
 from logyard.broker.znodes import consumers
 from logyard.broker.znodes.consumers import IDS, OFFSETS, OWNERS, Registration
-from logyard.broker.znodes.ops import Delete, ZkCode, Znode
+from logyard.broker.znodes.ops import Delete, ZkCode, Znode, refused
 
 # The znodes of one transaction: with the longest names it stays below the size that a server accepts.
 _DELETES = 1_000

@@ -54,6 +54,15 @@ def parse(given: Mapping[str, object], where: str = "a quota") -> Quota:
     return Quota(entity, check(entity, values))
 
 
+def unset(given: Mapping[str, object], where: str = "a quota") -> list[str]:
+    """The limits that a mapping for `parse` sets to null: those are to be removed. Raises BadConfig."""
+    keys = [key for key, value in given.items() if value is None and key not in ("user", "client", "ip")]
+    strange = [key for key in keys if key not in KEYS]
+    if strange:
+        raise BadConfig(f"{where}: {strange[0]!r} is not one of {', '.join(KEYS)}")
+    return keys
+
+
 def spoken(entity: Entity) -> str:
     names = zip(entity.types, entity.names or (), strict=True)
     return ", ".join(f"{kind[:-1]} {name}" if name != DEFAULT else f"the default {kind[:-1]}" for kind, name in names)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, ReplicaSize
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, LogDirs, ReplicaSize
 from logyard.admin.ports import Pause, Say
 from logyard.admin.reassignment import json_files, status
 from logyard.admin.reassignment.cancellation import would_be_leaderless
@@ -17,6 +17,7 @@ from logyard.admin.reassignment.json_files import Replica
 from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.progress import MoveState, copy_progress, move_states
 from logyard.admin.reassignment.proposal import require_topics
+from logyard.admin.reassignment.space import move_warnings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Records, ThrottleSetting
 from logyard.admin.reassignment.throttles.settings import BROKER_THROTTLES, LOG_DIR_RATE, TOPIC_THROTTLES
@@ -33,7 +34,8 @@ _VERIFY = (
 )
 _NO_PLACE = (ErrorCode.REPLICA_NOT_AVAILABLE,)
 
-"""Prints a text and a newline."""
+Placed = Mapping[TopicPartition, tuple[int, ...]]
+"""Partition → replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class ReassignmentClient(Protocol):
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
 
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs: ...
+
     def alter_replica_log_dirs(
         self, moves: Mapping[tuple[str, int, int], str]
     ) -> dict[tuple[str, int, int], ApiError | None]: ...
@@ -119,6 +123,8 @@ def execute(
     )
     if throttle >= 0 or log_dir_throttle >= 0:
         say(_VERIFY)
+    for warning in _disk_warnings(client, snapshot, _moves(proposed, current)):
+        say(f"Warning: {warning}")
     book = _book(client, snapshot, owner, pause)
     book.sweep(owner.lives, running)
     try:
@@ -226,14 +232,22 @@ def cancel(
 # -- steps -------------------------------------------------------------------------------------------
 
 
-def _start(
-    client: ReassignmentClient,
-    proposed: Mapping[TopicPartition, tuple[int, ...]],
-    current: Mapping[TopicPartition, tuple[int, ...]],
-) -> None:
-    problems = start_moves(client, [Move(tp, current[tp], target) for tp, target in proposed.items()])
+def _start(client: ReassignmentClient, proposed: Placed, current: Placed) -> None:
+    problems = start_moves(client, _moves(proposed, current))
     if problems:
         raise ReassignmentRefused(f"Error reassigning partition(s): {_all(problems)}")
+
+
+def _moves(proposed: Placed, current: Placed) -> list[Move]:
+    return [Move(tp, current[tp], target) for tp, target in proposed.items()]
+
+
+def _disk_warnings(client: ReassignmentClient, snapshot: ClusterSnapshot, moves: Sequence[Move]) -> list[str]:
+    """None where brokers do not say how full their disks are."""
+    try:
+        return move_warnings(client.log_dirs(sorted(snapshot.brokers)), moves)
+    except LogyardError:
+        return []
 
 
 def _say_unthrottled(client: ReassignmentClient, snapshot: ClusterSnapshot, moves: Sequence[Move], say: Say) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.quantities import size
 from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.space import warnings
 from logyard.broker.model import TopicPartition
 
 
@@ -17,8 +18,9 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """One entry for each broker that is alive or holds a replica, in the order of their ids. Sizes are bytes.
 
-    `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted. With
-    capacities, `capacity` is that of the broker's disks, None if it is not known.
+    `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted. The
+    bytes of a broker that is not alive are None: nobody tells them. With capacities, `capacity` is that of the broker's
+    disks, None if it is not known.
     """
     held: dict[int, dict[TopicPartition, int]] = {broker: {} for broker in snapshot.brokers}
     for entry in sizes:
@@ -42,9 +44,7 @@ def forecast(
             "broker": broker,
             "alive": broker in snapshot.brokers,
             "rack": snapshot.brokers[broker].rack if broker in snapshot.brokers else None,
-            "bytes_before": sum(held[broker].values()),
-            "bytes_after": sum(held[broker].values()) + comes[broker] - goes[broker],
-            "bytes_peak": sum(held[broker].values()) + comes[broker],
+            **_bytes(sum(held[broker].values()), comes[broker], goes[broker], known=broker in snapshot.brokers),
             "replicas_before": counts[0][0].get(broker, 0),
             "replicas_after": counts[1][0].get(broker, 0),
             "leaders_before": counts[0][1].get(broker, 0),
@@ -58,8 +58,9 @@ def forecast(
 def forecast_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
     """The forecast as lines of a task's log."""
     return [
-        f"broker {e['broker']}{'' if e['alive'] else ' (dead)'}: {size(e['bytes_before'])} → {size(e['bytes_after'])} "
-        f"(at most {size(e['bytes_peak'])}{_share(e)}), {e['replicas_before']} → {e['replicas_after']} replicas, "
+        f"broker {e['broker']}{'' if e['alive'] else ' (dead)'}: {_size(e['bytes_before'])} → "
+        f"{_size(e['bytes_after'])} (at most {_size(e['bytes_peak'])}{_share(e)}), "
+        f"{e['replicas_before']} → {e['replicas_after']} replicas, "
         f"{e['leaders_before']} → {e['leaders_after']} preferred leaders"
         for e in entries
     ]
@@ -81,11 +82,12 @@ def as_markdown(document: dict[str, Any]) -> str:
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {e['broker']} | {size(e['bytes_before'])} | {size(e['bytes_after'])}{_share(e)} "
+            f"| {e['broker']} | {_size(e['bytes_before'])} | {_size(e['bytes_after'])}{_share(e)} "
             f"| {e['replicas_before']} → {e['replicas_after']} | {e['leaders_before']} → {e['leaders_after']} |"
             for e in document["brokers"]
         ]
         lines.append("")
+    lines += [f"**{warning}**\n" for warning in warnings(document.get("disks") or ())]
     shown = moves[:_SHOWN]
     lines += [f"- `{m['topic']}-{m['partition']}`: {m.get('from')} → {m['replicas']}" for m in shown]
     if len(moves) > len(shown):
@@ -96,10 +98,22 @@ def as_markdown(document: dict[str, Any]) -> str:
 _SHOWN = 50
 
 
+def _bytes(before: int, comes: int, goes: int, *, known: bool) -> dict[str, int | None]:
+    return {
+        "bytes_before": before if known else None,
+        "bytes_after": before + comes - goes if known else None,
+        "bytes_peak": before + comes if known else None,
+    }
+
+
+def _size(count: int | None) -> str:
+    return "not known" if count is None else size(count)
+
+
 def _share(entry: dict[str, Any]) -> str:
-    """How full the broker's disks get, if their capacity is known."""
-    capacity = entry.get("capacity")
-    return f" ({entry['bytes_peak'] / capacity:.0%} of its disks at the peak)" if capacity else ""
+    """How full the broker's disks get, if that is known."""
+    capacity, peak = entry.get("capacity"), entry["bytes_peak"]
+    return f" ({peak / capacity:.0%} of its disks at the peak)" if capacity and peak is not None else ""
 
 
 def _counts(placed: dict[TopicPartition, tuple[int, ...]]) -> tuple[dict[int, int], dict[int, int]]:

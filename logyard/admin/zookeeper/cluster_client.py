@@ -12,13 +12,14 @@ from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
     ConfigValue,
+    LogDirs,
     PartitionView,
     ReplicaSize,
     TopicView,
 )
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.batch import registrations
-from logyard.admin.zookeeper.znodes import ZnodeClient, make, put, refused
+from logyard.admin.zookeeper.znodes import ZnodeClient, make
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import NO_LEADER, Assignment, BrokerInfo, TopicAssignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import (
@@ -33,7 +34,7 @@ from logyard.broker.znodes import (
     reassignments,
     topics,
 )
-from logyard.broker.znodes.ops import Create, SetData, ZkCode, Znode
+from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, Znode, refused
 
 _TRIES = 5
 _MIN_ISR = "min.insync.replicas"
@@ -122,6 +123,9 @@ class ZooKeeperClusterClient:
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         return []  # only the brokers have them
 
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs:
+        return LogDirs()
+
     def alter_replica_log_dirs(
         self, moves: Mapping[tuple[str, int, int], str]
     ) -> dict[tuple[str, int, int], ApiError | None]:
@@ -148,11 +152,13 @@ class ZooKeeperClusterClient:
             after = {key: value for key, value in {**before, **values}.items() if key not in set(delete)}
             if after == before:
                 return
-            problem = self._write(path, znode, configs.encode(after))
+            make(self._znodes, config_changes.PATH)  # before the first broker starts it is missing
+            notice = config_changes.notice(entity_type, name)
+            if after or entity_type in (configs.TOPICS, configs.BROKERS):
+                problem = self._write(path, znode, configs.encode(after), notice)
+            else:
+                problem = self._remove(path, znode, notice)
             if problem is None:
-                note = Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(entity_type, name), sequential=True)
-                make(self._znodes, config_changes.PATH)  # before the first broker starts it is missing
-                _check(refused(self._znodes.commit([note])), config_changes.PATH)
                 return
             if problem is ZkCode.NO_NODE:
                 raise EnsembleUnreachable(f"{path} cannot be created: check the chroot of --zookeeper")
@@ -221,10 +227,31 @@ class ZooKeeperClusterClient:
         values = {} if znode is None else configs.decode(znode.data, path)
         return {key: ConfigValue(value, source) for key, value in values.items()}
 
-    def _write(self, path: str, znode: Znode | None, data: bytes) -> ZkCode | None:
+    def _write(self, path: str, znode: Znode | None, data: bytes, notice: Create) -> ZkCode | None:
+        """Write settings and their notification together: nobody may die between them."""
         if znode is None:
-            return put(self._znodes, path, data)
-        return refused(self._znodes.commit([SetData(path, data, znode.version)]))
+            make(self._znodes, path.rpartition("/")[0])
+        write = Create(path, data) if znode is None else SetData(path, data, znode.version)
+        return refused(self._znodes.commit([write, notice]))
+
+    def _remove(self, path: str, znode: Znode | None, notice: Create) -> ZkCode | None:
+        """Remove the znode of a user, client or address without settings, as Kafka does, unless others are below it."""
+        if znode is None:
+            return None
+        problem = refused(self._znodes.commit([Delete(path, znode.version), notice]))
+        if problem is ZkCode.NOT_EMPTY:
+            return self._write(path, znode, configs.encode({}), notice)
+        user, between, _ = path.rpartition(f"/{configs.CLIENTS}/")
+        if problem is None and between and user.startswith(f"{configs.type_path(configs.USERS)}/"):
+            self._remove_empty_user(user)
+        return problem
+
+    def _remove_empty_user(self, user: str) -> None:
+        """Remove the folder of a user's clients and the user above it, where nothing is left in them."""
+        (folder,) = self._znodes.commit([Delete(f"{user}/{configs.CLIENTS}")])
+        znode = self._znodes.read([user])[0]
+        if folder.ok and znode is not None and configs.holds_nothing(znode.data):
+            self._znodes.commit([Delete(user, znode.version)])  # refused if somebody has written meanwhile
 
 
 def _view(number: int, assignment: Assignment, state: PartitionView | None) -> PartitionView:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logyard.admin.zookeeper.znodes import ZnodeClient, refused
-from logyard.broker.znodes.ops import ZkOp
+from logyard.admin.zookeeper.znodes import ZnodeClient
+from logyard.broker.znodes.ops import ZkOp, refused
 
 ERROR, NOTE = "error", "note"
 

@@ -9,7 +9,18 @@ from typing import Any, Protocol, TypeVar
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.batch import read_znodes
 from logyard.broker.zk.access import ANYBODY, Access
-from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResult, SetData, ZkCode, ZkOp, Znode
+from logyard.broker.znodes.ops import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    OpResult,
+    SetData,
+    ZkCode,
+    ZkOp,
+    Znode,
+    refused,
+)
 from logyard.broker.znodes.paths import TOPICS, ancestors
 from logyard.broker.znodes.permissions import Acl, Acls, open_acls, secure_acls
 
@@ -176,12 +187,6 @@ def make_chroot(connect: str, access: Access = ANYBODY) -> None:
         make(znodes, f"/{chroot.strip('/')}")
     finally:
         znodes.close()
-
-
-def refused(results: Sequence[OpResult]) -> ZkCode | None:
-    """Why a multi was refused; None if it succeeded."""
-    codes = [result.code for result in results if not result.ok]
-    return next((code for code in codes if code is not ZkCode.ROLLED_BACK), codes[0] if codes else None)
 
 
 def make(znodes: ZnodeClient, path: str) -> None:
