@@ -210,17 +210,22 @@ def _entries(
 ) -> list[Acl]:
     if not producer and not consumer:
         if idempotent:
-            raise LocalError("--idempotent needs --producer")
+            raise LocalError("The --idempotent option is only available if --producer is set")
         operations = list(dict.fromkeys(acls.operation(one) for one in operation or ("All",)))
         return [acl for resource in chosen for acl in grant.on(resource, operations)]
     if operation:
-        raise LocalError("--producer and --consumer say which operations are meant: leave out --operation")
+        raise _excluded(producer, "operation")
     if grant.deny:
-        which = "producer" if producer else "consumer"
-        raise LocalError(f'Option "[{which}]" can\'t be used with option "[deny-principal]"')
+        raise _excluded(producer, "deny-principal")
     found: list[Acl] = []
     if producer:
         found += acls.producer(grant, [one for one in chosen if one.type != acls.GROUP], idempotent=idempotent)
     if consumer:
         found += acls.consumer(grant, [one for one in chosen if one.type != acls.TRANSACTIONAL_ID])
     return list(dict.fromkeys(found))
+
+
+def _excluded(producer: bool, option: str) -> LocalError:
+    return LocalError(
+        f"""Option "[{"producer" if producer else "consumer"}]" can't be used with option "[{option}]\""""
+    )

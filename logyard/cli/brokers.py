@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from logyard.admin.cluster import brokers as report
-from logyard.admin.cluster.snapshot import ReplicaSize
+from logyard.admin.cluster.snapshot import LogDirs
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
@@ -26,9 +26,9 @@ def brokers(
     command_config_file: CommandConfig = None,
     zk_tls_config: ZkTlsConfig = None,
 ) -> None:
-    """Show the brokers: controller, epochs, racks, listeners, leaders, bytes, and unhealthy partitions.
+    """Show the brokers: controller, epochs, racks, listeners, leaders, bytes, disks, and unhealthy partitions.
 
-    Epochs and listeners need --zookeeper, bytes --bootstrap-server; give both for everything.
+    Epochs and listeners need --zookeeper, bytes and disks --bootstrap-server; give both for everything.
 
     Example:
 
@@ -66,9 +66,16 @@ def _by_brokers(
         snapshot = client.snapshot()
         settings = client.topics_configs(list(snapshot.topics))
         min_isrs = {topic: int(values[MIN_ISR].value or 1) for topic, values in settings.items() if MIN_ISR in values}
-        sizes: list[ReplicaSize] | None = None
+        dirs: LogDirs | None = None
         try:
-            sizes = client.replica_sizes(sorted(snapshot.brokers))
+            dirs = client.log_dirs(sorted(snapshot.brokers))
         except (ApiError, ClusterUnreachable) as problem:
             typer.echo(f"the bytes are unknown: {problem}", err=True)
-        return report.report(snapshot, min_isrs, sizes=sizes, registrations=registrations, controller_epoch=epoch)
+        return report.report(
+            snapshot,
+            min_isrs,
+            sizes=None if dirs is None else dirs.replicas,
+            directories=() if dirs is None else dirs.directories,
+            registrations=registrations,
+            controller_epoch=epoch,
+        )

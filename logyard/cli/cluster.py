@@ -28,7 +28,9 @@ def start(
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            "--zookeeper", help="HOST:PORT[/chroot] of a ZooKeeper that already runs; by default one is started."
+            "--zookeeper",
+            help="HOST:PORT[/chroot] of a ZooKeeper that already runs; by default one is started. "
+            "If it is secured, give --config zookeeper.ssl.… and logyard.jaas.config.file.",
         ),
     ] = None,
     port_base: Annotated[

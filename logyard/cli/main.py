@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from logyard.broker.errors import LogyardError
+from logyard.admin.errors import LogyardError, told
 from logyard.broker.extras import how_to_install
 from logyard.cli import (
     acls,
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"interrupted by {interrupt}: what this command had started was stopped", 128 + interrupt.number
         )
     except (LocalError, LogyardError) as error:
-        return _complain(str(error), 1)
+        return _complain(told(error), 1)
     except ModuleNotFoundError as error:
         lacking = how_to_install(error)
         if lacking is None:

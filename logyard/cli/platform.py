@@ -26,6 +26,10 @@ def up(
         list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
     ] = None,
     secure: Secure = False,
+    dags: Annotated[
+        Path | None,
+        typer.Option("--dags", help="Folder of your own DAGs, made if missing; without it, my-dags beside DIR."),
+    ] = None,
 ) -> None:
     """Start ZooKeeper, brokers and Airflow, and leave them running; prints how to reach them.
 
@@ -38,10 +42,10 @@ def up(
     """
     from logyard.local.platform import Platform  # it needs logyard[local]
 
-    platform = Platform(directory / "up", _say)
+    platform = Platform(directory / "up", _say, own_dags=dags or directory.absolute().parent / "my-dags")
     platform.start(Settings(brokers, config=parse_config(config or []), secure=secure))
     for name, value in platform.addresses():
-        typer.echo(f"{name:<18} {value}")
+        typer.echo(f"{name:<18}  {value}")
     typer.echo("`make down` stops all of it")
 
 

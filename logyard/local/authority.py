@@ -94,34 +94,49 @@ class Issued:
 
 
 class Authority:
-    """The authority of a directory, made at the first use; `certificate` is what others have to trust."""
+    """The authority of a directory, made at the first use; `certificate` is what others have to trust.
+
+    Raises LocalError if its files are there and are none of an authority.
+    """
 
     def __init__(self, directory: Path, name: str = "Logyard local authority") -> None:
         self.directory = directory
         self.certificate = directory / "ca.pem"
         key_file = directory / "ca.key"
         if key_file.exists() and self.certificate.exists():
-            key = serialization.load_pem_private_key(key_file.read_bytes(), None)
-            assert isinstance(key, ec.EllipticCurvePrivateKey)
-            self._own = Pair(key, x509.load_pem_x509_certificate(self.certificate.read_bytes()))
+            self._own = _read(key_file, self.certificate)
         else:
             self._own = authority(name)
             directory.mkdir(parents=True, exist_ok=True)
             os.chmod(directory, 0o700)
-            files.write_text(key_file, self._own.key_pem, files.PRIVATE)
-            files.write_text(self.certificate, self._own.pem)
+            files.write_text(key_file, self._own.key_pem, files.PRIVATE, is_durable=True)
+            files.write_text(self.certificate, self._own.pem, is_durable=True)
 
     def issue(self, name: str, hosts: Sequence[str] = (), common_name: str | None = None) -> Issued:
-        """Issue a certificate for servers at `hosts` (names or addresses) and for clients; kept if its files exist."""
+        """Issue a certificate for servers at `hosts` (names or addresses) and for clients.
+
+        One that this authority has issued before is kept.
+        """
         issued = Issued(*(self.directory / f"{name}{suffix}" for suffix in (".crt", ".key", ".pem")))
-        if issued.pem.exists():
+        if issued.pem.exists() and issued.pem.read_text().endswith(self._own.pem):
             return issued
         made = self._own.issue(subject(common_name or name), hosts)
         chain = made.pem + self._own.pem
         files.write_text(issued.certificate, chain)
         files.write_text(issued.key, made.key_pem, files.PRIVATE)
-        files.write_text(issued.pem, made.key_pem + chain, files.PRIVATE)
+        files.write_text(issued.pem, made.key_pem + chain, files.PRIVATE, is_durable=True)
         return issued
+
+
+def _read(key_file: Path, certificate: Path) -> Pair:
+    try:
+        key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        signed = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except ValueError as error:
+        raise LocalError(f"{key_file} and {certificate} are no key and certificate ({error}): remove both") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != signed.public_key():
+        raise LocalError(f"{key_file} is not the key of {certificate}: remove both")
+    return Pair(key, signed)
 
 
 def _builder(of: x509.Name, key: ec.EllipticCurvePrivateKey, above: Pair | None) -> x509.CertificateBuilder:

@@ -5,10 +5,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logyard.broker.errors import LogyardError
+from logyard.broker.security import zookeeper_access
+from logyard.broker.zk.access import ANYBODY, Access
 from logyard.local import files, registrations, wire, zookeeper
 from logyard.local.errors import LocalError
 from logyard.local.java import find_java
@@ -76,9 +80,10 @@ class LocalCluster:
                 address = self._start_zookeeper(settings)
                 security = self._security(settings)
                 if security is not None:
-                    security.prepare_znodes(address, own_zookeeper=settings.zookeeper is None, were_open=was_open)
+                    access = self._zookeeper_access(settings)
+                    security.prepare_znodes(address, access, migrates=was_open and settings.zookeeper is None)
                 self.layout.keep_settings(settings)
-                with registrations.connect(address) as registered:
+                with self._registrations(address, settings) as registered:
                     self._start_brokers(settings.ids, settings, address, registered)
                     self._describe(settings, address, registered)
             except BaseException:
@@ -100,7 +105,7 @@ class LocalCluster:
         _check_id(broker, settings)
         address = self.address
         ran = self.processes.alive(broker_name(broker))
-        with files.locked(self.layout.lock), registrations.connect(address) as registered:
+        with files.locked(self.layout.lock), self._registrations(address, settings) as registered:
             try:
                 self._start_brokers([broker], settings, address, registered)
             except BaseException:
@@ -115,7 +120,7 @@ class LocalCluster:
         _check_id(broker, settings)
         with files.locked(self.layout.lock):
             ran = self.processes.stop_together([broker_name(broker)], number=number)
-            with registrations.connect(self.address) as registered:
+            with self._registrations(self.address, settings) as registered:
                 self._describe(settings, self.address, registered)
         return ran
 
@@ -154,7 +159,7 @@ class LocalCluster:
     def status(self) -> list[BrokerStatus]:
         """Return the status of all brokers."""
         settings = self.layout.settings()
-        with registrations.connect(self.address) as registered:
+        with self._registrations(self.address, settings) as registered:
             controller = registered.controller()
             credentials = self._credentials(settings)
             return [self._status_of(broker, registered, controller, credentials) for broker in settings.ids]
@@ -163,6 +168,13 @@ class LocalCluster:
     def address(self) -> str:
         """ZooKeeper's address with its chroot. Raises LocalError while the cluster is down."""
         return str(self.layout.read_description()["zookeeper"])
+
+    def registrations(self) -> AbstractContextManager[Registrations]:
+        """Return a session for the block with the cluster's ZooKeeper, under the launcher's identity."""
+        return self._registrations(self.address, self.layout.settings())
+
+    def _registrations(self, address: str, settings: Settings) -> AbstractContextManager[Registrations]:
+        return registrations.connect(address, self._zookeeper_access(settings))
 
     def _security(self, settings: Settings) -> "ClusterSecurity | None":
         """Return the security of this cluster, None if it has none. Its package is needed only then."""
@@ -178,6 +190,19 @@ class LocalCluster:
         if security is None:
             return None
         return security.launcher()
+
+    def _zookeeper_access(self, settings: Settings) -> Access:
+        """Return the launcher's identity at ZooKeeper, which is the brokers'. Raises LocalError for bad settings.
+
+        At a ZooKeeper of others it is that of the brokers' settings `zookeeper.ssl.*` and `logyard.jaas.config.file`.
+        """
+        if settings.zookeeper is None:
+            security = self._security(settings)
+            return ANYBODY if security is None else security.zookeeper_access()
+        try:
+            return zookeeper_access.of_texts(settings.config)
+        except (LogyardError, ValueError) as problem:
+            raise LocalError(f"--config: {problem}") from None
 
     def _start_zookeeper(self, settings: Settings) -> str:
         if settings.zookeeper is not None:

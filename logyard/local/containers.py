@@ -5,6 +5,7 @@ not see. The authority's key stays in the volume of `prepare`. What is there alr
 """
 
 import base64
+import hashlib
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from logyard.admin.ports import EnsembleUnreachable
 from logyard.admin.zookeeper.znodes import KazooZnodes, make_chroot
 from logyard.local import files
 from logyard.local.authority import Authority
+from logyard.local.errors import LocalError
 from logyard.local.scram_users import MECHANISM, PROTOCOL, client_keys, kept, login_module, write_credentials
 
 OWN = Path("/prepare")
@@ -29,6 +31,17 @@ CA = "/run/logyard/ca.pem"  # where brokers, Airflow and Spark see the authority
 
 
 def main() -> int:
+    with files.locked(OWN / "authority" / ".lock"):  # somebody may start a second one by hand
+        prepare()
+    print("prepare: ready")
+    return 0
+
+
+def prepare() -> None:
+    """Write everything that is not there yet. It may be killed at any time, and goes on when it is started again.
+
+    Raises LocalError, LogyardError, OSError.
+    """
     authority = Authority(OWN / "authority", "Logyard compose authority")
     passwords = kept(OWN / "authority" / "passwords.json", ("admin", "broker", "airflow", "ui", "postgres", "spark"))
     write(PUBLIC / "ca.pem", authority.certificate.read_text(), 0o644)
@@ -46,8 +59,6 @@ def main() -> int:
     for top in (*(OWN / name for name in BROKERS), AIRFLOW, SPARK, PUBLIC):
         give(top)
     write_users({name: passwords[name] for name in ("admin", "broker", "airflow")})
-    print("prepare: ready")
-    return 0
 
 
 def of_airflow(passwords: Mapping[str, str]) -> None:
@@ -104,12 +115,20 @@ def spark_defaults(secret: str) -> str:
 
 
 def write_users(passwords: Mapping[str, str]) -> None:
-    """Give users credentials before the first broker starts, if they have none. Raises EnsembleUnreachable."""
+    """Give users credentials before the first broker starts. Raises EnsembleUnreachable, LocalError.
+
+    A password that this volume has not given before replaces what ZooKeeper has: that is of another volume, which is
+    gone, or of a password that was removed here to get a new one. What somebody has changed in the cluster stays.
+    """
+    path = OWN / "authority" / "given.json"
+    given = files.read_json(path, {})
+    digests = {name: hashlib.sha256(password.encode()).hexdigest() for name, password in passwords.items()}
     client = connected(time.monotonic() + PATIENCE_S)
     try:
-        write_credentials(client, passwords)
+        write_credentials(client, passwords, [name for name in passwords if given.get(name) != digests[name]])
     finally:
         client.close()
+    write(path, json.dumps(digests, indent=2))
 
 
 def connected(deadline: float) -> KazooZnodes:
@@ -142,5 +161,5 @@ def give(top: Path) -> None:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except LogyardError as error:
+    except (LogyardError, LocalError, OSError) as error:
         sys.exit(f"prepare: {error}")

@@ -1,7 +1,7 @@
 """The files in a local cluster's directory: its settings, each broker's server.properties, and cluster.json."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -50,6 +50,16 @@ class Settings:
     @property
     def ids(self) -> range:
         return range(self.brokers)
+
+    @property
+    def replicas(self) -> int:
+        """Of topics whose creator names no number, and of Kafka's own."""
+        return min(3, self.brokers)
+
+    def durable(self) -> "Settings":
+        """The same with a `min.insync.replicas` of one less than the replicas, unless `config` has one."""
+        least = max(1, self.replicas - 1)
+        return replace(self, config={"min.insync.replicas": str(least), **self.config})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,7 @@ def properties(
     broker: int, port: int, zookeeper: str, log_dirs: list[str], settings: Settings, secured: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return the broker's configuration: Kafka's keys with values for one machine; --config overrides them."""
-    replicas = min(3, settings.brokers)
+    replicas = settings.replicas
     protocol = secured.get("security.inter.broker.protocol", "PLAINTEXT")
     keys = {
         "broker.id": str(broker),
@@ -164,8 +174,13 @@ def properties(
         "zookeeper.connect": zookeeper,
         # A killed broker is noticed in seconds, as suits one machine; Kafka's default is 18 s for real networks.
         "zookeeper.session.timeout.ms": "6000",
+        # Of topics whose creator names no number; Kafka's default, 1, loses them with any broker.
+        "default.replication.factor": str(replicas),
         "offsets.topic.replication.factor": str(replicas),
         "offsets.topic.num.partitions": "8",
+        # Kafka's defaults, 3 and 2, would let no transaction begin on fewer brokers.
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min(2, replicas)),
         "group.initial.rebalance.delay.ms": "0",
         "controlled.shutdown.retry.backoff.ms": "500",
     }

@@ -15,17 +15,26 @@ from logyard.local.java import find_java
 from logyard.local.layout import Settings
 from logyard.local.processes import Say
 
+# Of the plugin's view (operators/links.py), which this package does not import.
+PAGE = "/plugin/logyard"
+
 
 class Platform:
     """The platform of one directory: DIR/cluster and DIR/airflow. Methods raise LocalError."""
 
     def __init__(
-        self, directory: Path, say: Say = lambda text: None, broker_command: Sequence[str] = BROKER_COMMAND
+        self,
+        directory: Path,
+        say: Say = lambda text: None,
+        broker_command: Sequence[str] = BROKER_COMMAND,
+        own_dags: Path | None = None,
     ) -> None:
+        """`own_dags`: the folder of the user's DAGs, made if it is missing; None: the packaged DAGs only."""
         self.directory = directory.absolute()
         self.cluster = LocalCluster(self.directory / "cluster", say, broker_command)
         # Compiled kernels are shared by all platforms, so that each need not compile them; numba keeps versions apart.
-        self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels")
+        own = own_dags.absolute() if own_dags is not None else None
+        self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels", own)
 
     def start(self, settings: Settings) -> None:
         """Start everything, independent parts at the same time; after a failure, stop everything.
@@ -38,7 +47,8 @@ class Platform:
             try:
                 java = find_java(self.directory)
                 prepared = beside.submit(self.airflow.prepare, java)
-                self.cluster.start(settings)
+                # What acks=all acknowledges is on two brokers, as in docker-compose.yaml.
+                self.cluster.start(settings.durable())
                 prepared.result()
                 description = self.cluster.layout.read_description()
                 reach = connections(description, self.cluster.layout.description, login=self.cluster.login())
@@ -71,12 +81,15 @@ class Platform:
         description = self.cluster.layout.read_description()
         told = [
             ("Airflow", self.airflow.url),
+            ("the cluster's page", f"{self.airflow.url}{PAGE}"),
             ("log in as", f"admin, password {self.airflow.home.password()}"),
             ("other users", f"ops and viewer, in {self.airflow.home.passwords}"),
             ("bootstrap servers", str(description["bootstrap"])),
             ("ZooKeeper", str(description["zookeeper"])),
             ("described in", str(self.cluster.layout.description)),
         ]
+        if self.airflow.home.own_dags is not None:
+            told.append(("your DAGs", str(self.airflow.home.own_dags)))
         if "command_config" in description:
             told.append(("its log-in", f"--command-config {description['command_config']}"))
         return told

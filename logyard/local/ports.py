@@ -7,7 +7,7 @@ server fails to start, and the code that starts it calls `again`.
 
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from logyard.local import files
@@ -61,7 +61,7 @@ class Ports:
             if wanted is not None:
                 known[name] = wanted
             elif name not in known:
-                known[name] = _free_port(taken=set(known.values()))
+                known[name] = free_port(known.values())
             files.write_json(self._path, known)
         return known[name]
 
@@ -69,12 +69,13 @@ class Ports:
         """Choose another port for that name: another process has taken the recorded one."""
         with files.locked(self._lock):
             known = dict(self.known())
-            known[name] = _free_port(taken=set(known.values()))
+            known[name] = free_port(known.values())
             files.write_json(self._path, known)
         return known[name]
 
 
-def _free_port(taken: set[int]) -> int:
+def free_port(taken: Collection[int] = ()) -> int:
+    """Return a port that nobody listens on and that is not among `taken`. Raises LocalError."""
     for _ in range(TRIES):
         port = random.randrange(LOWEST, HIGHEST)
         if port not in taken and is_free(port):

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from logyard.broker.zk.access import ANYBODY, Access
+from logyard.broker.zk.access import Access
 from logyard.broker.zk.kazoo_access import NoConnection, started_client
 from logyard.local.errors import LocalError
 
@@ -87,7 +87,7 @@ def _integer(value: Any) -> int | None:
 
 
 @contextmanager
-def connect(zookeeper: str, access: Access = ANYBODY) -> Iterator[Registrations]:
+def connect(zookeeper: str, access: Access) -> Iterator[Registrations]:
     """Open a session with `host:port[,host:port…][/chroot]` for the block. Raises LocalError if that fails."""
     # Without the chroot, because it may not exist yet; the brokers create it.
     hosts, slash, chroot = zookeeper.partition("/")

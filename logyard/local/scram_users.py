@@ -46,12 +46,12 @@ def client_keys(bootstrap: str, user: str, password: str, authority: str) -> dic
     }
 
 
-def write_credentials(client: ZnodeClient, passwords: Mapping[str, str]) -> None:
-    """Give users credentials, unless they have some; the first broker may start later.
+def write_credentials(client: ZnodeClient, passwords: Mapping[str, str], replaced: Sequence[str] = ()) -> None:
+    """Give users credentials, unless they have some; those of `replaced` are replaced.
 
-    Raises EnsembleUnreachable.
+    The first broker may start later. Raises EnsembleUnreachable.
     """
     for user, password in passwords.items():
         entity = Entity((USERS,), (user,))
-        if MECHANISM not in user_znodes.describe(client, entity)[0][1]:
+        if user in replaced or MECHANISM not in user_znodes.describe(client, entity)[0][1]:
             user_znodes.alter(client, entity, {MECHANISM: f"iterations={ITERATIONS},password={password}"}, ())

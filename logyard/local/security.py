@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logyard.admin.zookeeper import migration
 from logyard.admin.zookeeper.znodes import KazooZnodes, make_chroot
-from logyard.broker.zk.access import ANYBODY, Access, Login
+from logyard.broker.zk.access import Access, Login
 from logyard.local import files, scram_users
 from logyard.local.authority import Authority
 from logyard.local.ports import HOST
@@ -72,10 +72,8 @@ class ClusterSecurity:
             keys["logyard.jaas.config.file"] = str(self.zookeeper_client_jaas)
         return keys
 
-    def zookeeper_access(self, *, own_zookeeper: bool) -> Access:
-        """Return the brokers' identity at the launcher's ZooKeeper; nobody's at another one."""
-        if not own_zookeeper:
-            return ANYBODY
+    def zookeeper_access(self) -> Access:
+        """Return the brokers' identity at the launcher's ZooKeeper."""
         return Access(login=Login(AT_ZOOKEEPER, self.password(AT_ZOOKEEPER), str(self.zookeeper_client_jaas)))
 
     def login(self, *, own_zookeeper: bool) -> dict[str, str]:
@@ -91,16 +89,15 @@ class ClusterSecurity:
             login["zookeeper_config_file"] = str(self.zookeeper_client_file)
         return login
 
-    def prepare_znodes(self, zookeeper: str, *, own_zookeeper: bool, were_open: bool = False) -> None:
+    def prepare_znodes(self, zookeeper: str, access: Access, *, migrates: bool) -> None:
         """Give the users credentials in ZooKeeper, before the first broker starts. Raises EnsembleUnreachable.
 
-        `were_open`: the cluster has run without security, so its znodes have to become the brokers' own.
+        `migrates`: the cluster has run without security, so its znodes have to become the brokers' own.
         """
-        access = self.zookeeper_access(own_zookeeper=own_zookeeper)
         make_chroot(zookeeper, access)
         client = KazooZnodes(zookeeper, access=access)
         try:
-            if own_zookeeper and were_open:
+            if migrates:
                 migration.migrate(client, True, lambda line: None)
             scram_users.write_credentials(client, {user: self.password(user) for user in (ADMIN, BROKER)})
         finally:

@@ -8,7 +8,8 @@ import random
 from collections.abc import Mapping, Sequence
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.admin.zookeeper.znodes import ZnodeClient, put, refused
+from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
+from logyard.admin.zookeeper.znodes import ZnodeClient, make
 from logyard.broker.controller.topics import placement
 from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
@@ -21,13 +22,11 @@ from logyard.broker.model import (
     TopicPartition,
     topic_id_text,
 )
-from logyard.broker.znodes import brokers, config_changes, configs, delete_topics, partition_state, topics
-from logyard.broker.znodes.ops import Create, SetData, ZkCode, Znode
-from logyard.broker.znodes.paths import BROKER_IDS, CONFIG_CHANGES
+from logyard.broker.znodes import brokers, configs, delete_topics, partition_state, topics
+from logyard.broker.znodes.ops import Create, SetData, ZkCode, Znode, refused
+from logyard.broker.znodes.paths import BROKER_IDS
 from logyard.cli.topics.text import PartitionLine, TopicLines
 from logyard.local.errors import LocalError
-
-CHANGE = f"{CONFIG_CHANGES}/config_change_"
 
 
 class ZooKeeperTopics:
@@ -72,10 +71,14 @@ class ZooKeeperTopics:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topics: {collides[0]}"
             )
         placed = self._placed(topic)
-        self._put(configs.topic_path(topic.name), configs.encode(topic.configs))
         assignment = TopicAssignment({p: Assignment(tuple(replicas)) for p, replicas in placed.items()})
         data, path = topics.encode(assignment, topics.VERSION_REASSIGNING), topics.topic_path(topic.name)
-        problem_code = refused(self._znodes.commit([Create(path, data)]))
+        make(self._znodes, configs.type_path(configs.TOPICS))
+        settings_path, settings = configs.topic_path(topic.name), configs.encode(topic.configs)
+        left = self._get(settings_path)  # by an earlier topic of that name
+        write = Create(settings_path, settings) if left is None else SetData(settings_path, settings, left.version)
+        # Together, so that who comes second does not write over the settings of who came first.
+        problem_code = refused(self._znodes.commit([write, Create(path, data)]))
         if problem_code is ZkCode.NODE_EXISTS:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
         _require_written(path, problem_code)
@@ -109,12 +112,7 @@ class ZooKeeperTopics:
         return ["Adding partitions succeeded!"]
 
     def alter_configs(self, name: str, values: Mapping[str, str], delete: Sequence[str]) -> list[str]:
-        znode = self._get(configs.topic_path(name))
-        kept = configs.decode(znode.data, configs.topic_path(name)) if znode is not None else {}
-        merged = {key: value for key, value in {**kept, **values}.items() if key not in delete}
-        self._put(configs.topic_path(name), configs.encode(merged))
-        told = Create(CHANGE, config_changes.encode(configs.TOPICS, name), sequential=True)
-        _require_written(CHANGE, refused(self._znodes.commit([told])))
+        ZooKeeperClusterClient(self._znodes).alter_topic_configs(name, values, delete)
         return [f"Updated config for topic {name}."]
 
     def delete(self, name: str) -> list[str]:
@@ -175,9 +173,6 @@ class ZooKeeperTopics:
 
     def _get(self, path: str) -> Znode | None:
         return self._znodes.read([path])[0]
-
-    def _put(self, path: str, data: bytes) -> None:
-        _require_written(path, put(self._znodes, path, data))
 
 
 def _lines(

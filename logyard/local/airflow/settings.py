@@ -21,10 +21,11 @@ NO_LOGIN: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folders of one Airflow; `kernels` has the compiled kernels of the Spark jobs."""
+    """The folders of one Airflow; `kernels` has the compiled kernels of the Spark jobs, `own_dags` the user's DAGs."""
 
     directory: Path
     kernels: Path
+    own_dags: Path | None = None
 
     @property
     def passwords(self) -> Path:
@@ -43,6 +44,8 @@ class Home:
         """Create the folders, and passwords and keys that do not exist yet, readable only by their owner."""
         for folder in (self.directory, self.plugins, self.kernels):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.own_dags is not None:
+            self.own_dags.mkdir(parents=True, exist_ok=True)
         if not self.passwords.exists():
             words = {name: secrets.token_urlsafe(15) for name in USERS}
             files.write_json(self.passwords, words, files.PRIVATE)
@@ -71,8 +74,17 @@ def dags_folder() -> Path:
     return (Path(__file__).resolve().parents[2] / "dags").resolve()
 
 
-def environment(home: Home, port: int, connections: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for all components of Airflow and their tasks, based on `base`.
+def bundles(own_dags: Path | None) -> str:
+    """Return Airflow's list of DAG bundles as JSON: the packaged DAGs, and the user's own beside them."""
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    paths = {"dags-folder": dags_folder()} | ({} if own_dags is None else {"own-dags": own_dags})
+    return json.dumps(
+        [{"name": name, "classpath": local, "kwargs": {"path": str(path)}} for name, path in paths.items()]
+    )
+
+
+def environment(home: Home, port: int, settings: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for all components of Airflow and their tasks, based on `base`; `settings` go last.
 
     Settings in `base` of another Airflow (AIRFLOW…) are left out.
     """
@@ -82,10 +94,10 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
     return {
         **kept,
         **home.keys(),
-        **connections,
         "PATH": os.pathsep.join([programs, kept.get("PATH", os.defpath)]),
         "AIRFLOW_HOME": str(home.directory),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundles(home.own_dags),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(home.plugins),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
@@ -100,8 +112,10 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-        # A file that has changed is read again at once.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
+        # A new file is found after 5 s, one that has changed is read at once; what a file imports or reads, after this.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+        # *Admin → Connections* has the button *Test*. Only who may edit connections may press it.
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         # A worker notices its task's end only at its next heartbeat. At the default of 5 s, a task that deferred and
         # resumed sooner counts as killed: the scheduler learns of the first part's end after it queued the second.
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
@@ -116,6 +130,7 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
         # Compiled kernels outlive the platform, so that the next one need not compile them again.
         "NUMBA_CACHE_DIR": str(home.kernels),
         "PYTHONUNBUFFERED": "1",
+        **settings,
     }
 
 
@@ -139,6 +154,7 @@ def connections(
     stop += ["--signal", "KILL"]
     logyard = {
         "conn_type": "logyard",
+        "description": "The cluster that Logyard has started on this machine",
         "host": description["bootstrap"],
         "login": login.get("username"),
         "password": login.get("password"),
@@ -151,6 +167,7 @@ def connections(
     }
     spark = {
         "conn_type": "spark",
+        "description": "Spark in the tasks' own processes",
         "host": spark_master,
         "extra": {"deploy-mode": "client", "spark-binary": "spark-submit"},
     }

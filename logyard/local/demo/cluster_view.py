@@ -1,9 +1,9 @@
 """Reads leaders, replicas and segments with a stock client and from the disks."""
 
+import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -14,6 +14,9 @@ ANSWER_S = 10.0
 NO_LEADER = -1
 
 TopicPartition = tuple[str, int]
+
+Segments = Mapping[tuple[int, int], Mapping[int, int]]
+"""Of one topic, by partition and broker: the bytes of each segment by its base offset. The last one is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +61,26 @@ def look(reach: Reach) -> View:
     return View(frozenset(found.brokers), found.controller_id, partitions)
 
 
-def directories(description: Mapping[str, Any], topic: str, partition: int) -> dict[int, Path]:
-    """Return the directories of a partition's replicas by broker id, for the brokers in cluster.json."""
-    found = {}
-    for broker in description["brokers"]:
-        for log_dir in broker["log_dirs"]:
-            directory = Path(log_dir) / f"{topic}-{partition}"
-            if directory.is_dir():
-                found[int(broker["id"])] = directory
+def segments(log_dirs: Mapping[int, Sequence[str]], topic: str) -> Segments:
+    """Return the segments of a topic in the brokers' log directories, which are on this machine."""
+    found: dict[tuple[int, int], dict[int, int]] = {}
+    for broker, folders in log_dirs.items():
+        for directory in (one for folder in folders for one in Path(folder).glob(f"{glob.escape(topic)}-*")):
+            partition = directory.name.removeprefix(f"{topic}-")
+            if partition.isdigit() and directory.is_dir():
+                logs = {int(path.stem): path.stat().st_size for path in directory.glob("*.log") if path.stem.isdigit()}
+                found[int(partition), broker] = logs
     return found
 
 
-def segment_bases(directory: Path) -> list[int]:
-    """Return the base offsets of a replica's segments, ascending; the last one is the active segment's."""
-    return sorted(int(path.stem) for path in directory.glob("*.log") if path.stem.isdigit())
-
-
-def log_bytes(directory: Path) -> int:
-    """Return the bytes of a replica's segments, without indexes."""
-    return sum(path.stat().st_size for path in directory.glob("*.log"))
-
-
-def compactable_ends(description: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
+def compactable_ends(found: Segments) -> dict[int, int]:
     """Return, by partition, the lowest base offset of the replicas' active segments: compaction stops there."""
-    return {
-        partition: min(segment_bases(directory)[-1] for directory in found.values())
-        for partition in partitions
-        if (found := directories(description, topic, partition))
-    }
+    ends: dict[int, int] = {}
+    for (partition, _), logs in found.items():
+        ends[partition] = min(max(logs), ends.get(partition, max(logs)))
+    return ends
 
 
-def topic_bytes(description: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> int:
-    """Return the bytes of all replicas of the topic."""
-    return sum(log_bytes(d) for p in partitions for d in directories(description, topic, p).values())
+def bytes_of(found: Segments, broker: int | None = None) -> int:
+    """Return the bytes of the replicas' segments, without indexes; of one broker, or of all."""
+    return sum(sum(logs.values()) for (_, at), logs in found.items() if broker in (at, None))

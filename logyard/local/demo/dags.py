@@ -15,8 +15,10 @@ RUN_S = 600.0
 class DagRuns:
     """Starts runs and waits for them; `note` gets the tasks that are running. Methods raise LocalError."""
 
-    def __init__(self, url: str, user: str, password: str, note: Say = lambda text: None) -> None:
-        self._api = AirflowApi(url, user, password)
+    def __init__(
+        self, url: str, user: str, password: str, note: Say = lambda text: None, *, timeout_s: float = 30.0
+    ) -> None:
+        self._api = AirflowApi(url, user, password, timeout_s=timeout_s)
         self._note = note
 
     def __enter__(self) -> "DagRuns":

@@ -15,6 +15,7 @@ from logyard.local.demo import dataset
 from logyard.local.demo.dags import DagRuns
 from logyard.local.demo.progress import Display
 from logyard.local.demo.report import Report, StepReport
+from logyard.local.demo.site import LocalSite
 from logyard.local.demo.steps import DAGS, STEPS, Figures, Yard
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
@@ -91,13 +92,7 @@ def start_yard(platform: Platform, settings: Settings, display: Display) -> Yard
     dags = DagRuns(airflow.url, "admin", airflow.home.password(), display.note)
     display.note("waiting for the DAGs")
     dags.await_known(DAGS)
-    return Yard(
-        platform=platform,
-        dags=dags,
-        display=display,
-        flights=dataset.load(),
-        export_to=platform.directory / "export",
-    )
+    return Yard(site=LocalSite(platform), dags=dags, display=display, flights=dataset.load())
 
 
 def _machine() -> dict[str, int | float | str | bool | None]:

@@ -3,24 +3,19 @@
 A step returns the figures for the report, and raises LocalError if a check fails.
 """
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 
-from logyard.local import identity, registrations
-from logyard.local.cluster import broker_name
 from logyard.local.demo import checks, cluster_view, exported, loader
 from logyard.local.demo.dataset import Flights
 from logyard.local.demo.progress import Display
 from logyard.local.demo.report import Figure
+from logyard.local.demo.site import Site
 from logyard.local.demo.traffic import Traffic
 from logyard.local.errors import LocalError
-from logyard.local.platform import Platform
-from logyard.login import librdkafka, security
 
 FLIGHTS, UNASSIGNED = "flights", "flights-unassigned"
 TOPICS = (FLIGHTS, UNASSIGNED)
@@ -55,23 +50,16 @@ class Dags(Protocol):
 class Yard:
     """What the steps share. `expected[topic]` has the records that the topic must have, with their offsets."""
 
-    platform: Platform
+    site: Site
     dags: Dags
     display: Display
     flights: Flights
-    export_to: Path
     expected: dict[str, pd.DataFrame] = field(default_factory=dict)
     traffic: Traffic | None = None
 
     @property
-    def description(self) -> dict[str, Any]:
-        return self.platform.cluster.layout.read_description()
-
-    @property
     def reach(self) -> loader.Reach:
-        """The settings with which stock clients reach the cluster, as its super user if it is secured."""
-        login = librdkafka.options(security.of(self.platform.cluster.login()))
-        return {"bootstrap.servers": str(self.description["bootstrap"]), **login}
+        return self.site.reach
 
     def run(self, dag: str, **conf: Any) -> dict[str, Any]:
         """Run one DAG. Returns its tasks' results by task id."""
@@ -126,7 +114,7 @@ def load(yard: Yard) -> Figures:
         "without_key_refused": refused,
         "events_unassigned": len(unassigned),
         "bytes_of_events": sum(map(len, keyed.values)) + sum(map(len, unassigned)),
-        "bytes_on_disk": sum(cluster_view.topic_bytes(yard.description, t, range(PARTITIONS)) for t in TOPICS),
+        "bytes_on_disk": sum(cluster_view.bytes_of(yard.site.segments(topic)) for topic in TOPICS),
     }
 
 
@@ -145,9 +133,8 @@ def audit(yard: Yard) -> Figures:
 
 def compact(yard: Yard) -> Figures:
     """Compact with Spark while the brokers run; then compare what a stock consumer reads with what pandas expects."""
-    partitions = range(PARTITIONS)
-    before = cluster_view.topic_bytes(yard.description, FLIGHTS, partitions)
-    ends = cluster_view.compactable_ends(yard.description, FLIGHTS, partitions)
+    before = yard.site.segments(FLIGHTS)
+    ends = cluster_view.compactable_ends(before)
     sent = yard.expected[FLIGHTS]
     # `force`: also if the topic is not dirty enough for its own settings.
     summary = result(
@@ -157,34 +144,34 @@ def compact(yard: Yard) -> Figures:
         raise LocalError(f"{summary['replicas_compacted']} replicas were compacted, not {PARTITIONS * REPLICAS}")
     yard.expected[FLIGHTS] = checks.expected_after_compaction(sent, ends)
     _require_content(yard, [FLIGHTS])
-    after = cluster_view.topic_bytes(yard.description, FLIGHTS, partitions)
     kept = yard.expected[FLIGHTS]
     active = int((kept["offset"] >= kept["partition"].map(ends)).sum())
     return {
         "records_before": len(sent),
         "records_after": len(kept),
         "in_active_segments": active,
-        "bytes_before": before,
-        "bytes_after": after,
+        "bytes_before": cluster_view.bytes_of(before),
+        "bytes_after": cluster_view.bytes_of(yard.site.segments(FLIGHTS)),
     }
 
 
 def export(yard: Yard) -> Figures:
     """Export to Parquet, twice; the second run must have nothing to do."""
-    destination = str(yard.export_to)
+    destination = yard.site.destination
     once = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
-    first = exported.read(yard.export_to)
+    first = exported.read(yard.site.exported())
     exported.require(yard.expected[FLIGHTS], first)
     yard.display.note("again: nothing may be exported twice")
     again = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
-    second = exported.read(yard.export_to)
+    folder = yard.site.exported()
+    second = exported.read(folder)
     if again["rows"] or len(second) != len(first):
         raise LocalError(f"the second export brought {again['rows']} rows, {len(second) - len(first)} of them twice")
     return {
         "rows": once["rows"],
         "rows_of_second_run": again["rows"],
         "sha256": checks.checksum(first),
-        "bytes_of_parquet": sum(path.stat().st_size for path in yard.export_to.rglob("*.parquet")),
+        "bytes_of_parquet": sum(path.stat().st_size for path in folder.rglob("*.parquet")),
     }
 
 
@@ -196,7 +183,7 @@ def reassign(yard: Yard) -> Figures:
     # Not the controller, which the next step kills: so two brokers are tested.
     drained = min(broker for broker in before.brokers if broker != before.controller)
     led = sum(before.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
-    held = sum(cluster_view.log_bytes(d) for d in _replicas_on(yard, drained))
+    held = sum(cluster_view.bytes_of(yard.site.segments(topic), drained) for topic in TOPICS)
     fewer = {"drain": [drained], "replication_factor": REPLICAS - 1}
     yard.run("logyard_reassign_replicas", topics=list(TOPICS), approve=False, **fewer)
     empty = cluster_view.look(yard.reach)
@@ -219,19 +206,14 @@ def reassign(yard: Yard) -> Figures:
 
 def recover(yard: Yard) -> Figures:
     """Kill the controller's process with KILL; Airflow recovers the controller and starts the broker."""
-    cluster = yard.platform.cluster
-    with registrations.connect(cluster.address) as registered:
-        epoch_before = registered.controller_epoch()
-        controller = registered.controller()
+    controller, epoch_before = yard.site.controller()
     if controller is None:
         raise LocalError("the cluster has no controller to kill")
-    entry = cluster.processes.get(broker_name(controller))
-    if entry is None or entry.identity is None or not identity.send(entry.identity, signal.SIGKILL):
-        raise LocalError(f"broker {controller} is controller and its process was not found")
+    yard.site.kill(controller)
     yard.display.note(f"broker {controller} was controller and is dead; DAG logyard_recover_controller")
     yard.dags.run_all([("logyard_recover_controller", {"epoch_before": epoch_before, "controller_before": controller})])
-    with registrations.connect(cluster.address) as registered:
-        epoch_after = registered.controller_epoch()
+    yard.site.await_restart()
+    _, epoch_after = yard.site.controller()
     if epoch_after <= epoch_before:
         raise LocalError(f"the controller epoch is {epoch_after} and was {epoch_before}: it must grow")
     view = cluster_view.look(yard.reach)
@@ -301,8 +283,3 @@ def _require_content(yard: Yard, topics: Sequence[str]) -> None:
 def _require_health(view: cluster_view.View) -> None:
     if view.unled() or view.under_replicated():
         raise LocalError(f"without leader: {view.unled()}; not in sync: {view.under_replicated()}")
-
-
-def _replicas_on(yard: Yard, broker: int) -> list[Path]:
-    found = (cluster_view.directories(yard.description, t, p) for t in TOPICS for p in range(PARTITIONS))
-    return [held[broker] for held in found if broker in held]
