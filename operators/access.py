@@ -37,12 +37,13 @@ class AclOperator(ClusterOperator):
         super().__init__(**kwargs)
         self.acls = acls
 
-    def entries(self) -> list[Acl]:
-        """Raises BadSettings, BadAcl."""
+    def entries(self, *, to_remove: bool = False) -> list[Acl]:
+        """Raises BadSettings, BadAcl. `to_remove`: also what Kafka's tool would not add."""
         given = as_json("acls", self.acls) or []
         if not isinstance(given, (list, tuple)) or not all(isinstance(one, Mapping) for one in given):
             raise BadSettings("acls: a list of mappings is expected")
-        found = [acl for number, one in enumerate(given, 1) for acl in acls.parse(one, f"ACL {number}")]
+        rows = (acls.parse(one, f"ACL {number}", to_remove=to_remove) for number, one in enumerate(given, 1))
+        found = [acl for row in rows for acl in row]
         return list(dict.fromkeys(found))
 
 
@@ -71,7 +72,7 @@ class DeleteAclsOperator(AclOperator):
     tells = staticmethod(outcomes.acls_deleted)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        chosen = [AclFilter.exactly(one) for one in self.entries()]
+        chosen = [AclFilter.exactly(one) for one in self.entries(to_remove=True)]
         with self.hook.client() as client:
             if self.checks_only:
                 gone = [acl for one in chosen for acl in client.acls(one)]
@@ -168,11 +169,11 @@ class DeleteUserOperator(ClusterOperator):
 
 
 class SetQuotasOperator(ClusterOperator):
-    """Set and remove quotas; what is not named stays. Returns `set` (what has changed) and `removed`.
+    """Set and remove quotas; what is not named stays, null removes. Returns `set` (what has changed) and `removed`.
 
     :param quotas: quotas, a list of mappings or its JSON, each with `user`, `client`, both, or `ip` ("" is the default)
         and limits: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate`, of an
-        ip `connection_creation_rate`. (templated)
+        ip `connection_creation_rate`; a limit that is null is removed. (templated)
     :param remove_others: remove the limits of these users, clients and ips that are not named. (templated)
     """
 
@@ -189,14 +190,15 @@ class SetQuotasOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         given = as_json("quotas", self.quotas) or []
-        wanted = [quotas.parse(as_mapping("quotas", one), f"quota {n}") for n, one in enumerate(given, 1)]
+        mappings = [(as_mapping("quotas", one), f"quota {n}") for n, one in enumerate(given, 1)]
+        wanted = [(quotas.parse(*one), quotas.unset(*one)) for one in mappings]
         changed, removed = [], []
         with self.hook.client() as client:
-            for one in wanted:
+            for one, unset in wanted:
                 there: Mapping[str, float] = next((found.values for found in client.quotas(one.entity)), {})
                 values = {key: value for key, value in one.values.items() if there.get(key) != value}
                 others = as_truth("remove_others", self.remove_others)
-                extra = [key for key in there if key not in one.values] if others else []
+                extra = [key for key in there if key in unset or (others and key not in one.values)]
                 if (values or extra) and not self.checks_only:
                     client.alter_quotas(one.entity, values, extra)
                 changed += [_row(one, key, value) for key, value in values.items()]

@@ -89,18 +89,25 @@ def announce(operator: Any, context: Context, topics: Mapping[str, Mapping[str, 
     if events is None or not topics:
         return
     try:
-        server = naming_server(operator.logyard_conn_id)
+        conn_id = written_connection(operator)
+        server = naming_server(conn_id)
         found = {topic: create_asset(server=server, topic=topic) for topic in topics}
     except (LogyardError, ValueError) as problem:
         log.warning("no asset event: %s", problem)
         return
     for topic, asset in found.items():
-        extra = {"logyard_conn_id": operator.logyard_conn_id, "topic": topic, **topics[topic]}
+        extra = {"logyard_conn_id": conn_id, "topic": topic, **topics[topic]}
         own = next((one for one in operator.outlets if isinstance(one, Asset) and one.uri == asset.uri), None)
         if own is not None:
             events[own].extra.update(extra)
         elif any(isinstance(one, AssetAlias) and one.name == TOPICS_ALIAS for one in operator.outlets):
             events[AssetAlias(TOPICS_ALIAS)].add(asset, extra=extra)
+
+
+def written_connection(operator: Any) -> str:
+    """The connection of the cluster whose topics an operator writes: that of a copy may be another than its own."""
+    found: str = getattr(operator, "written_conn_id", operator.logyard_conn_id)
+    return found
 
 
 def _server(netloc: str) -> str:

@@ -16,7 +16,7 @@ from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
-from logyard.operators.triggers.base import REPORT_S, ClusterTrigger, WaitFailed
+from logyard.operators.triggers.base import FIRST_REPORT_S, REPORT_S, ClusterTrigger, WaitFailed
 
 # A trigger reports its own time-out; Airflow ends the deferral only this many seconds later.
 GRACE_S = 60
@@ -83,7 +83,7 @@ class ClusterOperator(TellsOutcome, BaseOperator):
             pause = hook.pause()
             deadline = pause.monotonic() + self.wait_timeout_s
             defer_at = pause.monotonic() + min(defer_after_s(), self.wait_timeout_s)
-            report_at = pause.monotonic() + REPORT_S
+            report_at = pause.monotonic() + FIRST_REPORT_S
             while True:
                 seen = observe(client, trigger.wants())
                 values = trigger.look(seen)

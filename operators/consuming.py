@@ -1,6 +1,7 @@
 """Records read from topics, and the offsets of a group committed when what follows has succeeded."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, ClassVar
 
 from airflow.sdk import Context
@@ -12,19 +13,25 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.callables import called
+from logyard.operators.contents.formats import BYTES, Formats
+from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_list, as_mapping
 from logyard.operators.hooks.records import RecordsHook
-from logyard.operators.reading import Reading
+from logyard.operators.reading import Reading, log_of, since_commits
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
+FAIL, SKIP, KEEP = "fail", "skip", "keep"
+# How many of those that cannot be decoded the log names.
+_NAMED_MAX = 20
 
 
 class ConsumeFromTopicOperator(ClusterOperator):
     """Read a group's records, from its committed offsets to the end that the topics have at the start of the try.
 
     Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
-    "committed", "results"}. Records of aborted transactions are left out. Without a commit of the group a partition is
-    read from its first record. It joins no group: a group that has members must not be read by it, and refuses commits.
+    "committed", "undecoded": number, "results"}. Records of aborted transactions are left out. Without a commit of the
+    group a partition is read from its first record. It joins no group: a group that has members must not be read by it,
+    and refuses commits.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param group: the group whose offsets say where to begin. (templated)
@@ -33,6 +40,12 @@ class ConsumeFromTopicOperator(ClusterOperator):
     :param apply_function_args: its first arguments. (templated)
     :param apply_function_kwargs: its keyword arguments. (templated)
     :param return_apply_function_results: put what `apply_function` returns, except None, into `results`.
+    :param key_format: what `message.key()` gives: `bytes` as they are; `text` (UTF-8); `json`; `messagepack`;
+        `registry`: what serializers of the connection's schema registry wrote (Avro, Protobuf, JSON Schema), as JSON
+        has it: bytes as hexadecimal text, times and decimals as text. A null stays None. (templated)
+    :param value_format: the same of `message.value()`. (templated)
+    :param on_undecoded: what a record does that cannot be decoded: `fail` the task; `skip`: it is left out, counted
+        and named in the log; `keep`: functions get it with its bytes.
     :param commit_cadence: `end_of_operator`, `end_of_batch`, or `never`: then CommitOffsetsOperator commits once later
         tasks have succeeded.
     :param max_messages: read at most so many records; None: to the end.
@@ -48,6 +61,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
         "group",
         "apply_function_args",
         "apply_function_kwargs",
+        "key_format",
+        "value_format",
         "client_options",
         *ClusterOperator.template_fields,
     )
@@ -62,6 +77,9 @@ class ConsumeFromTopicOperator(ClusterOperator):
         apply_function_args: Sequence[Any] | None = None,
         apply_function_kwargs: Mapping[str, Any] | None = None,
         return_apply_function_results: bool = False,
+        key_format: str = BYTES,
+        value_format: str = BYTES,
+        on_undecoded: str = FAIL,
         commit_cadence: str = AT_END,
         max_messages: int | None = None,
         max_batch_size: int = 1000,
@@ -77,6 +95,9 @@ class ConsumeFromTopicOperator(ClusterOperator):
         self.apply_function_args = apply_function_args or ()
         self.apply_function_kwargs = apply_function_kwargs or {}
         self.return_apply_function_results = return_apply_function_results
+        self.key_format = key_format
+        self.value_format = value_format
+        self.on_undecoded = on_undecoded
         self.commit_cadence = commit_cadence
         self.max_messages = max_messages
         self.max_batch_size = max_batch_size
@@ -88,31 +109,45 @@ class ConsumeFromTopicOperator(ClusterOperator):
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         if not topics or not self.group:
             raise BadSettings("name at least one topic, and the group")
-        options = as_mapping("client_options", self.client_options)
-        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group, options)
+        hook = RecordsHook(self.logyard_conn_id)
+        formats = hook.formats(self.key_format, self.value_format)
         try:
-            reading = Reading(consumer, topics, self.log.warning)
-            if self.checks_only:
-                return self._result(reading.ranges, {}, [])
-            counts: dict[str, int] = {}
-            results: list[Any] = []
-            for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
-                results += process(batch)
-                for message in batch:
-                    counts[message.topic()] = counts.get(message.topic(), 0) + 1
-                if self.commit_cadence == EACH_BATCH:
-                    reading.commit()
-            if self.commit_cadence != NEVER:
-                reading.commit()
-            done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
-            return self._result({tp: found for tp, found in done.items() if found[0] < found[1]}, counts, results)
+            options = as_mapping("client_options", self.client_options)
+
+            def end_of(tp: Any) -> int:
+                with closing(hook.consumer(self.group, {**options, "isolation.level": "read_uncommitted"})) as other:
+                    return log_of(other, tp)[1]
+
+            with closing(hook.consumer(self.group, options)) as consumer:
+                return self._read(since_commits(consumer, topics, self.log.warning, end_of), formats, process)
         finally:
-            consumer.close()
+            formats.close()
+
+    def _read(self, reading: Reading, formats: Formats, process: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
+        undecoded = _Undecoded(self.on_undecoded, self.log.warning)
+        if self.checks_only:
+            return self._result(reading.ranges, {}, undecoded, [])
+        counts: dict[str, int] = {}
+        results: list[Any] = []
+        for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
+            wanted = formats.decode(batch, undecoded)
+            results += process(wanted) if wanted else []
+            for message in batch:
+                counts[message.topic()] = counts.get(message.topic(), 0) + 1
+            if self.commit_cadence == EACH_BATCH:
+                reading.commit()
+        if self.commit_cadence != NEVER:
+            reading.commit()
+        done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
+        moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
+        return self._result(moved, counts, undecoded, results)
 
     def _process(self) -> Callable[[list[Any]], list[Any]]:
         """What is done with a batch; returns the results to keep. Raises BadSettings."""
         if self.commit_cadence not in (NEVER, EACH_BATCH, AT_END):
             raise BadSettings(f"commit_cadence {self.commit_cadence!r}: {NEVER}, {EACH_BATCH} or {AT_END} is expected")
+        if self.on_undecoded not in (FAIL, SKIP, KEEP):
+            raise BadSettings(f"on_undecoded {self.on_undecoded!r}: {FAIL}, {SKIP} or {KEEP} is expected")
         if self.apply_function is not None and self.apply_function_batch is not None:
             raise BadSettings("give apply_function or apply_function_batch, not both")
         args, kwargs = self.apply_function_args, self.apply_function_kwargs
@@ -135,7 +170,11 @@ class ConsumeFromTopicOperator(ClusterOperator):
         return process
 
     def _result(
-        self, ranges: Mapping[tuple[str, int], tuple[int, int]], counts: Mapping[str, int], results: list[Any]
+        self,
+        ranges: Mapping[tuple[str, int], tuple[int, int]],
+        counts: Mapping[str, int],
+        undecoded: "_Undecoded",
+        results: list[Any],
     ) -> dict[str, Any]:
         named = {f"{topic}-{p}": {"start": start, "end": end} for (topic, p), (start, end) in sorted(ranges.items())}
         return {
@@ -145,8 +184,26 @@ class ConsumeFromTopicOperator(ClusterOperator):
             "offsets": named,
             "committed": self.commit_cadence != NEVER and not self.checks_only,
             "dry_run": self.checks_only,
+            "undecoded": undecoded.number,
             "results": results,
         }
+
+
+class _Undecoded:
+    """What is done with records that cannot be decoded, and their number."""
+
+    def __init__(self, what: str, say: Callable[[str], None]) -> None:
+        self._what, self._say = what, say
+        self.number = 0
+
+    def __call__(self, problem: BadRecord) -> bool:
+        """Whether functions get the record. Raises the problem."""
+        if self._what == FAIL:
+            raise problem
+        self.number += 1
+        if self.number <= _NAMED_MAX:
+            self._say(f"not decoded, {'left out' if self._what == SKIP else 'left as bytes'}: {problem}")
+        return self._what == KEEP
 
 
 class CommitOffsetsOperator(ClusterOperator):

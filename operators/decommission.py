@@ -9,6 +9,7 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
@@ -91,15 +92,20 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             return
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
-            sizes = client.replica_sizes()
+            dirs = client.log_dirs()
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = topics_on(snapshot, self.leaving())
         # Only topics with replicas on these brokers: a smaller factor must not change the others.
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
-        start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
+        start = PlanInput.of(snapshot, affected, dirs.replicas, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
-        for line in forecast_lines(forecast(snapshot, sizes, moves, capacities)):
+        disks = room(dirs.directories, dirs.replicas, moves, limit)
+        if not capacities:
+            refuse_overfull(disks)
+        for line in (*forecast_lines(forecast(snapshot, dirs.replicas, moves, capacities)), *room_lines(disks)):
             self.log.info(line)
+        for line in warnings(disks):
+            self.log.warning(line)
         self.plan = make_plan(snapshot, moves).as_json()
         if store is not None and not self.checks_only:
             store.set(_STORED_PLAN, self.plan)
@@ -123,17 +129,23 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         """Stop brokers whose own directories are empty.
 
         Metadata alone is not enough: it does not name topics that the user may not see. Replicas that have moved away
-        are deleted from the directories a moment later.
+        are deleted from the directories a moment later. Nobody knows what a directory holds that is offline.
         """
         hook = self.hook
         launcher, pause = hook.launcher(), hook.pause()
         for broker in sorted(brokers):
             deadline = pause.monotonic() + _DELETED_WITHIN_S
             with hook.client() as client:
-                while held := sorted({size.tp.topic for size in client.replica_sizes([broker])}):
+                while (found := client.log_dirs([broker])).replicas:
                     if pause.monotonic() >= deadline:
+                        held = sorted({replica.tp.topic for replica in found.replicas})
                         raise WaitFailed(f"broker {broker} has replicas of {some(held)} on its disks: not stopped")
                     pause.sleep(self.poll_interval_s)
+            if lost := [one.path for one in found.directories if not one.is_online]:
+                raise WaitFailed(
+                    f"broker {broker} cannot tell what is in {', '.join(lost)}, which is offline: not stopped. "
+                    "If nothing there is needed, stop it yourself"
+                )
             node = snapshot.brokers[broker]
             if not launcher.stop(broker, node.host, node.rack or ""):
                 raise BadSettings("stop_brokers: there is no broker_stop_command")

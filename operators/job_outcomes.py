@@ -59,12 +59,37 @@ def exported(result: Result) -> Outcome:
     return Outcome(f"{plural(result['rows'], 'row')} exported in {files}{dead}", columns, rows)
 
 
+def maintained(result: Result) -> Outcome:
+    """Of MaintainTableOperator."""
+    before, after = size(result["bytes_before"]), size(result["bytes_after"])
+    rows = [
+        ("small files", result["files_merged"], f"{before} → {after}", result["not_rewritten"] or None),
+        ("files made of them", result["files_made"], after, None),
+        ("snapshots expired", result["snapshots_expired"], None, result["not_expired"] or None),
+        ("snapshots left", result["snapshots_left"], None, None),
+        ("files deleted", result["files_deleted"], None, None),
+    ]
+    rows += [("not deleted", url, None, why) for url, why in result["first_not_deleted"].items()]
+    columns = ("of the table", "count", "size", "why not")
+    done = []
+    if result["files_merged"]:
+        done.append(f"{plural(result['files_merged'], 'small file')} became {result['files_made']:,}")
+    if result["snapshots_expired"]:
+        done.append(f"{plural(result['snapshots_expired'], 'snapshot')} expired")
+    if result["files_deleted"]:
+        done.append(f"{plural(result['files_deleted'], 'file')} deleted")
+    said = f"{result['table']}: {', '.join(done) or 'nothing was to be done'}"
+    if result["not_deleted"]:
+        said += f"; {plural(result['not_deleted'], 'file')} could not be deleted"
+    return Outcome(said, columns, rows)
+
+
 def of_job(result: Result) -> Outcome:
     """Of SparkSegmentsOperator, by the job that wrote the summary."""
     job = str(result.get("job"))
     if isinstance(result.get("summary"), str):
         return Outcome(f"Job {job} ended well in Spark's cluster; its summary is {result['summary']}")
-    tell = {"audit": audited, "compact": compacted, "export": exported}.get(job)
+    tell = {"audit": audited, "compact": compacted, "export": exported, "maintenance": maintained}.get(job)
     if tell is None:
         return Outcome(f"Job {result.get('job') or 'of Spark'} ended")
     outcome, topics = tell(result), result.get("by_topic") or {}

@@ -22,7 +22,8 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A dataset: a topic by its name, or a place by its URL or path. `schema`: pairs of field and type."""
+    """A dataset: a topic by its name, or a place by its URL or path. `schema`: pairs of field and type; `conn_id`: the
+    connection of the topic's cluster, where it is not the operator's."""
 
     name: str
     is_topic: bool = True
@@ -31,6 +32,7 @@ class Touched:
     files: int | None = None
     offsets: Offsets = field(default_factory=dict)
     schema: Sequence[tuple[str, str]] = ()
+    conn_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def columns(ddl: str | None) -> list[tuple[str, str]]:
 def _named(one: Touched, server: str) -> tuple[str, str]:
     if not one.is_topic:
         return named_place(one.name)
-    parts = urlsplit(topic_uri(server, one.name))
+    parts = urlsplit(topic_uri(naming_server(one.conn_id) if one.conn_id else server, one.name))
     return f"{SCHEME}://{parts.netloc}", one.name
 
 

@@ -1,6 +1,7 @@
 """The lineage of each operator that reads or writes records, made of the operator's fields and its result. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from logyard.operators.lineage import Lineage, Touched, columns, split_offsets
@@ -57,6 +58,15 @@ def produced(operator: Any, result: Result) -> Lineage:
         return Lineage()
     size, offsets = result["bytes"], result["offsets"]
     return Lineage(outputs=[Touched(result["topic"], rows=result["records"], size=size, offsets=offsets)])
+
+
+def copied(operator: Any, result: Result) -> Lineage:
+    """Of CopyRecordsOperator."""
+    if result["dry_run"]:
+        return Lineage()
+    read = Touched(result["topic"], rows=result["looked_at"], offsets=result["read"])
+    outputs = produced(operator, {**result, "topic": result["to_topic"]}).outputs
+    return Lineage([read], [replace(written, conn_id=result["to_cluster"]) for written in outputs])
 
 
 def consumed(operator: Any, result: Result) -> Lineage:

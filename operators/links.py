@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from airflow.sdk import BaseOperatorLink
 
+from logyard.operators.airflow_names import conf
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
@@ -31,6 +33,12 @@ def page_address(
     return f"{PAGE}?{urlencode(query)}"
 
 
+def docs_address() -> str:
+    """Where a house has published Logyard's docs: `[logyard] docs_url`, if it is an address of the web; else empty."""
+    given = (conf.get("logyard", "docs_url", fallback="") or "").strip()
+    return given if given.startswith(("https://", "http://")) else ""
+
+
 class ClusterPageLink(BaseOperatorLink):
     """Opens what a task worked on. Airflow asks for it when the task ends, with rendered fields, and stores it."""
 
@@ -48,9 +56,9 @@ class ClusterPageLink(BaseOperatorLink):
 
         conn_id = str(getattr(operator, "logyard_conn_id", ""))
         planned = _planned(getattr(operator, "plan", None))
-        return page_address(
-            conn_id, [*named("topic", "topics"), *planned], brokers=named("brokers", "drain"), groups=named("group")
-        )
+        one = str(getattr(operator, "broker", ""))  # "default" names none
+        brokers = [*named("brokers", "drain"), *([one] if one.isdecimal() else [])]
+        return page_address(conn_id, [*named("topic", "topics"), *planned], brokers=brokers, groups=named("group"))
 
 
 def _texts(value: Any) -> list[str]:

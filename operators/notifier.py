@@ -10,7 +10,8 @@ from airflow.sdk import Context
 from logyard.operators.airflow_names import BaseNotifier
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook
-from logyard.operators.producing import Delivered, as_record
+from logyard.operators.producing import as_record
+from logyard.operators.writing import Delivered
 
 _TEXT_MAX = 2000
 _CLOSE_S = 1.0

@@ -3,7 +3,8 @@
 An operator's result has everything, for the tasks that follow; its outcome is what a reader wants to know first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.operators import assets
+from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.failures import failing_for_good
 from logyard.operators.lineage import TellsLineage
 
@@ -75,7 +77,9 @@ class TellsOutcome(TellsLineage):
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Go on after a deferral, and end as `execute` does."""
         resumed: Callable[..., Any] = super().resume_execution  # type: ignore[misc]  # of Airflow's base
-        return self.told(context, failing_for_good(resumed)(next_method, next_kwargs, context))
+        with self._saying_why_nothing_is_done(context):
+            result = failing_for_good(resumed)(next_method, next_kwargs, context)
+        return self.told(context, result)
 
     def told(self, context: Context, result: Any) -> Any:
         """Log the outcome and keep it as an XCom, add the events of topics that changed; returns the result."""
@@ -88,9 +92,21 @@ class TellsOutcome(TellsLineage):
         outcome = tells(result)
         for line in outcome.lines():
             self.log.info(line)  # type: ignore[attr-defined]  # of Airflow's base
+        self._keep(context, outcome)
+        return result
+
+    def _keep(self, context: Context, outcome: Outcome) -> None:
         if getattr(self, "do_xcom_push", True):
             context["ti"].xcom_push(key=OUTCOME, value=outcome.as_json())
-        return result
+
+    @contextmanager
+    def _saying_why_nothing_is_done(self, context: Context) -> Iterator[None]:
+        """Keep the reason of a task that skips itself; Airflow's own line in the log has it already."""
+        try:
+            yield
+        except AirflowSkipException as reason:
+            self._keep(context, Outcome(f"Nothing was done: {reason}"))
+            raise
 
 
 def _telling(execute: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +119,8 @@ def _telling(execute: Callable[..., Any]) -> Callable[..., Any]:
             return guarded(self, context, *args, **kwargs)
         token = _executing.set(self)
         try:
-            result = guarded(self, context, *args, **kwargs)
+            with self._saying_why_nothing_is_done(context):
+                result = guarded(self, context, *args, **kwargs)
         finally:
             _executing.reset(token)
         return self.told(context, result)

@@ -52,16 +52,19 @@ def partitions_added(result: Result) -> Outcome:
 
 def deleted(result: Result) -> Outcome:
     """Of DeleteTopicOperator."""
-    return Outcome(f"Topic {result['topic']} was {'deleted' if result['deleted'] else 'not there, or not to delete'}")
+    if result.get("wanted") is False:
+        return Outcome(f"Topic {result['topic']} stays: it was not to be deleted")
+    return Outcome(f"Topic {result['topic']} was {'deleted' if result['deleted'] else 'not there'}")
 
 
 def records_deleted(result: Result) -> Outcome:
     """Of DeleteRecordsOperator."""
-    starts = result["log_start_offsets"]
-    rows = [(f"{result['topic']}-{partition}", offset) for partition, offset in starts.items()]
-    return Outcome(
-        f"Topic {result['topic']}: {plural(len(rows), 'partition')} looked at", ("partition", "first offset"), rows
-    )
+    starts, topic = result["log_start_offsets"], result["topic"]
+    if not starts:
+        return Outcome(f"Topic {topic}: no records were to be deleted")
+    rows = [(f"{topic}-{partition}", offset) for partition, offset in starts.items()]
+    gone = f"{plural(result['records'], 'record')} of {plural(len(rows), 'partition')}"
+    return Outcome(f"Topic {topic}: {gone} deleted", ("partition", "first offset"), rows)
 
 
 def topics_planned(result: Result) -> Outcome:
@@ -300,6 +303,19 @@ def quotas_set(result: Result) -> Outcome:
     return Outcome(f"{plural(len(rows), 'limit')} {made}", ("change", "of", "limit", "value"), rows)
 
 
+def broker_settings_altered(result: Result) -> Outcome:
+    """Of AlterBrokerSettingsOperator."""
+    of = "all brokers" if result["broker"] == "default" else f"broker {result['broker']}"
+    before = result["before"]
+    rows = [("set", name, before[name], value) for name, value in result["set"].items()]
+    rows += [("unset", name, before[name], None) for name in result["unset"]]
+    if not rows:
+        return Outcome(f"The settings of {of} were as wanted already, nothing changed")
+    made = "would change" if result["dry_run"] else "changed"
+    said = f"{plural(len(rows), 'setting')} of {of} {made}"
+    return Outcome(said, ("change", "setting", "before", "after"), rows)
+
+
 # -- records
 
 
@@ -311,6 +327,16 @@ def produced(result: Result) -> Outcome:
     return Outcome(said, ("partition", "from offset", "to"), rows)
 
 
+def copied(result: Result) -> Outcome:
+    """Of CopyRecordsOperator."""
+    verb = "to copy" if result["dry_run"] else "copied"
+    said = f"{plural(result['records'], 'record')} ({size(result['bytes'])}) {verb} from {result['topic']} to "
+    there = f" of {result['to_cluster']}" if result["to_cluster"] else ""
+    said += f"{result['to_topic']}{there}; {result['looked_at']:,} looked at"
+    rows = [(f"{result['to_topic']}-{p}", found["start"], found["end"] - 1) for p, found in result["offsets"].items()]
+    return Outcome(said, ("partition", "first offset", "last offset"), rows)
+
+
 def consumed(result: Result) -> Outcome:
     """Of ConsumeFromTopicOperator."""
     rows = [(name, found["start"], found["end"]) for name, found in result["offsets"].items()]
@@ -319,7 +345,10 @@ def consumed(result: Result) -> Outcome:
         said = f"Group {result['group']}: {plural(len(rows), 'partition')} with records to read"
         return Outcome(said, columns, rows)
     after = "and committed" if result["committed"] else "nothing committed"
-    return Outcome(f"Group {result['group']}: {plural(result['records'], 'record')} read, {after}", columns, rows)
+    said = f"Group {result['group']}: {plural(result['records'], 'record')} read, {after}"
+    if result["undecoded"]:
+        said += f"; {result['undecoded']} could not be decoded"
+    return Outcome(said, columns, rows)
 
 
 def committed(result: Result) -> Outcome:

@@ -114,6 +114,18 @@ _CONN_FIELDS: dict[str, Any] = {
         ),
         "schema": {"type": ["array", "null"]},
     },
+    "schema_registry_url": _text(
+        "Schema registry",
+        "Its address, such as https://registry:8081, with the path below which its API is, if it has one. The page "
+        "and tasks then decode what Avro, Protobuf and JSON Schema serializers wrote.",
+    ),
+    "schema_registry_username": _text("Schema registry user", "Who asks it for schemas, by a password (Basic)."),
+    "schema_registry_password": _secret(
+        "Schema registry password", "Of that user; it is only sent to an address that begins with https."
+    ),
+    "schema_registry_cafile": _text(
+        "Schema registry CA file", "PEM file of the authorities of its certificate; empty: the system's."
+    ),
     "asset_server": _text(
         "Server in asset URIs",
         "host:port that names this cluster in kafka://host:port/topic, the same in every connection to it; empty: the "
@@ -181,6 +193,13 @@ _OPTIONS: dict[str, Any] = {
         "",
         '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
     ),
+    "spark_jobs_on_workers": _option(
+        "The folder of logyard/spark_jobs on the workers of a standalone Spark in cluster deploy mode, where it is "
+        "another than on Airflow's workers.",
+        "string",
+        "",
+        "/opt/logyard/lib/python3.12/site-packages/logyard/spark_jobs",
+    ),
     "export_timeout_minutes": _option(
         "Minutes after which a run of the DAG export_segments is ended; what it has committed stays.",
         "float",
@@ -192,6 +211,21 @@ _OPTIONS: dict[str, Any] = {
         "string",
         "",
         "/opt/airflow/topics",
+    ),
+    "dag_connections": _option(
+        "The connections among which the forms of the packaged DAGs choose, separated by commas: one set of DAGs then "
+        "serves all of them, and who may start a DAG may do so on each. It holds for DAGs whose own connection is "
+        "named. Empty: each DAG has one connection.",
+        "string",
+        "",
+        "logyard_default,kafka_west",
+    ),
+    "transactional_id_prefix": _option(
+        "What the transactional ids of tasks begin with; behind it are the ids of DAG, task and run. Two Airflows with "
+        "the same DAGs on one cluster need two, or their tasks end each other's transactions.",
+        "string",
+        "logyard-",
+        "logyard-west-",
     ),
     "page_connections": _option(
         "The connections that every user of the page may see, separated by commas; * means all.",
@@ -212,6 +246,13 @@ _OPTIONS: dict[str, Any] = {
         "string",
         "",
         '[{"topics": "payments.*", "fields": ["card.number", "email"], "unless": ["Admin"]}]',
+    ),
+    "docs_url": _option(
+        "Where you have published Logyard's docs, as http:// or https://: Airflow's menu Docs and the documentation of "
+        "the DAGs link to it.",
+        "string",
+        "",
+        "https://docs.example.com/logyard/",
     ),
     "page_history": _option(
         "Whether API servers keep a history of each cluster for the page's plots, in the table logyard_history of "
@@ -266,7 +307,19 @@ def get_provider_info() -> dict[str, Any]:
     """The provider's description, in the schema of Airflow's provider.yaml."""
     operators = (
         *("topics", "reassignment", "verification", "cancellation", "decommission", "groups", "approval", "catalog"),
-        *("reports", "leadership", "controller", "spark", "transactions", "access", "producing", "consuming"),
+        *(
+            "reports",
+            "leadership",
+            "controller",
+            "spark",
+            "table_maintenance",
+            "transactions",
+            "access",
+            "brokers",
+            "producing",
+            "consuming",
+            "copying",
+        ),
     )
     return {
         "package-name": "logyard",

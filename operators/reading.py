@@ -1,51 +1,30 @@
-"""Reading a group's records up to the end that the partitions had at the start; librdkafka's side of consuming.py.
+"""Reading ranges of offsets, such as a group's records up to the end that the partitions had at the start; librdkafka's
+side of consuming.py and copying.py.
 
-The consumer joins no group: it reads from the committed offsets of all partitions, and commits when it is told to.
+The consumer joins no group: it reads what it is told to, and commits when it is told to.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from logyard.operators.hooks.records import RecordsFailed, asked, library, partitions_of, refusal
 
-_POLL_S = 1.0
-_REQUEST_S = 30.0
+_POLL_S = 0.2
+REQUEST_S = 30.0
 
 Range = tuple[int, int]
 Partition = tuple[str, int]
 
 
 class Reading:
-    """One reading of topics. `ranges`: (topic, partition) → offsets from, to (without), as they were at the start."""
+    """One reading of `ranges`: (topic, partition) → offsets from, to (without); none is empty."""
 
-    def __init__(self, consumer: Any, topics: Sequence[str], say: Callable[[str], None]) -> None:
-        """Look up the ranges. Raises ApiError (UNKNOWN_TOPIC_OR_PARTITION, GROUP_AUTHORIZATION_FAILED …)."""
-        self._consumer, self._say = consumer, say
-        self.ranges: dict[Partition, Range] = {}
-        self.positions: dict[Partition, int] = {}
+    def __init__(self, consumer: Any, ranges: Mapping[Partition, Range]) -> None:
+        self._consumer = consumer
+        self.ranges = dict(ranges)
+        self.positions: dict[Partition, int] = {tp: start for tp, (start, _) in ranges.items()}
         self._ended: set[Partition] = set()
-        wanted = partitions_of(consumer, topics, _REQUEST_S)
-        for tp in asked("committed offsets", consumer.committed, wanted, timeout=_REQUEST_S):
-            if tp.error is not None:
-                raise refusal(f"committed offset of {tp.topic}-{tp.partition}", tp.error)
-            self._add(tp)
-
-    def _add(self, tp: Any) -> None:
-        name = f"{tp.topic}-{tp.partition}"
-        found = asked(name, self._consumer.get_watermark_offsets, tp, timeout=_REQUEST_S)
-        if found is None:
-            raise RecordsFailed(f"{name}: no broker tells its offsets")
-        low, high = found
-        start = tp.offset if tp.offset >= 0 else low
-        if start < low:
-            self._say(f"{name}: the records from {start} to {low} were deleted before they were read")
-            start = low
-        if start > high:
-            self._say(f"{name}: offset {start} is committed, and only those below {high} can be read now")
-        if start < high:
-            self.ranges[tp.topic, tp.partition] = (start, high)
-            self.positions[tp.topic, tp.partition] = start
 
     def batches(self, size_max: int, records_max: int | None, patience_s: float) -> Iterator[list[Any]]:
         """Messages in batches; `positions` are behind the last batch that was handed out.
@@ -53,7 +32,9 @@ class Reading:
         Raises RecordsFailed if nothing comes for `patience_s` while records are still to come.
         """
         confluent, left = library(), records_max
-        self._consumer.assign([confluent.TopicPartition(t, p, start) for (t, p), (start, _) in self.ranges.items()])
+        assigned = [confluent.TopicPartition(t, p, start) for (t, p), (start, _) in self.ranges.items()]
+        self._consumer.assign(assigned)
+        self._consumer.resume(assigned)  # what an earlier reading has paused
         heard = time.monotonic()
         while self._open() and (left is None or left > 0):
             size = size_max if left is None else min(size_max, left)
@@ -75,7 +56,7 @@ class Reading:
         if error is not None and error.code() != library().KafkaError._PARTITION_EOF:
             advice = ""
             if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
-                advice = "; that offset does not exist any more: set the group's offsets by ResetOffsetsOperator"
+                advice = "; that offset does not exist any more, because records were deleted meanwhile"
             raise refusal(f"{at[0]}-{at[1]}{advice}", error)
         _, end = self.ranges[at]
         if error is not None:
@@ -102,6 +83,10 @@ class Reading:
     def _open(self) -> list[str]:
         return [f"{topic}-{partition}" for topic, partition in self.ranges if (topic, partition) not in self._ended]
 
+    def leave(self, partition: Partition) -> None:
+        """Read no more of it; what was fetched may still come."""
+        self._ended.add(partition)
+
     def commit(self) -> None:
         """Commit `positions`, where something was read. Raises ApiError, RecordsFailed."""
         confluent = library()
@@ -114,17 +99,61 @@ class Reading:
                 raise refusal(f"commit of {tp.topic}-{tp.partition}", tp.error)
 
 
+def since_commits(
+    consumer: Any, topics: Sequence[str], say: Callable[[str], None], end_of: Callable[[Any], int]
+) -> Reading:
+    """What a group has not read yet, as it is now. Raises ApiError (UNKNOWN_TOPIC_OR_PARTITION,
+    GROUP_AUTHORIZATION_FAILED …), RecordsFailed, also where the group has read more than a log has.
+
+    :param end_of: the offset behind the last record of a partition, committed or not.
+    """
+    ranges: dict[Partition, Range] = {}
+    wanted = partitions_of(consumer, topics, REQUEST_S)
+    for tp in asked("committed offsets", consumer.committed, wanted, timeout=REQUEST_S):
+        name = f"{tp.topic}-{tp.partition}"
+        if tp.error is not None:
+            raise refusal(f"committed offset of {name}", tp.error)
+        low, high = log_of(consumer, tp)
+        start = tp.offset if tp.offset >= 0 else low
+        if start < low:
+            say(f"{name}: the records from {start} to {low} were deleted before they were read")
+            start = low
+        if start > high:
+            _check_read(name, start, end_of(tp))
+            say(f"{name}: offset {start} is committed, and only those below {high} can be read now")
+        if start < high:
+            ranges[tp.topic, tp.partition] = (start, high)
+    return Reading(consumer, ranges)
+
+
+def _check_read(name: str, start: int, end: int) -> None:
+    """Raise RecordsFailed where a group has read more than there is: what is written now would never be read."""
+    if start > end:
+        raise RecordsFailed(
+            f"{name}: offset {start} is committed, and the log ends at {end}: it lost records, or the topic was made "
+            "anew. Set the group's offsets by ResetOffsetsOperator; right after a change of the leader, try again"
+        )
+
+
+def log_of(consumer: Any, tp: Any) -> Range:
+    """The first offset of a partition, and the one behind the last that can be read. Raises ApiError, RecordsFailed."""
+    name = f"{tp.topic}-{tp.partition}"
+    found: Range | None = asked(name, consumer.get_watermark_offsets, tp, timeout=REQUEST_S)
+    if found is None:
+        raise RecordsFailed(f"{name}: no broker tells its offsets")
+    return found
+
+
 def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> dict[str, int]:
     """Where a group goes on, by "topic-partition": its commit, else the first record; without a group the end.
 
     Raises ApiError, RecordsFailed.
     """
-    wanted = partitions_of(consumer, topics, _REQUEST_S)
+    wanted = partitions_of(consumer, topics, REQUEST_S)
     if has_group:
-        wanted = asked("committed offsets", consumer.committed, wanted, timeout=_REQUEST_S)
+        wanted = asked("committed offsets", consumer.committed, wanted, timeout=REQUEST_S)
     found: dict[str, int] = {}
     for tp in wanted:
-        name = f"{tp.topic}-{tp.partition}"
-        low, high = asked(name, consumer.get_watermark_offsets, tp, timeout=_REQUEST_S)
-        found[name] = max(tp.offset, low) if has_group else high
+        low, high = log_of(consumer, tp)
+        found[f"{tp.topic}-{tp.partition}"] = max(tp.offset, low) if has_group else high
     return found

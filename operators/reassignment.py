@@ -17,6 +17,7 @@ from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress
+from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
 from logyard.admin.settings import BadSettings, ClusterSettings
@@ -77,6 +78,8 @@ class PlanReassignmentOperator(ClusterOperator):
         filled share of the disks is balanced, and a plan that would fill a disk above `disk_limit` while replicas move
         is refused. Empty: the connection's. (templated)
     :param disk_limit: that limit, in percent. (templated)
+        Without capacities, a plan is refused that brings a broker more than its directories have free, as the brokers
+        report it; `disks` in the result says what comes, goes and stays free.
     :param throttle: bytes per second; the plan says how long it takes at that rate. Empty: the connection's; 0: none.
         (templated)
     :param seed: breaks ties; the same seed gives the same plan.
@@ -134,12 +137,12 @@ class PlanReassignmentOperator(ClusterOperator):
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")
-            sizes = client.replica_sizes()
+            dirs = client.log_dirs()
         given = as_mapping("plan", self.plan)
         if self.only_drained:
             topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
-        start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
+        start = PlanInput.of(snapshot, topics, dirs.replicas, capacities, limit)
         if given:
             moves = [
                 Move(m.tp, m.replicas, m.target, start.sizes.get(m.tp, 0))
@@ -150,11 +153,18 @@ class PlanReassignmentOperator(ClusterOperator):
             moves = plan_moves(start, self.goals())
         rate = rate_of(self.throttle, hook.settings)
         document = make_plan(snapshot, moves).as_json(rate)
-        document["brokers"] = forecast(snapshot, sizes, moves, capacities)
+        document["brokers"] = forecast(snapshot, dirs.replicas, moves, capacities)
+        document["disks"] = room(dirs.directories, dirs.replicas, moves, limit)
+        if not capacities:  # what a user says of the disks goes before what brokers see
+            refuse_overfull(document["disks"])
         for move in moves:
             self.log.info("%s: %s to %s (%s)", move.tp, list(move.replicas), list(move.target), size(move.size))
         for line in forecast_lines(document["brokers"]) if moves else ():
             self.log.info(line)
+        for line in room_lines(document["disks"]):
+            self.log.info(line)
+        for line in warnings(document["disks"]):
+            self.log.warning(line)
         return document
 
     def goals(self) -> Goals:

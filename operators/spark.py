@@ -4,43 +4,38 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from airflow.sdk import Asset, AssetAlias, Context
 
-from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators import assets, job_outcomes, lineages, written_topics
 from logyard.operators.airflow_names import (
     AirflowException,
     AirflowSkipException,
     BaseHook,
-    conf,
     mask_secret,
 )
+from logyard.operators.catalog_connection import secrets_of, settings_of_catalog
+from logyard.operators.driver_in_cluster import DriverInCluster
 from logyard.operators.fields import as_list, as_mapping
-from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.job_summary import JobFailed, elsewhere, summary
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
-from logyard.operators.spark_provider import SparkSubmitOperator
 from logyard.operators.store_connection import settings_of_store
 from logyard.operators.tries import Tries
 
-_DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
-
 FAILED_SUMMARY = "summary"
+_NAMED = 3  # findings in the reason of a failed audit
 EXPORT_ALIAS = "logyard_exports"
 
 
-class JobFailed(LogyardError):
-    """A Spark job ended, but its summary reports an error, or there is no summary."""
-
-
-class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
+class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
     """Run one job of `spark_jobs/` on topics of a cluster and return its summary.
 
     The job gets the cluster from the Logyard connection (bootstrap servers, cluster file); the Spark connection only
@@ -61,7 +56,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
         `[logyard] spark_settings`, which every job gets. (templated)
 
     The Spark connection may name a master on this machine or elsewhere; addresses, Python and environment elsewhere are
-    Spark's own (`spark_place.py`). In cluster deploy mode (YARN, Kubernetes) the summary stays in the driver's log.
+    Spark's own (`spark_place.py`). In cluster deploy mode the summary stays in the driver's log.
     """
 
     tells = staticmethod(job_outcomes.of_job)
@@ -104,7 +99,6 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         tries = Tries(context, [str(topic) for topic in as_list("topics", self.topics)])
         place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
-        place.check()
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
             self.application = str(job_file(self.job))
@@ -115,12 +109,19 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
                 self.application_args += ["--output", str(output)]
             if shipped:
                 self.files = ",".join([*filter(None, [self.files]), *shipped])
-            self.conf = settings_of_jobs(place) | as_mapping("spark_settings", self.spark_settings)
+            if place.is_standalone_cluster:
+                self._submit_driver(place.master, self.application_args, files)
+            if place.is_yarn_cluster and not getattr(self, "_yarn_track_via_rm_api", False):
+                # Else the provider refuses to submit: it could not find the job again. A retry does no harm.
+                self.durable = False
+            self.conf = place.settings_of_jobs() | as_mapping("spark_settings", self.spark_settings)
             self.env_vars = {**place.environment(), **(self.env_vars or {})}
             try:
                 super().execute(context)
-            except AirflowException as problem:
+            except (AirflowException, RuntimeError) as problem:
                 self._report(context, tries, output, problem)
+            if place.is_cluster_mode:
+                self._forget_driver(context)
             # The provider keeps the last lines of the job's output for its error messages.
             lines = getattr(self._hook, "_last_submit_log_lines", ())
             return elsewhere(self.job, lines) if place.is_cluster_mode else tries.ended(summary(output, lines))
@@ -142,7 +143,7 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
     def _report(self, context: Context, tries: Tries, output: Path, problem: Exception) -> None:
         """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
         if not output.is_file():
-            raise problem
+            raise self._ended_badly(self.job, problem)
         found = tries.failed(summary(output, ()))
         context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
         if found.get("by_topic"):
@@ -164,12 +165,18 @@ class SparkSegmentsOperator(TellsOutcome, SparkSubmitOperator):
             )
         if settings.cluster_file:
             command += ["--cluster-file", settings.cluster_file]
-        for key, value in as_mapping("options", self.options).items():
-            if value is True:
-                command.append(f"--{key}")
-            elif value not in (None, "", False, "None"):
-                command += [f"--{key}", str(value)]
-        return [*command, *self.arguments]
+        return [*command, *option_words(as_mapping("options", self.options)), *self.arguments]
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """The words of a job's options on its command line; empty values are omitted."""
+    words = []
+    for key, value in options.items():
+        if value is True:
+            words.append(f"--{key}")
+        elif value not in (None, "", False, "None"):
+            words += [f"--{key}", str(value)]
+    return words
 
 
 def _reason(found: Mapping[str, Any]) -> str:
@@ -178,6 +185,8 @@ def _reason(found: Mapping[str, Any]) -> str:
         first, why = next(iter(topics.items()))
         said = f"{job_outcomes.failed_topics(topics)} ({first}: {why})" if len(topics) > 1 else f"{first} failed: {why}"
         return f"{said}; the audit's verdict is bad" if found.get("verdict") == "bad" else said
+    if found.get("verdict") == "bad" and (findings := found.get("first_findings")):
+        return f"the verdict is bad: {'; '.join(str(each.get('message')) for each in findings[:_NAMED])}"
     failed = found.get("failed")
     reasons = "; ".join(map(str, failed.values())) if isinstance(failed, dict) else ""
     return str(found.get("error") or found.get("verdict") or reasons or "see its output above")
@@ -211,6 +220,10 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         `adls` or `generic`), which go by a file that only this user can read; without it Spark's machines have them.
         (templated)
     :param table_format: `parquet`, `delta` or `iceberg`; the latter two need their package in `spark.jars`. (templated)
+    :param table: the table in an Iceberg catalog, with its namespace (`lake.flights`), for the `table_format`
+        `iceberg`. (templated)
+    :param catalog_conn_id: the catalog's connection (`iceberg` or `generic`), whose content goes by a file that only
+        this user can read. (templated)
     :param mode: `append` (every record) or `upsert` (the latest record of each key). (templated)
     :param key_format: `binary`, `string` or `json`; records with other keys become dead letters. (templated)
     :param value_format: the same for values. (templated)
@@ -227,12 +240,15 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         "mode": "--mode",
         "key_format": "--key-format",
         "value_format": "--value-format",
+        "table": "--table",
     }
     _schemas: ClassVar[tuple[str, ...]] = ("key_schema", "value_schema")
     template_fields = (
         *SparkSegmentsOperator.template_fields,
         "destination",
         "store_conn_id",
+        "table",
+        "catalog_conn_id",
         "table_format",
         "mode",
         "key_format",
@@ -248,6 +264,8 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         topics: Sequence[str] | str,
         destination: str,
         store_conn_id: str | None = None,
+        table: str | None = None,
+        catalog_conn_id: str | None = None,
         table_format: str | None = None,
         mode: str | None = None,
         key_format: str | None = None,
@@ -262,6 +280,8 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         super().__init__(topics=topics, **kwargs)
         self.destination = destination
         self.store_conn_id = store_conn_id
+        self.table = table
+        self.catalog_conn_id = catalog_conn_id
         self.table_format = table_format
         self.mode = mode
         self.key_format = key_format
@@ -289,10 +309,9 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
                 path = files[f"--{name.replace('_', '-')}"] = directory / f"{name}.ddl"
                 path.write_text(str(value))
         if self.store_conn_id:
-            settings = settings_of_store(BaseHook.get_connection(self.store_conn_id))
-            for secret in settings.values():
-                mask_secret(secret)
-            files["--store"] = _private(directory / "store.json", settings)
+            files["--store"] = store_file(self.store_conn_id, directory)
+        if self.catalog_conn_id:
+            files["--catalog"] = catalog_file(self.catalog_conn_id, directory)
         return files
 
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
@@ -300,12 +319,30 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
             raise BadSettings("export: name the destination")
         if urlsplit(self.destination).password:
             raise BadSettings("export: no credentials in the destination: name a connection in store_conn_id")
+        if bool(self.table) != bool(self.catalog_conn_id):
+            raise BadSettings("export: a table in a catalog needs both table and catalog_conn_id")
         command = [*super().job_arguments(topics, place), "--destination", self.destination]
         for name, option in self._named.items():
             if value := getattr(self, name):
                 command += [option, str(value)]
         columns = [str(column) for column in as_list("partition_by", self.partition_by or [])]
         return [*command, "--partition-by", ",".join(columns)] if columns else command
+
+
+def store_file(conn_id: str, directory: Path) -> Path:
+    """Write an object store's settings to a file of this user; raises BadSettings."""
+    settings = settings_of_store(BaseHook.get_connection(conn_id))
+    for secret in settings.values():
+        mask_secret(secret)
+    return _private(directory / "store.json", settings)
+
+
+def catalog_file(conn_id: str, directory: Path) -> Path:
+    """Write a catalog's properties to a file of this user; raises BadSettings."""
+    catalog = settings_of_catalog(BaseHook.get_connection(conn_id))
+    for secret in secrets_of(catalog):
+        mask_secret(secret)
+    return _private(directory / "catalog.json", catalog)
 
 
 def _private(path: Path, content: Mapping[str, Any]) -> Path:
@@ -319,12 +356,6 @@ def asset_uri(destination: str) -> str:
     return destination if "://" in destination else Path(destination).absolute().as_uri()
 
 
-def settings_of_jobs(place: SparkPlace) -> dict[str, Any]:
-    """The settings of every Spark job: defaults, overridden by `[logyard] spark_settings`. Raises BadSettings."""
-    configured = conf.get(CONFIG_SECTION, "spark_settings", fallback="") or ""
-    return {**_DEFAULTS, **place.settings(), **as_mapping("[logyard] spark_settings", configured)}
-
-
 def job_file(job: str) -> Path:
     """The file of a job in the installed package, found without importing Spark. Raises BadSettings."""
     spec = importlib.util.find_spec("logyard.spark_jobs")
@@ -334,25 +365,3 @@ def job_file(job: str) -> Path:
         if job.isidentifier() and path.is_file():
             return path.resolve()
     raise BadSettings(f"there is no Spark job {job!r} in {', '.join(map(str, places)) or 'logyard.spark_jobs'}")
-
-
-def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
-    """The job's summary: its output file, else the last JSON object that it printed. Raises JobFailed."""
-    candidates = [output.read_text()] if output.is_file() else []
-    candidates += reversed(list(lines))
-    for text in candidates:
-        try:
-            found = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            return found
-    raise JobFailed("the job succeeded but printed no JSON summary")
-
-
-def elsewhere(job: str, lines: Iterable[str]) -> dict[str, Any]:
-    """The summary of a job whose driver ran in the cluster: what it printed, if that came here, else its name."""
-    try:
-        return summary(Path(os.devnull), lines)
-    except JobFailed:
-        return {"job": job, "summary": "in the driver's log"}

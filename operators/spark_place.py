@@ -6,22 +6,26 @@ Rule 1: on this machine (`local[*]`, or a master at a loopback address) the driv
 Rule 2: in cluster deploy mode the driver runs on a host that does not share this one's files. Files go with the
         submission (`--files`) and are found by name; the summary stays in the driver's log.
 Rule 3: variables for spark-submit go only where the Spark provider takes them: never to a driver on a standalone
-        cluster. Spark itself runs no Python driver there, so that is refused before anything is submitted.
+        cluster, whose submission is another (`standalone_driver.py`).
 """
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from logyard.admin.settings import BadSettings
+from logyard.operators.airflow_names import conf
+from logyard.operators.fields import as_mapping
+from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark_provider import SparkSubmitHook
 
+_DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
+
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+PRIVATE_KERNELS = "LOGYARD_PRIVATE_KERNELS"  # broker/compiled/kernel_place.py reads it
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -46,17 +50,24 @@ class SparkPlace:
         hosts = [urlsplit(f"//{one}").hostname for one in self.master.partition("://")[2].split(",")]
         return self.master.startswith("spark://") and all(host in _LOOPBACK_HOSTS for host in hosts)
 
-    def check(self) -> None:
-        """Raise BadSettings if Spark cannot run Python there."""
-        if self.is_cluster_mode and self.master.startswith("spark://"):
-            raise BadSettings(
-                "Spark runs no Python driver inside a standalone cluster: set deploy-mode to client in the Spark "
-                "connection"
-            )
+    @property
+    def is_standalone_cluster(self) -> bool:
+        """Whether the driver runs inside a standalone cluster."""
+        return self.is_cluster_mode and self.master.startswith("spark://")
+
+    @property
+    def is_yarn_cluster(self) -> bool:
+        """Whether the driver runs inside YARN."""
+        return self.is_cluster_mode and self.master.startswith("yarn")
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of Spark that belong to the place."""
         return dict(LOOPBACK) if self.is_here and not self.is_cluster_mode else {}
+
+    def settings_of_jobs(self) -> dict[str, Any]:
+        """The settings of every job there: ours, overridden by `[logyard] spark_settings`. Raises BadSettings."""
+        configured = conf.get(CONFIG_SECTION, "spark_settings", fallback="") or ""
+        return {**_DEFAULTS, **self.settings(), **as_mapping("[logyard] spark_settings", configured)}
 
     def environment(self) -> dict[str, str]:
         """Return the variables for spark-submit, empty in cluster mode."""
@@ -66,8 +77,7 @@ class SparkPlace:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             # Executors elsewhere use the path that somebody chose, if one is set here; else the path of this Python.
             "PYSPARK_PYTHON": sys.executable if self.is_here else os.environ.get("PYSPARK_PYTHON", sys.executable),
-            "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR")
-            or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}"),
+            PRIVATE_KERNELS: "1",
             # spark-submit is installed beside this Python; a task's PATH may lack that directory.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONUNBUFFERED": "1",
@@ -81,4 +91,5 @@ class SparkPlace:
         words: list[str] = []
         for option, path in arguments.items():
             words += [option, path.name if self.is_cluster_mode else str(path)]
-        return words, [str(path) for path in arguments.values()] if self.is_cluster_mode else []
+        goes_along = self.is_cluster_mode and not self.is_standalone_cluster
+        return words, [str(path) for path in arguments.values()] if goes_along else []

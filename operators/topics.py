@@ -243,7 +243,7 @@ class DeleteTopicOperator(TopicOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_truth("wanted", self.wanted):
-            return {"topic": self.topic, "deleted": False}
+            return {"topic": self.topic, "deleted": False, "wanted": False}
         if self.must_match not in (None, "", "None") and not re.fullmatch(str(self.must_match), self.topic):
             raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
         with self.hook.client() as client:
@@ -285,7 +285,10 @@ class DeleteTopicOperator(TopicOperator):
 class DeleteRecordsOperator(TopicOperator):
     """Move the log start of partitions up to given offsets; those that are there already do not change.
 
-    :param before: partition → the first offset to keep, a mapping or its JSON. (templated)
+    Returns `{"topic", "log_start_offsets": {partition: offset}, "records"}`: how many offsets were given up, or would
+    be in a dry run.
+
+    :param before: partition → the first offset to keep, a mapping or its JSON; empty: nothing is done. (templated)
     """
 
     tells = staticmethod(outcomes.records_deleted)
@@ -297,12 +300,18 @@ class DeleteRecordsOperator(TopicOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in as_mapping("before", self.before).items()}
+        if not wanted:
+            return {"topic": self.topic, "log_start_offsets": {}, "records": 0}
         with self.hook.client() as client:
-            now = client.offsets(list(wanted), EARLIEST)
-            todo = {tp: offset for tp, offset in wanted.items() if offset > now[tp]}
-            if todo and not self.checks_only:
-                now |= client.delete_records(todo)
-        return {"topic": self.topic, "log_start_offsets": {str(tp.partition): o for tp, o in sorted(now.items())}}
+            before = client.offsets(list(wanted), EARLIEST)
+            todo = {tp: offset for tp, offset in wanted.items() if offset > before[tp]}
+            moved = client.delete_records(todo) if todo and not self.checks_only else todo
+        now = before | moved
+        return {
+            "topic": self.topic,
+            "log_start_offsets": {str(tp.partition): offset for tp, offset in sorted(now.items())},
+            "records": sum(now[tp] - before[tp] for tp in wanted),
+        }
 
 
 def _existing(client: ClusterClient, topic: str) -> Any:

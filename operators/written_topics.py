@@ -55,3 +55,11 @@ def produced(result: Result) -> Written:
         return {}
     told = {key: result[key] for key in ("records", "bytes", "offsets")}
     return {result["topic"]: {"change": "records", **told}}
+
+
+def copied(result: Result) -> Written:
+    """Of CopyRecordsOperator: as `produced`, of the topic that was written, with "copied_from"."""
+    return {
+        topic: {**told, "copied_from": result["topic"]}
+        for topic, told in produced({**result, "topic": result["to_topic"]}).items()
+    }

@@ -17,6 +17,8 @@ from logyard.operators.airflow_names import BaseHook, conf, mask_secret
 
 CONFIG_SECTION = "logyard"
 HTTP_ADDRESS = "http.advertised.listener"
+# Ours; the official Kafka provider's, and connections without a type of their own, are used as they are.
+CONNECTION_TYPES = ("logyard", "kafka", "generic")
 _TEST_PATIENCE_S = 8.0
 
 
@@ -31,7 +33,7 @@ class ClusterHook(BaseHook):
 
     conn_name_attr = "logyard_conn_id"
     default_conn_name = "logyard_default"
-    conn_type = "logyard"
+    conn_type = CONNECTION_TYPES[0]
     hook_name = "Logyard"
 
     # Opens clients; tests replace it by the in-memory twin.
@@ -120,6 +122,8 @@ class ClusterHook(BaseHook):
             self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
         except Exception as problem:  # the form shows any error
             return False, f"Settings: {problem}"
+        if self.settings.schema_registry_problem:
+            return False, f"Settings: {self.settings.schema_registry_problem}"
         try:
             with self.client() as client:
                 snapshot = client.snapshot([], reassignments=True)
@@ -194,7 +198,13 @@ class ClusterHook(BaseHook):
 
 
 def read_connection(connection: Any) -> ClusterSettings:
-    """Settings of an Airflow connection. Raises BadSettings."""
+    """Settings of an Airflow connection. Raises BadSettings, also where it is of another service's type: a form may
+    name it."""
+    if (connection.conn_type or "generic") not in CONNECTION_TYPES:
+        raise BadSettings(
+            f"connection {connection.conn_id} is of the type {connection.conn_type}: one of "
+            f"{', '.join(CONNECTION_TYPES)} is expected"
+        )
     host = connection.host or ""
     if connection.port and "," not in host and ":" not in host:
         host = f"{host}:{connection.port}"

@@ -7,6 +7,7 @@ Only this module and the type checks of its callers know confluent_kafka. What r
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
@@ -14,6 +15,7 @@ from logyard.admin.settings import BadSettings
 from logyard.login import librdkafka
 from logyard.login.oauth import TokenSource
 from logyard.login.security import OAUTHBEARER
+from logyard.operators.contents.formats import BYTES, REGISTRY, Formats
 from logyard.operators.hooks.cluster import ClusterHook
 
 # Else librdkafka 2.10 to 2.16 may wait for ever for a group coordinator that died (its issues 5511, 5456).
@@ -21,6 +23,11 @@ _IDLE_MS = 10_000
 _TOKEN_S = 300.0
 
 _KNOWN = frozenset(code.value for code in ErrorCode)
+
+
+# Where the name of a header is not UTF-8, `message.headers()` gives an error and a broken list at once. A call that
+# Python has specialised, as it does in loops, does not see the error; this one always does.
+_HEADERS = methodcaller("headers")
 
 
 class RecordsFailed(LogyardError):
@@ -52,6 +59,13 @@ class RecordsHook(ClusterHook):
             "auto.offset.reset": "error",
         }
         return self._made("Consumer", {"isolation.level": "read_committed", **(options or {}), **fixed})
+
+    def formats(self, key: str = BYTES, value: str = BYTES) -> Formats:
+        """What decodes the keys and values of messages, by the connection's schema registry too. Raises BadSettings."""
+        settings = self.settings if REGISTRY in (key, value) else None
+        if settings is not None and settings.schema_registry_problem:
+            raise BadSettings(settings.schema_registry_problem)
+        return Formats(key, value, None if settings is None else settings.schema_registry)
 
     def client_options(self) -> dict[str, Any]:
         """librdkafka's options of the connection. Contains secrets. Raises BadSettings."""
@@ -120,3 +134,16 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
         if view.error is not None:
             raise refusal(f"topic {topic}", view.error)
     return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]
+
+
+def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
+    """The headers of a message of librdkafka. Raises BadSettings where a name is not UTF-8, which Kafka allows and its
+    Python client cannot read: no retry mends it."""
+    try:
+        found: list[tuple[str, bytes | None]] | None = _HEADERS(message)
+        return found or []
+    except (SystemError, UnicodeDecodeError):
+        raise BadSettings(
+            f"{message.topic()}-{message.partition()}, offset {message.offset()}: the name of one of its headers is "
+            "not UTF-8, so its headers cannot be read; leave the record out by start, end or partitions"
+        ) from None

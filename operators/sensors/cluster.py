@@ -12,8 +12,8 @@ from logyard.admin.cluster.observation import observe
 from logyard.admin.errors import LogyardError
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
-from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
-from logyard.operators.failures import failing_for_good
+from logyard.operators.airflow_names import AirflowSensorTimeout, conf
+from logyard.operators.failures import TaskRefused, failing_for_good, skipped_if_asked
 from logyard.operators.fields import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
@@ -64,7 +64,7 @@ class ClusterSensor(BaseSensorOperator):
         try:
             values = self._looks_by.look(seen)
         except WaitFailed as problem:
-            raise AirflowFailException(str(problem)) from None
+            raise TaskRefused(str(problem)) from None
         if values is None:
             self.log.info("waiting for %s", self._looks_by.missing(seen))
         return PokeReturnValue(values is not None, values)
@@ -89,20 +89,15 @@ class ClusterSensor(BaseSensorOperator):
         if event is not None and event.get("status") == TIMEOUT:
             raise AirflowSensorTimeout(str(event.get("message")))
         if event is not None and event.get("status") == FAILED:
-            raise AirflowFailException(str(event.get("message")))
+            raise TaskRefused(str(event.get("message")))
         return WaitEvent.from_event(event)
 
     def _first_poke(self, context: Context) -> PokeReturnValue:
         """Poke as Airflow's own loop does, which a deferrable sensor does not enter."""
         try:
-            return self.poke(context)
-        except AirflowFailException as problem:
-            if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(str(problem)) from problem
-            raise
+            with skipped_if_asked(self):
+                return self.poke(context)
         except LogyardError as problem:
-            if self.never_fail:
-                raise AirflowSkipException(str(problem)) from problem
             if not self.silent_fail:
                 raise
             self.log.error("the first look failed, waiting on: %s", problem)

@@ -8,10 +8,11 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from logyard.admin.errors import LogyardError
 from logyard.broker.model import TopicPartition
-from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
+from logyard.operators.airflow_names import AirflowSensorTimeout, conf
 from logyard.operators.callables import called, imported
-from logyard.operators.failures import failing_for_good
+from logyard.operators.failures import TaskRefused, failing_for_good, lasts, skipped_if_asked
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook
@@ -79,17 +80,39 @@ class AwaitRecordSensor(BaseSensorOperator):
         self.logyard_conn_id = logyard_conn_id
         self.deferrable = deferrable
 
-    @failing_for_good
     def execute(self, context: Context) -> Any:
+        """As Airflow's own loop does, which this sensor does not enter: `soft_fail`, `never_fail`, `silent_fail`."""
+        with skipped_if_asked(self):
+            return self._awaited(context)
+
+    @failing_for_good
+    def _awaited(self, context: Context) -> Any:
         if self.apply_function is not None:
             imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
+        deadline_ms = round((time.time() + self.timeout) * 1000)
+        return self._wait(context, self._first_offsets(), deadline_ms)
+
+    def _first_offsets(self) -> dict[str, int]:
+        """Where to begin; with `silent_fail` asked again until the sensor's time is over."""
+        until = time.monotonic() + self.timeout
+        while True:
+            try:
+                return self._ask_first_offsets()
+            except LogyardError as problem:
+                if not self.silent_fail or lasts(problem):
+                    raise
+                self.log.error("the first look failed, waiting on: %s", problem)
+                if time.monotonic() + self.poke_interval > until:
+                    raise AirflowSensorTimeout(f"no first look in {self.timeout:g} s: {problem}") from None
+            time.sleep(self.poke_interval)
+
+    def _ask_first_offsets(self) -> dict[str, int]:
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self._options())
         try:
-            offsets = first_offsets(consumer, topics, has_group=bool(self.group))
+            return first_offsets(consumer, topics, has_group=bool(self.group))
         finally:
             consumer.close()
-        return self._wait(context, offsets, round((time.time() + self.timeout) * 1000))
 
     def _wait(self, context: Context, offsets: Mapping[str, int], deadline_ms: int) -> Any:
         trigger = AwaitRecordTrigger(
@@ -122,7 +145,7 @@ class AwaitRecordSensor(BaseSensorOperator):
         if event is not None and event.get("status") == TIMEOUT:
             raise AirflowSensorTimeout(str(event.get("message")))
         if event is not None and event.get("status") == FAILED:
-            raise AirflowFailException(str(event.get("message")))
+            raise TaskRefused(str(event.get("message")))
         return WaitEvent.from_event(event)
 
     def _commit(self, offsets: Mapping[str, int]) -> None:

@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
+from logyard.admin.settings import ClusterSettings
 from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.watch import ClusterWatch
@@ -21,6 +22,8 @@ DONE, FAILED, TIMEOUT = "done", "failed", "timeout"
 
 _MARGIN_S_MIN = 1.0
 REPORT_S = 30.0
+# The first report comes sooner: a rate needs two, and many waits are over within a minute.
+FIRST_REPORT_S = 5.0
 # A report that gets no answer must not hold up what waits.
 _BRIEF_S = 5.0
 
@@ -103,8 +106,10 @@ class ClusterTrigger(BaseTrigger):
         """What is still missing, in a few words."""
 
     def report(self, client: DescribingClient, now_s: float) -> str | None:
-        """How far it is, for the log every REPORT_S; None: nothing to tell. May ask the cluster, within its time-outs;
-        `now_s` is on a clock that never goes back."""
+        """How far it is, for the log after FIRST_REPORT_S and every REPORT_S; None: nothing to tell.
+
+        May ask the cluster, within its time-outs; `now_s` is on a clock that never goes back.
+        """
         return None
 
     def wants(self) -> Wanted:
@@ -128,7 +133,7 @@ class ClusterTrigger(BaseTrigger):
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         said = ""
-        report_at = clock() + REPORT_S
+        report_at = clock() + FIRST_REPORT_S
         while True:
             seen = await watch.next_look(self.poll_interval_s, self.wants())
             if isinstance(seen, Exception):
@@ -153,10 +158,9 @@ class ClusterTrigger(BaseTrigger):
     async def _tell(self) -> None:
         """Log how far it is, read by a thread with a client of its own."""
         hook = ClusterHook(self.logyard_conn_id)
-        settings = await hook.asettings()
-        brief = replace(settings, request_timeout_s=_BRIEF_S, total_timeout_s=_BRIEF_S)
 
-        def read() -> str | None:
+        def read(settings: ClusterSettings) -> str | None:
+            brief = replace(settings, request_timeout_s=_BRIEF_S, total_timeout_s=_BRIEF_S)
             client = hook.connector.cluster(brief)
             try:
                 return self.report(client, time.monotonic())
@@ -164,8 +168,9 @@ class ClusterTrigger(BaseTrigger):
                 client.close()
 
         try:
-            text = await asyncio.get_running_loop().run_in_executor(None, read)
-        except LogyardError as problem:
+            settings = await hook.asettings()
+            text = await asyncio.get_running_loop().run_in_executor(None, read, settings)
+        except Exception as problem:  # a line of the log: a secrets backend that is away now must not end the wait
             text = f"how far it is, is not known now ({problem})"
         if text:
             self.log.info(text)

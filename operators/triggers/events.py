@@ -16,7 +16,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
-from logyard.operators.hooks.cluster import ClusterHook
+from logyard.admin.settings import ClusterSettings
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 
@@ -32,6 +32,8 @@ class ClusterEvent(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.logyard_conn_id = logyard_conn_id
         self.poll_interval_s = poll_interval_s
+        self.connection: ClusterSettings | None = None
+        """As it was at the last observation: it may be edited while the trigger listens."""
 
     @abstractmethod
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
@@ -49,6 +51,7 @@ class ClusterEvent(BaseEventTrigger):
         watch = ClusterWatch.of(self.logyard_conn_id)
         while True:
             seen = await watch.next_look(self.poll_interval_s, self.wants())
+            self.connection = watch.connection or self.connection
             failed = isinstance(seen, Exception)
             try:
                 changes = self.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
@@ -79,12 +82,10 @@ class ControllerChangedEvent(ClusterEvent):
         self._known: int | None = None
         self._without = 0
         self._answered = False
-        self.names_count = True
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        self.names_count = (await ClusterHook(self.logyard_conn_id).asettings()).zookeeper is not None
-        async for event in super().run():
-            yield event
+    @property
+    def _names_count(self) -> bool:
+        return self.connection is None or self.connection.zookeeper is not None
 
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if isinstance(problem, ConnectionUnreadable | AccessRefused):
@@ -99,7 +100,7 @@ class ControllerChangedEvent(ClusterEvent):
         before, self._known = self._known, found
         if before is None and found >= 0:
             return []
-        if before == found or (not self.names_count and before is not None and before >= 0 <= found):
+        if before == found or (not self._names_count and before is not None and before >= 0 <= found):
             return []
         return [{"controller": found, "since": before, "problem": str(problem) if problem else None}]
 

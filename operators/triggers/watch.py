@@ -63,6 +63,11 @@ class ClusterWatch:
         watches[logyard_conn_id]._read_at = float("-inf")
         return watches[logyard_conn_id]
 
+    @property
+    def connection(self) -> ClusterSettings | None:
+        """The connection as it was read last; None: not yet, or it cannot be read."""
+        return self._settings
+
     async def next_look(self, interval_s: float, wants: Wanted | None = None) -> Observation | Exception:
         """The next observation, which begins at most `interval_s` from now, or the error instead of it."""
         loop = asyncio.get_running_loop()

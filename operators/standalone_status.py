@@ -1,0 +1,69 @@
+"""What the REST side of a standalone Spark's master says of a driver in the cluster.
+
+Airflow's provider asks it too, by curl, but only after the driver is submitted: where it does not answer, the task
+would fail while the driver goes on, and where something else answers, the task would never end.
+"""
+
+import http.client
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from logyard.admin.settings import BadSettings
+from logyard.operators.job_summary import JobFailed
+
+CURL = Path("/usr/bin/curl")
+NOT_ALIVE = "state is not alive"  # what a master says that is on standby, or reads its drivers back
+_NOBODY = "driver-none"
+_PATIENCE_S = 30
+_ANSWER_MAX = 65_536
+
+
+def need(endpoint: str) -> None:
+    """Return if the master's REST side answers at `http://host:port`.
+
+    Raises JobFailed if it does not, and BadSettings if the provider could not ask there.
+    """
+    if urlsplit(endpoint).scheme not in ("http", "https"):
+        raise BadSettings(f"the Spark connection's rest-scheme leads to {endpoint}: http or https is expected")
+    if not CURL.exists():
+        raise BadSettings(
+            f"{CURL} is missing, by which Airflow's Spark provider asks how a driver in the cluster is: install curl, "
+            "or run the driver here (deploy-mode client)"
+        )
+    _asked(endpoint, _NOBODY)
+
+
+def ending(endpoint: str, driver: str) -> str:
+    """Return where a driver ran, and why Spark ended it, as far as the master says it; `driver` is Spark's id."""
+    try:
+        found = _asked(endpoint, driver)
+    except JobFailed:
+        return ""
+    parts = []
+    said = [line.strip() for line in str(found.get("message") or "").splitlines() if line.strip()]
+    if said:  # the first line only says that it is an exception
+        parts.append(said[min(1, len(said) - 1)])
+    if worker := found.get("workerHostPort"):
+        parts.append(f"it ran on {worker}; what it said is there, in the worker's folder {driver}")
+    return "; ".join(parts)
+
+
+def _asked(endpoint: str, driver: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{endpoint}/v1/submissions/status/{driver}", timeout=_PATIENCE_S) as response:
+            answer: Any = json.loads(response.read(_ANSWER_MAX))
+    except (OSError, ValueError, http.client.HTTPException, RecursionError) as problem:
+        raise _silent(endpoint, str(getattr(problem, "reason", None) or problem)) from None
+    if not isinstance(answer, dict) or "submissionId" not in answer:
+        raise _silent(endpoint, "what answers is not Spark's master")
+    return answer
+
+
+def _silent(endpoint: str, reason: str) -> JobFailed:
+    return JobFailed(
+        f"{endpoint} does not tell how a driver in the cluster is ({reason}): start Spark's master with "
+        "spark.master.rest.enabled=true and spark.master.rest.host=0.0.0.0, or run the driver here (deploy-mode client)"
+    )
