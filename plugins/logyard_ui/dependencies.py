@@ -6,6 +6,7 @@ from typing import Annotated
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import Depends, HTTPException, Query, Request
 
+from logyard.operators.contents.schemas.decoder import Decoder
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.access.actions import Actions
 from logyard.plugins.logyard_ui.access.connections import Connections
@@ -31,6 +32,7 @@ class Services:
     connections: Connections = field(default_factory=Connections)
     actions: Actions = field(default_factory=Actions)
     looks: Looks = field(default_factory=Looks)
+    decoder: Decoder = field(default_factory=Decoder)
     history: HistoryStore = field(default_factory=open_store)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from logyard.operators.links import ClusterPageLink
+from logyard.operators.links import ClusterPageLink, docs_address
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -45,6 +45,14 @@ def _view(name: str, module: str, **place: str) -> dict[str, str]:
     return {"name": name, "bundle_url": f"{PREFIX.lstrip('/')}/static/{module}.js", **place}
 
 
+def docs_menu() -> list[dict[str, str]]:
+    """Entries of Airflow's menu *Docs*: the page's routes, which the package describes itself, and the house's docs."""
+    entries = {"Logyard's routes": f"{PREFIX.lstrip('/')}/docs", "Logyard": docs_address()}
+    return [
+        {"name": name, "href": href, "destination": "nav", "category": "docs"} for name, href in entries.items() if href
+    ]
+
+
 class LogyardPlugin(AirflowPlugin):
     """Logyard in Airflow's UI."""
 
@@ -58,4 +66,5 @@ class LogyardPlugin(AirflowPlugin):
         _view("Logyard health", "dashboard_tile", destination="dashboard"),
         _view("Cluster changes", "run_tab", destination="dag_run", url_route="logyard-run"),
     ]
+    external_views: list[Any] = docs_menu()
     operator_extra_links: list[Any] = [ClusterPageLink()]  # noqa: RUF012

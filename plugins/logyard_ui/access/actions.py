@@ -1,5 +1,6 @@
 """The DAGs that act on a cluster, found in Airflow: whoever installed them chose their ids and connections."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,14 @@ ACTIONS = (
     "reset_offsets",
     "delete_groups",
     "abort_hanging_transactions",
+    "grant_access",
+    "revoke_access",
+    "alter_acls",
+    "alter_user",
+    "alter_quotas",
+    "alter_broker_settings",
+    "send_record",
+    "copy_records",
     "recover_controller",
     "controller_watch",
     "compact_segments",
@@ -32,18 +41,23 @@ ACTIONS = (
     "retention_report",
 )
 TAG = "logyard"
+# The field of a form that chooses the cluster, and how tasks name it (dags/factories/params.py).
+CHOSEN = "logyard_conn_id"
+_CHOSEN = re.compile(r"\{\{\s*params\.logyard_conn_id\s*\}\}")
 KEPT_S = 10.0
 DAGS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ActionDag:
-    """A DAG made by one of our factories, and the connection that its tasks name."""
+    """A DAG made by one of our factories, and the connection that its tasks name, or may name: then `default_conn_id`
+    is that of runs whose configuration names none."""
 
     action: str
     dag_id: str
     conn_id: str
     paused: bool
+    default_conn_id: str | None = None
 
 
 class Actions:
@@ -59,10 +73,12 @@ class Actions:
     def of(self, conn_id: str, user: Any) -> list[dict[str, Any]]:
         """The DAGs for that connection that the user may see; the shortest id first where several have one action.
 
-        Entries are `{action, dag_id, paused, may_run}`.
+        Entries are `{action, dag_id, paused, may_run, default_conn_id, other_conn_ids}`; the last one: the other
+        connections among which the DAG's form chooses.
         """
         manager = get_auth_manager()
-        dags = [dag for dag in self._dags() if dag.conn_id == conn_id]
+        known = self._dags()
+        dags = [dag for dag in known if dag.conn_id == conn_id]
         teams = _teams([dag.dag_id for dag in dags])
         found = []
         for dag in sorted(dags, key=lambda dag: (ACTIONS.index(dag.action), len(dag.dag_id), dag.dag_id)):
@@ -71,9 +87,9 @@ class Actions:
                 may_run = manager.is_authorized_dag(
                     method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
                 )
-                found.append(
-                    {"action": dag.action, "dag_id": dag.dag_id, "paused": dag.paused, "may_run": bool(may_run)}
-                )
+                entry = {"action": dag.action, "dag_id": dag.dag_id, "paused": dag.paused, "may_run": bool(may_run)}
+                others = sorted({one.conn_id for one in known if one.dag_id == dag.dag_id} - {conn_id})
+                found.append(entry | {"default_conn_id": dag.default_conn_id, "other_conn_ids": others})
         return found
 
     def _dags(self) -> tuple[ActionDag, ...]:
@@ -105,9 +121,9 @@ def read_dags() -> list[ActionDag]:
             return []
         stored = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
         return [
-            ActionDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id])
+            ActionDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id], default)
             for dag in stored
-            for conn_id in sorted(connections_of(dag.data or {}))
+            for conn_id, default in sorted(connections_of(dag.data or {}).items())
         ]
 
 
@@ -115,18 +131,34 @@ def action_of(dag_id: str) -> str | None:
     return next((action for action in ACTIONS if dag_id.endswith(action)), None)
 
 
-def connections_of(data: Mapping[str, Any]) -> set[str]:
-    """The connections that a serialized DAG's tasks name; an operator of Logyard that names none uses the default."""
-    found = set()
+def connections_of(data: Mapping[str, Any]) -> dict[str, str | None]:
+    """The connections that a serialized DAG's tasks name; an operator of Logyard that names none uses the default.
+
+    Where tasks name what a run's form chooses, all that may be chosen, each with the form's default.
+    """
+    found: dict[str, str | None] = {}
     for task in data.get("dag", {}).get("tasks", ()):
         fields = task.get("__var", {})
         partial = fields.get("partial_kwargs", {})
         partial = partial.get("__var", partial)
         if "logyard_conn_id" in (fields.get("template_fields") or ()):
             named = fields.get("logyard_conn_id", partial.get("logyard_conn_id", ClusterHook.default_conn_name))
-            if isinstance(named, str):
-                found.add(named)
+            if isinstance(named, str) and _CHOSEN.fullmatch(named.strip()):
+                found |= _choice(data)
+            elif isinstance(named, str):
+                found[named] = None
     return found
+
+
+def _choice(data: Mapping[str, Any]) -> dict[str, str | None]:
+    """What the form's field allows."""
+    for name, param in data.get("dag", {}).get("params", ()):
+        if name == CHOSEN:
+            fields = param.get("__var", param)
+            schema = fields.get("schema", {})
+            allowed = schema.get("__var", schema).get("enum") or ()
+            return {str(conn_id): str(fields.get("default")) for conn_id in allowed}
+    return {}
 
 
 def _teams(dag_ids: list[str]) -> Mapping[str, str | None]:

@@ -7,12 +7,11 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
 
 from logyard.operators.airflow_names import conf
+from logyard.operators.contents.masks import Fields, fields_of, read_rules, shown_to_all
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.plugins.logyard_ui.access.connections import of_team, team_of
-from logyard.plugins.logyard_ui.records.masks import Fields, fields_of, read_rules
 
 EVENT = "logyard_records"
-EVERY = "*"
 
 
 def may_read(conn_id: str, user: Any) -> bool:
@@ -22,8 +21,7 @@ def may_read(conn_id: str, user: Any) -> bool:
     details = ConnectionDetails(conn_id=conn_id, **of_team(team))
     if get_auth_manager().is_authorized_connection(method="GET", details=details, user=user):
         return True
-    open_to_all = {name.strip() for name in (conf.get(CONFIG_SECTION, "page_records", fallback="") or "").split(",")}
-    return team is None and bool({conn_id, EVERY} & open_to_all)
+    return team is None and shown_to_all(conf.get(CONFIG_SECTION, "page_records", fallback="") or "", conn_id)
 
 
 def hidden_from(user: Any, topic: str) -> Fields | None:

@@ -2,16 +2,20 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView
+from logyard.admin.acls.acls import Acl
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, LogDirs
 from logyard.admin.connector import Connector
 from logyard.admin.ports import EARLIEST, DescribingClient
+from logyard.admin.quotas.quotas import Quota
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cache.cache import Cached, Clocks, ClusterCache, Query
 from logyard.plugins.logyard_ui.cache.worker import IDLE_S
+from logyard.plugins.logyard_ui.cluster.broker_settings import BrokerChange, check_broker, read_defaults
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
 from logyard.plugins.logyard_ui.cluster.gathering import Gathered, gather
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, read_group, read_lag
@@ -19,11 +23,14 @@ from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups, read_old_gr
 from logyard.plugins.logyard_ui.cluster.plan_preview import PlanRequest, preview
 from logyard.plugins.logyard_ui.cluster.progress import Progress, Running, read_progress
 from logyard.plugins.logyard_ui.cluster.rights import TopicRights, read_rights
+from logyard.plugins.logyard_ui.cluster.security import Told, Users, read_acls, read_quotas, read_users
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes, sizes_json
 from logyard.plugins.logyard_ui.cluster.state import ClusterState, ControllerEpoch, read_state
 from logyard.plugins.logyard_ui.cluster.topic_check import TopicChange, Verdict, check
 from logyard.plugins.logyard_ui.cluster.transactions import TopicTransactions, read_transactions
 from logyard.plugins.logyard_ui.responses.document import Document
+
+T = TypeVar("T")
 
 CLUSTERS_MAX = 32
 PARTITIONS_MAX = 5_000
@@ -90,6 +97,10 @@ class CachedCluster:
             return replace(sizes, document=Document.plain(content))
 
         return await self.cache.get(Query("sizes", "sizes", 15.0, read), wait_s)
+
+    async def kept(self, what: str, read: Callable[[], T], wait_s: float, about: tuple[Any, ...] = ()) -> Cached[T]:
+        """What `read` finds in the page's own history of this cluster, `about` something. One read at a time."""
+        return await self.cache.get(Query(what, "history", 30.0, lambda _: read(), repr(about), 16), wait_s)
 
     async def groups(self, wait_s: float) -> Cached[list[GroupView]]:
         return await self.cache.get(Query("groups", "groups", 10.0, lambda c: c.groups()), wait_s)
@@ -158,6 +169,18 @@ class CachedCluster:
         query = Query("broker configs", "details", 10.0, lambda c: c.broker_configs(broker), str(broker))
         return await self.cache.get(query, wait_s)
 
+    async def broker_defaults(self, wait_s: float) -> Cached[Told[Mapping[str, ConfigValue]]]:
+        return await self.cache.get(Query("broker defaults", "details", 5.0, read_defaults), wait_s)
+
+    async def acls(self, wait_s: float) -> Cached[Told[tuple[Acl, ...]]]:
+        return await self.cache.get(Query("acls", "rights", 5.0, read_acls), wait_s)
+
+    async def users(self, wait_s: float) -> Cached[Told[Users]]:
+        return await self.cache.get(Query("users", "rights", 5.0, read_users), wait_s)
+
+    async def quotas(self, wait_s: float) -> Cached[Told[tuple[Quota, ...]]]:
+        return await self.cache.get(Query("quotas", "rights", 5.0, read_quotas), wait_s)
+
     def open_client(self) -> DescribingClient:
         """A client for who reads what is not kept here, such as records; the caller closes it."""
         return self._connector.cluster(self._brief)
@@ -167,11 +190,17 @@ class CachedCluster:
         query = Query("topic check", "topic check", 0.5, lambda c: check(c, change), repr(change), 8)
         return await self.cache.get(query, wait_s)
 
+    async def broker_check(self, change: BrokerChange, wait_s: float) -> Cached[Verdict]:
+        query = Query("broker check", "topic check", 0.5, lambda c: check_broker(c, change), repr(change), 8)
+        return await self.cache.get(query, wait_s)
+
     async def plan(
         self, request: PlanRequest, snapshot: ClusterSnapshot, running: Running | None, sizes: Sizes, wait_s: float
     ) -> Cached[Document]:
+        found = LogDirs(sizes.replicas, sizes.directories)
+
         def make(_: DescribingClient) -> Document:
-            return Document.plain(preview(request, snapshot, running, sizes.replicas, self.settings.disk_capacities))
+            return Document.plain(preview(request, snapshot, running, found, self.settings.disk_capacities))
 
         return await self.cache.get(Query("plan", "plan", 5.0, make, repr(request), 4), wait_s)
 

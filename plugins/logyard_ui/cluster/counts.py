@@ -6,7 +6,7 @@ With 10,000 topics this takes a while, so it is done once for each change of the
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from logyard.admin.cluster.snapshot import BrokerNode, TopicView
+from logyard.admin.cluster.snapshot import BrokerNode, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
 
 UNHEALTHY_MAX = 100
@@ -42,6 +42,7 @@ class UnhealthyPartition:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: bool
+    adding: tuple[int, ...] = ()  # by a running reassignment: not out of sync
 
 
 @dataclass(slots=True)
@@ -94,6 +95,11 @@ def count_cluster(
     return found
 
 
+def wanted_replicas(view: PartitionView, move: Assignment | None) -> int:
+    """How many replicas a partition is to have, without those that a move adds: as `kafka-topics` counts them."""
+    return len(view.replicas) - (len(move.adding) if move is not None else 0)
+
+
 def _count_topic(
     topic: TopicView,
     alive: Mapping[int, BrokerNode],
@@ -107,10 +113,10 @@ def _count_topic(
     under = lost = moved = factor = 0
     for view in topic.partitions:
         replicas, isr, leader = view.replicas, view.isr, view.leader
-        factor = max(factor, len(replicas))
         found.totals.replicas += len(replicas)
         move = moving.get(TopicPartition(topic.name, view.partition)) if moving else None
         adding = () if move is None else move.adding
+        factor = max(factor, wanted_replicas(view, move))
         behind = view.is_under_replicated(move)
         for broker in replicas:
             counts = found.brokers[broker]
@@ -130,7 +136,9 @@ def _count_topic(
             unhealthy = lagging if leader in alive else offline
             if len(unhealthy) < UNHEALTHY_MAX:
                 is_offline = leader not in alive
-                unhealthy.append(UnhealthyPartition(topic.name, view.partition, leader, replicas, isr, is_offline))
+                unhealthy.append(
+                    UnhealthyPartition(topic.name, view.partition, leader, replicas, isr, is_offline, tuple(adding))
+                )
     found.totals.partitions += len(topic.partitions)
     found.totals.under_replicated += under
     found.totals.offline += lost

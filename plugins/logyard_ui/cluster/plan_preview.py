@@ -1,15 +1,15 @@
 """A preview of what `reassign_replicas` would move: planned as its first task does, from the cached state."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.cluster.snapshot import ClusterSnapshot, LogDirs
 from logyard.admin.errors import LogyardError
 from logyard.admin.reassignment.disks import read_capacities
 from logyard.admin.reassignment.forecast import forecast
 from logyard.admin.reassignment.plan import make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.space import refuse_overfull, room, warnings
 from logyard.plugins.logyard_ui.cluster.progress import Running
 
 # A plan for this many takes one or two seconds.
@@ -40,7 +40,7 @@ def preview(
     request: PlanRequest,
     snapshot: ClusterSnapshot,
     running: Running | None,
-    sizes: Sequence[ReplicaSize],
+    dirs: LogDirs,
     disk_capacities: int | tuple[tuple[int, int], ...] | None = None,
 ) -> dict[str, Any]:
     """The plan document with its forecast.
@@ -55,13 +55,16 @@ def preview(
         raise BadPlanRequest(f"broker {unknown[0]} is not alive: its replicas are moved anyway, do not name it")
     now = replace(snapshot, reassignments=running)
     capacities = read_capacities(disk_capacities, now.brokers)
-    start = PlanInput.of(now, list(request.topics) or None, sizes, capacities)
+    start = PlanInput.of(now, list(request.topics) or None, dirs.replicas, capacities)
     if len(start.replicas) > PARTITIONS_MAX:
         raise BadPlanRequest(
             f"{len(start.replicas)} partitions are too many for a preview ({PARTITIONS_MAX} at most): "
             "name topics, or start the run without a preview"
         )
     moves = plan_moves(start, request.goals())
+    disks = room(dirs.directories, dirs.replicas, moves)
+    if not capacities:
+        refuse_overfull(disks)
     document = make_plan(now, moves).as_json(request.throttle)
     return document | {
         "partitions": document["partitions"][: request.limit],
@@ -69,6 +72,8 @@ def preview(
         "partitions_total": len(moves),
         "complete": len(moves) <= request.limit,
         "throttle": request.throttle,
-        "brokers": forecast(now, sizes, moves, capacities),
+        "brokers": forecast(now, dirs.replicas, moves, capacities),
+        "disks": disks,
+        "warnings": warnings(disks),
         "running": None if running is None else bool(running),
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.cluster.snapshot import ClusterSnapshot, DirectorySpace, ReplicaSize
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
 from logyard.broker.model import TopicPartition
@@ -19,7 +19,7 @@ class Sizes:
     """`replicas`: all that brokers reported, future replicas too; `held`: partition → broker → replica, without those.
 
     `answered`: the brokers that did; `problems`: why others did not. `brokers`: bytes by broker. `document`: bytes by
-    topic and broker, encoded once for all viewers.
+    topic and broker, encoded once for all viewers. `directories`: with their disks' bytes.
     """
 
     replicas: tuple[ReplicaSize, ...]
@@ -28,6 +28,7 @@ class Sizes:
     held: Mapping[TopicPartition, Mapping[int, ReplicaSize]] = field(default_factory=dict)
     brokers: Mapping[int, int] = field(default_factory=dict)
     document: Document | None = None
+    directories: tuple[DirectorySpace, ...] = ()
 
 
 def read_sizes(
@@ -42,6 +43,7 @@ def read_sizes(
     """
     deadline = clock() + BUDGET_S
     replicas: list[ReplicaSize] = []
+    directories: list[DirectorySpace] = []
     answered: set[int] = set()
     problems: dict[int, str] = {}
     first: LogyardError | None = None
@@ -50,19 +52,20 @@ def read_sizes(
             problems[broker] = "not asked: the others took the whole time"
             continue
         try:
-            found = client.replica_sizes([broker])
+            found = client.log_dirs([broker])
         except LogyardError as problem:
             problems[broker] = str(problem)
             first = first or problem
             continue
         answered.add(broker)
-        replicas += found if wanted is None else [replica for replica in found if replica.tp in wanted]
+        directories += found.directories
+        replicas += [replica for replica in found.replicas if wanted is None or replica.tp in wanted]
     if first is not None and not answered:
         raise first
     by_broker = dict.fromkeys(sorted(answered), 0)
     for replica in replicas:
         by_broker[replica.broker] += replica.size
-    return Sizes(tuple(replicas), frozenset(answered), problems, _held(replicas), by_broker)
+    return Sizes(tuple(replicas), frozenset(answered), problems, _held(replicas), by_broker, None, tuple(directories))
 
 
 def _held(replicas: Iterable[ReplicaSize]) -> dict[TopicPartition, dict[int, ReplicaSize]]:

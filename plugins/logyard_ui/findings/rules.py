@@ -13,9 +13,12 @@ from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.counts import ClusterCounts
 from logyard.plugins.logyard_ui.cluster.gathering import Gathered
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes
+from logyard.plugins.logyard_ui.history.disk_forecast import DiskForecast
 
 # A broker is skewed that has more than this times the mean, and at least so many leaders or bytes more than the mean.
 SKEW, SKEW_LEADERS, SKEW_BYTES = 1.25, 3, 1 << 30
+# A disk is nearly full of which so much is used, and soon full that will be within so many seconds.
+DISK_SHARE, DISK_AHEAD_S = 0.9, 14 * 86_400
 # A topic is skewed whose largest partition is this many times its mean partition, and at least so large.
 PARTITION_SKEW, PARTITION_BYTES = 3.0, 1 << 30
 # A partition with so many segments has many, where they are smaller than this.
@@ -36,6 +39,7 @@ class Item:
 class Known:
     """What the rules look at. None: not known, so rules that need it find nothing and say so.
 
+    `disks`: what the kept history says of the brokers' disks.
     `readers`: the topics that some group reads; None unless every group was read.
     """
 
@@ -45,6 +49,7 @@ class Known:
     gathered: Gathered | None = None
     sizes: Sizes | None = None
     readers: Collection[str] | None = None
+    disks: Sequence[DiskForecast] = ()
 
     def topics(self) -> Iterable[TopicView]:
         """Those that are not the brokers' own."""
@@ -80,11 +85,11 @@ def offline(known: Known) -> list[Item] | None:
 def under_replicated(known: Known) -> list[Item] | None:
     found = []
     for name, topic in known.snapshot.topics.items():
-        behind = [
-            v for v in topic.partitions if v.is_under_replicated(known.moving.get(TopicPartition(name, v.partition)))
-        ]
+        moves = ((v, known.moving.get(TopicPartition(name, v.partition))) for v in topic.partitions)
+        behind = [(view, move.adding if move else ()) for view, move in moves if view.is_under_replicated(move)]
         if behind:
-            out = sorted({replica for view in behind for replica in set(view.replicas) - set(view.isr)})
+            # A replica that a move adds is on its way, not out of sync.
+            out = sorted({one for view, adding in behind for one in set(view.replicas) - {*view.isr, *adding}})
             dead = [broker for broker in out if broker not in known.snapshot.brokers]
             found.append(Item(len(behind), name, values={"out_of_sync": out, "dead": dead}))
     return found
@@ -145,6 +150,23 @@ def byte_skew(known: Known) -> list[Item] | None:
     if known.sizes is None:
         return None
     return _skewed({b: size for b, size in known.sizes.brokers.items() if b in known.snapshot.brokers}, SKEW_BYTES, {})
+
+
+def disk_full(known: Known) -> list[Item] | None:
+    """Directories that are nearly full, or will be soon: each stops on its own, so one a broker would hide others."""
+    if known.sizes is None or not any(one.used is not None for one in known.sizes.directories):
+        return None
+    ahead = {(one.broker, one.path): one.full_in_s for one in known.disks}
+    found = []
+    for one in known.sizes.directories:
+        if not one.total or one.used is None or not one.is_online:
+            continue
+        left = ahead.get((one.broker, one.path))
+        if one.used < DISK_SHARE * one.total and (left is None or left > DISK_AHEAD_S):
+            continue
+        share = round(100 * one.used / one.total, 1)
+        found.append(Item(share, broker=one.broker, values={"path": one.path, "free": one.usable, "full_in_s": left}))
+    return found
 
 
 def partition_skew(known: Known) -> list[Item] | None:
@@ -211,6 +233,7 @@ RULES: Mapping[str, Rule] = {
     "offline": offline,
     "under_replicated": under_replicated,
     "hanging": hanging,
+    "disk_full": disk_full,
     "min_insync": min_insync,
     "replication_factor_1": replication_factor_1,
     "leader_skew": leader_skew,

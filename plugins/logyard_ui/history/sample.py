@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Of a larger cluster the topics with most bytes, and the groups with the largest lag, are kept one by one.
-TOPICS_MAX, GROUPS_MAX, READ_MAX = 500, 300, 50
+TOPICS_MAX, GROUPS_MAX, READ_MAX, DIRECTORIES_MAX = 500, 300, 50, 16
 _UNPACKED_MAX = 4 << 20
 
 
@@ -45,6 +45,7 @@ class GroupPoint:
 class Sample:
     """`bytes`: of all replicas of all topics, also of those that are not kept one by one.
 
+    `disks`: broker → directory → total and usable bytes, where the broker tells. `cluster`: its id; "": not known.
     A topic of which a partition did not answer is left out: with it missing, its sums would jump.
     """
 
@@ -52,6 +53,8 @@ class Sample:
     groups: Mapping[str, GroupPoint] = field(default_factory=dict)
     brokers: Mapping[int, int] = field(default_factory=dict)
     bytes: int = 0
+    disks: Mapping[int, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    cluster: str = ""
 
     def bounded(self) -> "Sample":
         """Without the smaller topics and groups, where there are too many."""
@@ -62,36 +65,79 @@ class Sample:
             {name: GroupPoint(dict(sorted(self.groups[name].topics.items())[:READ_MAX])) for name in groups},
             self.brokers,
             self.bytes,
+            {broker: dict(sorted(dirs.items())[:DIRECTORIES_MAX]) for broker, dirs in self.disks.items()},
+            self.cluster,
         )
+
+    def is_of(self, other: "Sample") -> bool:
+        """Whether both may be of one cluster: a connection may have been edited to lead to another."""
+        return "" in (self.cluster, other.cluster) or self.cluster == other.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What is wanted of samples: one topic and one group, None for all of them, "" for none; of groups what they read
+    of one topic, None: of all."""
+
+    topic: str | None = None
+    group: str | None = None
+    reads: str | None = None
+
+
+ALL = Only()
 
 
 def pack(sample: Sample) -> bytes:
+    """Two parts: what is of the whole cluster, which is short, and its topics and groups."""
     kept = sample.bounded()
-    content = {
-        "t": {name: [p.end, p.records, p.leader_bytes, p.bytes] for name, p in kept.topics.items()},
-        "g": {name: {topic: list(pair) for topic, pair in p.topics.items()} for name, p in kept.groups.items()},
+    whole = {
         "b": {str(broker): size for broker, size in kept.brokers.items()},
         "s": kept.bytes,
+        "d": {str(broker): {path: list(pair) for path, pair in dirs.items()} for broker, dirs in kept.disks.items()},
+        "c": kept.cluster,
     }
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+    parts = {
+        "t": {name: [p.end, p.records, p.leader_bytes, p.bytes] for name, p in kept.topics.items()},
+        "g": {name: {topic: list(pair) for topic, pair in p.topics.items()} for name, p in kept.groups.items()},
+    }
+    return b"".join(zlib.compress(json.dumps(part, separators=(",", ":")).encode(), 6) for part in (whole, parts))
 
 
-def unpack(data: bytes) -> Sample | None:
+def unpack(data: bytes, only: Only = ALL) -> Sample | None:
     """None where the bytes are no sample: of a later version, or damaged."""
     try:
-        stream = zlib.decompressobj()
-        text = stream.decompress(data, _UNPACKED_MAX)
-        if not stream.eof:
-            return None
-        content: dict[str, Any] = json.loads(text)
+        content, rest = _part(data)
+        if "t" not in content and (only.topic, only.group) != ("", ""):  # earlier versions had one part
+            content |= _part(rest)[0]
         return Sample(
-            {str(name): TopicPoint(*map(int, values)) for name, values in content["t"].items()},
             {
-                str(name): GroupPoint({str(topic): (int(done), int(lag)) for topic, (done, lag) in topics.items()})
-                for name, topics in content["g"].items()
+                str(name): TopicPoint(*map(int, values))
+                for name, values in content.get("t", {}).items()
+                if only.topic in (None, name)
+            },
+            {
+                str(name): GroupPoint(
+                    {str(t): (int(done), int(lag)) for t, (done, lag) in topics.items() if only.reads in (None, t)}
+                )
+                for name, topics in content.get("g", {}).items()
+                if only.group in (None, name)
             },
             {int(broker): int(size) for broker, size in content["b"].items()},
             int(content["s"]),
+            {
+                int(broker): {str(path): (int(total), int(usable)) for path, (total, usable) in dirs.items()}
+                for broker, dirs in content.get("d", {}).items()  # earlier versions kept none
+            },
+            str(content.get("c", "")),
         )
     except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _part(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The first part, and what follows it. Raises ValueError, zlib.error."""
+    stream = zlib.decompressobj()
+    text = stream.decompress(data, _UNPACKED_MAX)
+    if not stream.eof:
+        raise ValueError("it is damaged, or longer than any sample")
+    return dict(json.loads(text)), stream.unused_data

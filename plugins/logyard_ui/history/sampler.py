@@ -1,5 +1,6 @@
 """The thread in each API server that takes samples: whose turn it is, the store decides."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.plugins.logyard_ui.history.slots import is_due, slot_of
 from logyard.plugins.logyard_ui.history.store import HistoryStore
 from logyard.plugins.logyard_ui.history.taking import take
+
+log = logging.getLogger(__name__)
 
 # How often it is looked whether a new slot has come; and after how many slots old samples are thinned out.
 LOOK_S, THIN_OUT_SLOTS = 5.0, 10
@@ -34,6 +37,7 @@ class Sampler:
         self._last = -1
         self._prepared = False
         self.problem = ""
+        self._said: set[str] = set()
 
     def start(self) -> None:
         """Begin in a thread that ends with the process."""
@@ -45,7 +49,14 @@ class Sampler:
             try:
                 self.round()
             except Exception as problem:  # a database that is away now is no reason to stop for ever
-                self.problem = f"the history is not kept: {type(problem).__name__}"
+                self._say(f"the history is not kept: {type(problem).__name__}", problem)
+
+    def _say(self, text: str, problem: Exception) -> None:
+        """Once, until a round without any problem: it would be said every minute."""
+        if text not in self._said:
+            log.warning("%s", text, exc_info=problem)
+        self._said.add(text)
+        self.problem = text
 
     def round(self) -> None:
         """Take the samples of this slot that nobody else takes; does nothing where the slot is the last one still."""
@@ -56,14 +67,26 @@ class Sampler:
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
+        failed = False
         for conn_id, settings in self._listing().items():
-            if is_due(slot, self._took.get(conn_id, 0.0)) and self._store.claim(conn_id, slot):
-                self._sample(conn_id, settings, slot)
-            if slot % THIN_OUT_SLOTS == 0:
-                self._store.thin_out(conn_id, slot)
+            try:
+                self._turn(conn_id, settings, slot)
+            except Exception as problem:  # whatever one cluster leads to, the others have their history
+                failed = True
+                self._say(f"the history of {conn_id} is not kept: {type(problem).__name__}", problem)
         if slot % (THIN_OUT_SLOTS * 6) == 0:
             self._store.forget(slot)
-        self.problem = ""
+        if not failed:
+            self.problem, self._said = "", set()
+
+    def _turn(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
+        """One connection's part of a round, which began in that slot: a cluster before it may have taken minutes."""
+        if is_due(slot, self._took.get(conn_id, 0.0)):
+            now = slot_of(self._wall_ms())
+            if self._store.claim(conn_id, now):
+                self._sample(conn_id, settings, now)
+        if slot % THIN_OUT_SLOTS == 0:
+            self._store.thin_out(conn_id, slot)
 
     def _sample(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
         """A cluster that does not answer has a gap in its history."""
@@ -76,7 +99,8 @@ class Sampler:
                 client.close()
         except LogyardError:
             sample = None
-        self._took[conn_id] = time.monotonic() - begun
+        finally:
+            self._took[conn_id] = time.monotonic() - begun
         if sample is not None:
             self._store.write(conn_id, slot, sample)
 

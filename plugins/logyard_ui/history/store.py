@@ -4,7 +4,7 @@ The row's key says who takes a sample: of several processes and hosts whose slot
 is written twice, and nobody needs to know of the others. Every call blocks.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, String, Table,
 from sqlalchemy.dialects.mysql import MEDIUMBLOB
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from logyard.plugins.logyard_ui.history.sample import Sample, pack, unpack
+from logyard.plugins.logyard_ui.history.sample import ALL, Only, Sample, pack, unpack
 from logyard.plugins.logyard_ui.history.slots import TIERS, surplus
 
 # Not Airflow's metadata: its migrations know nothing of this table, and do not touch it.
@@ -24,7 +24,7 @@ SAMPLES = Table(
     Column("slot", BigInteger, primary_key=True, autoincrement=False),
     Column("data", LargeBinary().with_variant(MEDIUMBLOB(), "mysql"), nullable=True),
 )
-_DELETED_AT_ONCE = 200
+_DELETED_AT_ONCE, _READ_AT_ONCE = 200, 50
 
 Sessions = Callable[[], AbstractContextManager[Any]]
 """Opens a session that is committed at the end of its block."""
@@ -62,13 +62,24 @@ class HistoryStore:
             here = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot == slot)
             session.execute(update(SAMPLES).where(here).values(data=pack(sample)))
 
-    def read(self, conn_id: str, first: int) -> list[tuple[int, Sample]]:
-        """The samples from a slot on, in order; slots without one, and samples of later versions, are left out."""
+    def samples(self, conn_id: str, first: int, width: int = 1, only: Only = ALL) -> Iterator[tuple[int, Sample]]:
+        """The samples from a slot on, in order: of each window of so many slots the first one, and the last of all.
+
+        Few are held at a time, with `only` what is asked for: all of a large cluster would fill the memory. Slots
+        without a sample, and samples of later versions, are left out.
+        """
         wanted = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot >= first) & SAMPLES.c.data.is_not(None)
         with self._open_session() as session:
-            rows = session.execute(select(SAMPLES.c.slot, SAMPLES.c.data).where(wanted).order_by(SAMPLES.c.slot)).all()
-        found = [(int(slot), unpack(bytes(data))) for slot, data in rows]
-        return [(slot, sample) for slot, sample in found if sample is not None]
+            slots = sorted(int(slot) for slot in session.scalars(select(SAMPLES.c.slot).where(wanted)))
+        chosen = sorted({*{slot // width: slot for slot in reversed(slots)}.values(), *slots[-1:]})
+        for few in _portions(chosen, _READ_AT_ONCE):
+            rows = select(SAMPLES.c.slot, SAMPLES.c.data).where(wanted, SAMPLES.c.slot.in_(few))
+            with self._open_session() as session:
+                found = sorted((int(slot), bytes(data)) for slot, data in session.execute(rows))
+            for slot, data in found:
+                sample = unpack(data, only)
+                if sample is not None:
+                    yield slot, sample
 
     def thin_out(self, conn_id: str, now: int) -> int:
         """Drop what is too old, or closer together than its age asks for; returns how many rows."""
@@ -81,7 +92,7 @@ class HistoryStore:
             empty = of & SAMPLES.c.data.is_(None) & (SAMPLES.c.slot < now - 5)
             dropped = surplus(held, now)
             session.execute(delete(SAMPLES).where(empty))
-            for few in _portions(dropped):
+            for few in _portions(dropped, _DELETED_AT_ONCE):
                 session.execute(delete(SAMPLES).where(of, SAMPLES.c.slot.in_(few)))
         return len(dropped)
 
@@ -92,5 +103,5 @@ class HistoryStore:
             session.execute(delete(SAMPLES).where(SAMPLES.c.slot < oldest))
 
 
-def _portions(slots: list[int]) -> Iterable[list[int]]:
-    return (slots[first : first + _DELETED_AT_ONCE] for first in range(0, len(slots), _DELETED_AT_ONCE))
+def _portions(slots: list[int], most: int) -> Iterable[list[int]]:
+    return (slots[first : first + most] for first in range(0, len(slots), most))

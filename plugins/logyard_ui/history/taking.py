@@ -23,14 +23,17 @@ def take(client: DescribingClient) -> Sample:
     for name, topic in snapshot.topics.items():
         tps = [TopicPartition(name, view.partition) for view in topic.partitions]
         if all(tp in starts and tp in ends for tp in tps):
-            held = {
-                view.partition: sizes.held.get(TopicPartition(name, view.partition), {}) for view in topic.partitions
-            }
-            led = [held[v.partition][v.leader].size for v in topic.partitions if v.leader in held[v.partition]]
-            every = sum(replica.size for replicas in held.values() for replica in replicas.values())
+            of = {view.partition: sizes.held.get(TopicPartition(name, view.partition), {}) for view in topic.partitions}
+            led = [of[v.partition][v.leader].size for v in topic.partitions if v.leader in of[v.partition]]
+            every = sum(replica.size for replicas in of.values() for replica in replicas.values())
             records = sum(max(ends[tp] - starts[tp], 0) for tp in tps)
             topics[name] = TopicPoint(sum(ends[tp] for tp in tps), records, sum(led), every)
-    return Sample(topics, _groups(client, snapshot, ends), dict(sizes.brokers), sum(sizes.brokers.values()))
+    disks: dict[int, dict[str, tuple[int, int]]] = {}
+    for one in sizes.directories:
+        if one.total is not None and one.usable is not None and one.is_online:
+            disks.setdefault(one.broker, {})[one.path] = (one.total, one.usable)
+    held = sum(sizes.brokers.values())
+    return Sample(topics, _groups(client, snapshot, ends), dict(sizes.brokers), held, disks, snapshot.cluster_id)
 
 
 def _groups(

@@ -4,35 +4,34 @@ from collections.abc import Callable
 from typing import Any
 
 from logyard.admin.ports import DescribingClient
-from logyard.plugins.logyard_ui.records.decoding import HIDDEN, Shown, decode, may_have_fields, writable
-from logyard.plugins.logyard_ui.records.masks import Fields
+from logyard.operators.contents.decoding import Shown, writable
+from logyard.operators.contents.masks import Fields
+from logyard.operators.contents.schemas.decoder import BySchema
+from logyard.operators.contents.shown import HEADER_CHARS, Search, contents, shown_headers
 from logyard.plugins.logyard_ui.records.reading import Answer, Keep, Question, Raw, read
 from logyard.plugins.logyard_ui.records.words import in_words
 
-HEADERS_MAX = 50
 
-
-def keeping(topic: str, fields: Fields | None, key: str, text: str) -> Keep:
-    """Decode a record, and keep it where its key contains `key`, and key, value or a header `text`.
-
-    The search sees what is shown, so that nobody can guess what is hidden by searching for it.
-    """
-    wanted_key, wanted = key.casefold(), text.casefold()
+def keeping(topic: str, fields: Fields | None, search: Search, by_schema: BySchema | None = None) -> Keep:
+    """Decode a record, and keep it where it is one of those that are looked for."""
 
     def keep(raw: Raw) -> dict[str, Any] | None:
-        shown_key, shown_value = _decoded(topic, raw, fields)
-        if wanted_key and wanted_key not in _text(shown_key):
+        key, value = _decoded(topic, raw, fields, by_schema)
+        if not search.wants_key(key):
             return None
-        headers = _headers(raw, fields)
-        if wanted and not any(wanted in part for part in (_text(shown_key), _text(shown_value), *_texts(headers))):
+        headers = shown_headers(raw.headers, fields)
+        if not search.wants(key, value, headers):
             return None
         return {
             "partition": raw.partition,
             "offset": raw.offset,
             "timestamp_ms": raw.timestamp_ms if raw.timestamp_ms >= 0 else None,
-            "key": None if shown_key is None else shown_key.as_json(),
-            "value": None if shown_value is None else shown_value.as_json(),
-            "headers": [[writable(name), None if shown is None else shown.as_json()] for name, shown in headers],
+            "key": None if key is None else key.as_json(),
+            "value": None if value is None else value.as_json(),
+            "headers": [
+                [writable(name[:HEADER_CHARS]), None if shown is None else shown.as_json(HEADER_CHARS)]
+                for name, shown in headers
+            ],
             "headers_total": len(raw.headers),
             "transactional": raw.transactional,
         }
@@ -66,28 +65,8 @@ def answer_json(question: Question, answer: Answer, *, masked: bool) -> dict[str
     }
 
 
-def _decoded(topic: str, raw: Raw, fields: Fields | None) -> tuple[Shown | None, Shown | None]:
-    mask = None if fields is None else fields.of_structure
+def _decoded(
+    topic: str, raw: Raw, fields: Fields | None, by_schema: BySchema | None
+) -> tuple[Shown | None, Shown | None]:
     told = in_words(topic, raw.key, raw.value) if fields is None else None
-    return told or (decode(raw.key, mask), decode(raw.value, mask))
-
-
-def _headers(raw: Raw, fields: Fields | None) -> list[tuple[str, Shown | None]]:
-    return [(str(name), _header(str(name), value, fields)) for name, value in raw.headers[:HEADERS_MAX]]
-
-
-def _header(name: str, value: bytes | None, fields: Fields | None) -> Shown | None:
-    if fields is None or value is None:
-        return decode(value)
-    if fields.has(name):
-        return Shown(HIDDEN, "", len(value))
-    # A plain text has no fields; what may have some is shown as far as they can be told.
-    return decode(value, fields.of_structure if may_have_fields(value) else None)
-
-
-def _text(shown: Shown | None) -> str:
-    return "" if shown is None else shown.text.casefold()
-
-
-def _texts(headers: list[tuple[str, Shown | None]]) -> list[str]:
-    return [f"{name.casefold()} {_text(shown)}" for name, shown in headers]
+    return told or contents(raw.key, raw.value, fields, by_schema)

@@ -1,11 +1,11 @@
 """The records of the brokers' own topics in words: `__consumer_offsets` and `__transaction_state`. Pure."""
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.groups import record_format as groups
 from logyard.broker.transactions import record_format as transactions
-from logyard.plugins.logyard_ui.records.decoding import Shown
+from logyard.operators.contents.decoding import Shown
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 _NAMED = 20
@@ -71,6 +71,6 @@ def _of_transactions(key: bytes | None, value: bytes | None) -> tuple[str, str] 
 
 def _time(milliseconds: int) -> str:
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
         return str(milliseconds)

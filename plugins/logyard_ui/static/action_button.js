@@ -26,3 +26,17 @@ export function PlaceButton({ to, children }) {
   const style = { size: "sm", variant: "outline", colorPalette: "gray", asChild: true };
   return h(Button, style, h(RouterLink, { to }, children));
 }
+
+// The same in a row of a table: a plain element, since there may be hundreds.
+export function RowAction({ action, values, children, danger = false, ...rest }) {
+  const { actions, act } = useCluster();
+  if (!actions.get(ACTIONS[action].dag)?.may_run) return null;
+  const style = { type: "button", "data-danger": danger ? "" : undefined, ...rest };
+  return h("button", { ...style, onClick: () => act(action, values()) }, children);
+}
+
+// Whether the user may start one of these actions: else a table needs no column for them.
+export function useMayAct(...wanted) {
+  const { actions } = useCluster();
+  return wanted.some((action) => actions.get(ACTIONS[action].dag)?.may_run);
+}

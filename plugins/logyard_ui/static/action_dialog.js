@@ -2,8 +2,8 @@
 
 import { ACTIONS } from "./actions.js";
 import { get, pageApi, sentence } from "./api.js";
-import { useCluster } from "./cluster_context.js";
-import { starting, wrong } from "./forms.js";
+import { confOn, useCluster } from "./cluster_context.js";
+import { optionsOf, starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
 import { Notice, Problem } from "./components.js";
 import { CheckboxField } from "./checkbox.js";
@@ -91,7 +91,7 @@ function Form({ spec, values, setValues, next, close }) {
             h(Entry, {
               key: field.id,
               field,
-              value: values[field.id],
+              values,
               problem: tried ? problems[field.id] : "",
               set: (value) => {
                 setRefused({}); // it was about other values
@@ -116,7 +116,7 @@ function Form({ spec, values, setValues, next, close }) {
 async function asked(spec, conn, values) {
   if (!spec.asks) return null;
   try {
-    const { refused } = await get(pageApi("topic_check", { conn_id: conn, ...spec.asks(values) }));
+    const { refused } = await get(pageApi(spec.route ?? "topic_check", { conn_id: conn, ...spec.asks(values) }));
     if (!refused) return null;
     const field = spec.parts?.[refused.part] ?? refused.part;
     return { [spec.fields.some((one) => one.id === field) ? field : ""]: refused.text };
@@ -125,19 +125,20 @@ async function asked(spec, conn, values) {
   }
 }
 
-function Entry({ field, value, problem, set }) {
+function Entry({ field, values, problem, set }) {
+  const value = values[field.id];
   if (field.kind === "flag") return h(CheckboxField, { label: field.label, on: Boolean(value), set });
   const common = { size: "sm", name: field.id, value: value ?? "", onChange: (event) => set(event.target.value) };
   return h(
     Field.Root,
     { required: field.required, invalid: Boolean(problem) },
     h(Field.Label, null, field.label, h(Field.RequiredIndicator)),
-    typed(field, common),
+    typed(field, values, common),
     problem ? h(Field.ErrorText, null, problem) : field.help ? h(Field.HelperText, null, field.help) : null,
   );
 }
 
-function typed(field, common) {
+function typed(field, values, common) {
   if (field.kind === "lines")
     return h(Textarea, { ...common, rows: field.rows ?? 3, fontFamily: "mono", spellCheck: false });
   if (field.kind === "choice")
@@ -147,23 +148,24 @@ function typed(field, common) {
       h(
         NativeSelect.Field,
         common,
-        field.options.map(([value, label]) => h("option", { key: value, value }, label)),
+        optionsOf(field, values).map(([value, label]) => h("option", { key: value, value }, label)),
       ),
       h(NativeSelect.Indicator),
     );
-  if (field.suggest) return h(SuggestingInput, { ...common, kind: field.suggest, several: field.several });
+  if (field.suggest)
+    return h(SuggestingInput, { ...common, kind: field.suggest, several: field.several, of: field.of?.(values) });
   const inputMode = field.kind === "number" ? "numeric" : undefined;
   return h(Input, { ...common, inputMode, autoComplete: "off", spellCheck: false });
 }
 
 function Review({ spec, values, back, done }) {
-  const { actions } = useCluster();
+  const { actions, conn } = useCluster();
   const dag = actions.get(spec.dag);
   const word = spec.type?.(values) ?? "";
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
-  const conf = spec.conf(values);
+  const conf = confOn(conn, dag, spec.conf(values));
   const leave = spec.fields.length > 0 ? "Back" : "Cancel";
   const submit = async (event) => {
     event.preventDefault();

@@ -7,7 +7,12 @@
 
 import { brokersNamed, bytes, number, plural } from "./format.js";
 import { given, names, throttleField, topicsField, whole } from "./forms.js";
-import { alterTopic, createTopic, deleteTopic, expandTopic } from "./topic_actions.js";
+import { addAcl, grantAccess, removeAcl, revokeAccess } from "./acl_actions.js";
+import { alterBrokerSettings } from "./broker_actions.js";
+import { removeQuota, setQuota } from "./quota_actions.js";
+import { copyRecords, sendRecord } from "./record_actions.js";
+import { alterTopic, createTopic, deleteTopic, emptyTopic, expandTopic } from "./topic_actions.js";
+import { changePassword, createUser, deleteUser } from "./user_actions.js";
 
 const reassign = {
   dag: "reassign_replicas",
@@ -317,6 +322,7 @@ export const ACTIONS = {
   create_topic: createTopic,
   alter_topic: alterTopic,
   expand_topic: expandTopic,
+  empty_topic: emptyTopic,
   delete_topic: deleteTopic,
   reassign_replicas: reassign,
   cancel_reassignment: cancelReassignment,
@@ -326,6 +332,18 @@ export const ACTIONS = {
   reset_offsets: resetOffsets,
   delete_group: deleteGroup,
   abort_hanging_transactions: abortHanging,
+  send_record: sendRecord,
+  copy_records: copyRecords,
+  alter_broker_settings: alterBrokerSettings,
+  grant_access: grantAccess,
+  revoke_access: revokeAccess,
+  add_acl: addAcl,
+  remove_acl: removeAcl,
+  create_user: createUser,
+  change_password: changePassword,
+  delete_user: deleteUser,
+  set_quota: setQuota,
+  remove_quota: removeQuota,
   recover_controller: recover,
   topics_as_code: asCode,
   retention_report: report,

@@ -1,10 +1,11 @@
 // Brokers: replicas, leaders and bytes of each, their distance from the mean, and the racks.
 
 import { useCluster, useList, useRoute } from "./cluster_context.js";
-import { bytes, number } from "./format.js";
+import { bytes, number, percent } from "./format.js";
 import { UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton, PlaceButton } from "./action_button.js";
-import { Empty, Facts, Head, Loaded, MissingParts, Section } from "./components.js";
+import { ALL, brokerSettings } from "./broker_actions.js";
+import { Empty, Facts, Head, Loaded, MissingParts, Notice, Section } from "./components.js";
 import { History } from "./history.js";
 import { rowLink } from "./page_address.js";
 import { Settings } from "./settings.js";
@@ -21,7 +22,9 @@ export function Brokers() {
       { direction: "column", gap: "6" },
       h(MissingParts, { data }),
       h(List, { data }),
+      h(Disks, { brokers: data.brokers }),
       h(Racks, { racks: data.racks ?? [] }),
+      h(EverySettings),
     ),
   );
 }
@@ -97,10 +100,17 @@ function List({ data }) {
           columns,
           rows: data.brokers,
           rowKey: (row) => row.id,
+          cards: true,
           order: place.get("sort") || "id",
           onOrder: (sort) => place.stay({ sort }),
         }),
   );
+}
+
+// How full a disk is, marked from 90 % on.
+function Full({ share }) {
+  if (typeof share !== "number") return "–";
+  return h("span", { "data-bad": share >= 0.9 ? "" : undefined }, percent(share));
 }
 
 // In one line: a rack's name may be of any length.
@@ -117,6 +127,23 @@ function Identity({ broker, to }) {
   );
 }
 
+const DISK_COLUMNS = [
+  { id: "id", label: "Broker", cell: (row) => `Broker ${row.id}` },
+  { id: "fullest", label: "Fullest disk", end: true, cell: (row) => h(Full, { share: row.disk?.fullest }) },
+  { id: "free", label: "Free", end: true, cell: (row) => bytes(row.disk?.free) },
+  { id: "total", label: "Size", end: true, cell: (row) => bytes(row.disk?.total) },
+];
+
+// Nothing where no broker tells how full its disks are.
+function Disks({ brokers }) {
+  if (!brokers.some((one) => one.disk)) return null;
+  return h(
+    Section,
+    { title: "Disks" },
+    h(Table, { name: "Disks", columns: DISK_COLUMNS, rows: brokers, rowKey: (row) => row.id, cards: true }),
+  );
+}
+
 const RACK_COLUMNS = [
   { id: "rack", label: "Rack", cell: (row) => row.rack ?? "no rack" },
   { id: "brokers", label: "Brokers", cell: (row) => row.brokers.join(", ") },
@@ -130,8 +157,32 @@ function Racks({ racks }) {
   return h(
     Section,
     { title: "Racks" },
-    h(Table, { name: "Racks", columns: RACK_COLUMNS, rows: racks, rowKey: (row) => row.rack ?? "" }),
+    h(Table, { name: "Racks", columns: RACK_COLUMNS, rows: racks, rowKey: (row) => row.rack ?? "", cards: true }),
   );
+}
+
+const EVERY_MS = 10000;
+
+// The settings of all brokers, beside what each has of its own.
+function EverySettings() {
+  const answer = useRoute("broker_defaults", {}, EVERY_MS);
+  const configs = answer.data?.configs ?? [];
+  return h(
+    Section,
+    { title: "Settings of all brokers", aside: answer.data && h(ChangeSettings, { broker: ALL, configs }) },
+    h(Loaded, { answer, what: "settings", rows: 2 }, (data) =>
+      data.refused
+        ? h(Notice, { status: "warning" }, data.refused)
+        : data.configs.length === 0
+          ? h(Empty, { title: "Nothing is set for all brokers: each has what its own file says, or the default." })
+          : h(Settings, { configs: data.configs, name: "Settings of all brokers", broker: ALL }),
+    ),
+  );
+}
+
+function ChangeSettings({ broker, configs }) {
+  const values = brokerSettings(broker, configs);
+  return h(ActionButton, { action: "alter_broker_settings", values, plain: true }, "Change settings");
 }
 
 export function Broker() {
@@ -155,11 +206,17 @@ export function Broker() {
   );
 }
 
+const usedShare = ({ total, free: left }) =>
+  typeof total === "number" && typeof left === "number" && total > 0 ? 1 - left / total : null;
+
 const DIRECTORY_COLUMNS = [
-  { id: "path", label: "Directory", cell: (row) => row.path },
+  { id: "path", label: "Directory", cell: (row) => (row.online ? row.path : `${row.path} (offline)`) },
   { ...count("bytes", "Bytes", "8rem"), cell: (row) => bytes(row.bytes) },
   count("replicas", "Replicas"),
   count("future_replicas", "Moving in", "8rem"),
+  { id: "total", label: "Disk", end: true, width: "7rem", cell: (row) => bytes(row.total) },
+  { id: "used", label: "Used", end: true, width: "6rem", cell: (row) => h(Full, { share: usedShare(row) }) },
+  { id: "free", label: "Free", end: true, width: "7rem", cell: (row) => bytes(row.free) },
 ];
 
 // This broker beside the others.
@@ -169,6 +226,15 @@ function ComparedSettings({ id }) {
   const others = brokers.filter((one) => one.alive && one.id !== id).map((one) => one.id);
   const name = [id, ...others].slice(0, 4);
   return h(PlaceButton, { to: place.to({ view: "compare", of: "brokers", name }) }, "Compare");
+}
+
+function SettingsActions({ broker, configs }) {
+  return h(
+    Flex,
+    { gap: "2", wrap: "wrap" },
+    h(ChangeSettings, { broker, configs }),
+    h(ComparedSettings, { id: broker }),
+  );
 }
 
 function Content({ data }) {
@@ -192,14 +258,20 @@ function Content({ data }) {
       h(
         Section,
         { title: "Directories" },
-        h(Table, { name: "Directories", columns: DIRECTORY_COLUMNS, rows: data.log_dirs, rowKey: (row) => row.path }),
+        h(Table, {
+          name: "Directories",
+          columns: DIRECTORY_COLUMNS,
+          rows: data.log_dirs,
+          rowKey: (row) => row.path,
+          cards: true,
+        }),
       ),
     h(History, { kind: "broker", name: String(broker.id) }),
     data.configs &&
       h(
         Section,
-        { title: "Settings", aside: h(ComparedSettings, { id: broker.id }) },
-        h(Settings, { configs: data.configs, name: "Settings of the broker" }),
+        { title: "Settings", aside: h(SettingsActions, { broker: broker.id, configs: data.configs }) },
+        h(Settings, { configs: data.configs, name: "Settings of the broker", broker: broker.id }),
       ),
   );
 }

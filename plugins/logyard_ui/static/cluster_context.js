@@ -25,12 +25,22 @@ export function useList(path) {
 
 const ACTIONS_MS = 60000;
 
-// action → {dag_id, paused, may_run}, for the DAGs that act on this connection; `records`: whether the user may look at
-// records.
+// action → {dag_id, paused, may_run, default_conn_id}, for the DAGs that act on this connection; `records`: whether the
+// user may look at records.
 export function useActions(conn) {
   const { data } = usePolled(pageApi("actions", { conn_id: conn }), ACTIONS_MS);
   return useMemo(() => {
     const found = new Map((data?.actions ?? []).map((action) => [action.action, action]));
     return Object.assign(found, { records: data?.records === true });
   }, [data]);
+}
+
+// The configuration of a run on this cluster: where the DAG's form chooses among clusters, it names this one. Pure.
+export function confOn(conn, dag, conf) {
+  return dag?.default_conn_id ? { ...conf, logyard_conn_id: conn } : conf;
+}
+
+// Whether a run of that DAG works on this cluster; pure.
+export function isOn(conn, dag, conf) {
+  return !dag?.default_conn_id || (conf?.logyard_conn_id ?? dag.default_conn_id) === conn;
 }

@@ -47,6 +47,11 @@ function Names({ kind, names }) {
           type: "button",
           size: "xs",
           variant: "outline",
+          maxWidth: "full",
+          height: "auto",
+          minHeight: "8",
+          whiteSpace: "normal",
+          wordBreak: "break-all",
           "aria-label": `Leave out ${name}`,
           onClick: () => show(names.filter((other) => other !== name)),
         },
@@ -105,6 +110,7 @@ function Content({ data, kind }) {
       rows,
       rowKey: (row) => row.name,
       empty: "No setting is set by anybody.",
+      cards: true,
     }),
   );
 }

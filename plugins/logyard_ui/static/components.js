@@ -150,7 +150,7 @@ export function Figure({ label, value, help, tone, dim, wrap = (child) => child,
         "data-testid": "figure",
         ...rest,
       },
-      h(Text, { color: "fg.muted", fontSize: "sm", truncate: true }, label),
+      h(Text, { color: "fg.muted", fontSize: "sm" }, label),
       h(
         Text,
         {
@@ -176,7 +176,8 @@ export function Figure({ label, value, help, tone, dim, wrap = (child) => child,
 export function Figures({ children, least = "9.5rem" }) {
   return h(
     Box,
-    { display: "grid", gap: "3", gridTemplateColumns: `repeat(auto-fill, minmax(${least}, 1fr))` },
+    // On a phone two are side by side.
+    { display: "grid", gap: "3", gridTemplateColumns: `repeat(auto-fill, minmax(min(${least}, 45%), 1fr))` },
     children,
   );
 }

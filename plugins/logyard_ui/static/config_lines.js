@@ -36,3 +36,13 @@ export function difference(before, after) {
   for (const name of Object.keys(before)) if (!Object.hasOwn(after, name)) changes[name] = null;
   return changes;
 }
+
+// Those of the names that hold a secret: `hidden` ones, and names like those of secrets (as admin/configs/secrets.py).
+const SECRET = new RegExp(
+  "(^|[._-])(password|passphrase|secret|token|credential|credentials|secret\\.key|master\\.key|private\\.key|" +
+    "access\\.key|api\\.key|keystore\\.key|certificate\\.chain|truststore\\.certificates|jaas\\.config)$",
+);
+
+export function secrets(names, hidden = []) {
+  return names.filter((name) => hidden.includes(name) || SECRET.test(name.trim().toLowerCase()));
+}

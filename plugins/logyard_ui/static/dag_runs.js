@@ -1,13 +1,15 @@
 // DAG runs that were started on this page, polled until they end.
 
 import { airflow, get, write } from "./api.js";
-import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./airflow_ui.js";
+import { RouterLink, UI, h, useEffect, useState, useSyncExternalStore } from "./airflow_ui.js";
 import { refresh, usePolled } from "./polling.js";
 import { State } from "./components.js";
 import { Outcome, hasEnded } from "./outcome.js";
 
 const { Box, CloseButton, Flex, Spinner, Text } = UI;
 const EVERY_MS = 1500;
+// A run that has ended may be cleared, and go on.
+const ENDED_MS = 15000;
 const KEPT = 4;
 
 // {dag_id, run_id, title}, the latest first; kept while the page is open.
@@ -61,19 +63,23 @@ export function ended(state) {
   return state === "success" || state === "failed";
 }
 
-// {state, tasks, problem} of a run, polled until it ends.
+// {state, tasks, known, problem} of a run, polled until it ends, and rarely from then on; `known`: its tasks are.
 export function useRun({ dag_id, run_id }) {
   const where = airflow("dags", dag_id, "dagRuns", run_id);
-  const run = usePolled(where, EVERY_MS);
-  const tasks = usePolled(`${where}/taskInstances`, EVERY_MS);
+  const [over, setOver] = useState(false);
+  const every = over ? ENDED_MS : EVERY_MS;
+  const run = usePolled(where, every);
+  const tasks = usePolled(`${where}/taskInstances`, every);
   const state = run.data?.state ?? "queued";
   useEffect(() => {
+    setOver(ended(state));
     if (ended(state)) refresh();
   }, [state]);
   return {
     state,
     conf: run.data?.conf,
     tasks: inOrder(tasks.data?.task_instances ?? []),
+    known: tasks.data !== null,
     problem: run.problem ?? tasks.problem,
   };
 }

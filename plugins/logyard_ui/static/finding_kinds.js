@@ -5,7 +5,7 @@
 // `mend`, and `all` for several items, give {label, action, values} for a dialog, or {label, action, place} for a view
 // that prepares the action; null where there is nothing to start.
 
-import { bytes, number, plural, time } from "./format.js";
+import { bytes, number, plural, seconds, time } from "./format.js";
 import { lines } from "./config_lines.js";
 
 // Topics that one link names.
@@ -70,6 +70,15 @@ export const KINDS = {
         items.map((item) => item.topic),
         items.reduce((sum, item) => sum + item.number, 0),
       ),
+  },
+  disk_full: {
+    title: "Disks that are nearly full",
+    why: "A broker that cannot write takes the directory offline: its replicas there are gone until there is room.",
+    serious: true,
+    told: ({ number: share, values }) =>
+      `${values.path}: ${number(share)} % used, ${bytes(values.free)} free` +
+      (typeof values.full_in_s === "number" ? `, full in ${seconds(values.full_in_s)} at the last week's rate` : ""),
+    mend: () => replan("Plan", { disk: 1 }),
   },
   min_insync: {
     title: "min.insync.replicas as large as the number of replicas",

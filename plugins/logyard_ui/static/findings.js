@@ -54,8 +54,9 @@ function Finding({ finding, brokers }) {
       name: spec.title,
       columns,
       rows: finding.items,
-      rowKey: (row) => row.topic ?? row.broker,
+      rowKey: (row) => row.topic ?? `${row.broker} ${row.values.path ?? ""}`,
       maxHeight: "22rem",
+      cards: true,
     }),
     finding.total > finding.items.length &&
       h(Text, { color: "fg.muted", fontSize: "xs" }, `The first ${number(finding.items.length)} are shown.`),
@@ -63,7 +64,8 @@ function Finding({ finding, brokers }) {
 }
 
 function counted({ total, items }) {
-  return plural(total, items[0].topic === null ? "broker" : "topic");
+  if (items[0].topic !== null) return plural(total, "topic");
+  return "path" in items[0].values ? plural(total, "directory", "directories") : plural(total, "broker");
 }
 
 function columnsOf(spec, brokers, place) {

@@ -39,6 +39,12 @@ export function time(milliseconds) {
   return new Date(milliseconds).toLocaleString();
 }
 
+// A time that was typed as ms since 1970; digits alone are that already.
+export function milliseconds(text) {
+  const found = /^\d{10,}$/.test(text.trim()) ? Number(text) : Date.parse(text.trim());
+  return Number.isFinite(found) ? found : NaN;
+}
+
 // The time of day; with its date where that was long ago.
 export function clock(milliseconds) {
   if (typeof milliseconds !== "number" || milliseconds <= 0) return "–";

@@ -1,8 +1,9 @@
 // What forms have in common: shared fields, initial values, and the check of what was typed. Pure.
 //
 // A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, wrong, least, first,
-// options: [[value, label]…], when(values) → whether it is asked for, suggest: topics | groups | brokers (whose names
-// are suggested), several: whether it takes several names}.
+// options: [[value, label]…] or a function of the values, when(values) → whether it is asked for, suggest: topics |
+// groups | brokers (whose names are suggested), of(values) → the connection whose names these are, if it is another,
+// several: whether it takes several names}.
 
 const TOPIC = /^[a-zA-Z0-9._-]{1,249}$/;
 
@@ -43,11 +44,17 @@ export function given(conf) {
   return Object.fromEntries(Object.entries(conf).filter(([, value]) => value !== undefined));
 }
 
-// The initial values of a form.
+// What a field of kind choice offers.
+export function optionsOf({ options }, values) {
+  return typeof options === "function" ? options(values) : options;
+}
+
+// The initial values of a form. A choice whose options depend on the values begins empty.
 export function starting(spec, values) {
+  const chosen = ({ options }) => (typeof options === "function" ? "" : options[0][0]);
   const first = spec.fields.map((field) => [
     field.id,
-    field.kind === "flag" ? Boolean(field.first) : field.kind === "choice" ? field.options[0][0] : "",
+    field.kind === "flag" ? Boolean(field.first) : field.kind === "choice" ? chosen(field) : "",
   ]);
   return { ...Object.fromEntries(first), ...values };
 }

@@ -95,6 +95,7 @@ function List({ data }) {
           order: place.get("sort") || "-lag",
           onOrder: (sort) => place.stay({ sort }),
           fill: true,
+          cards: true,
           empty: "No group's name matches.",
         }),
     data.old_groups?.length > 0 && h(OldConsumers, { data }),
@@ -142,7 +143,13 @@ function OldConsumers({ data }) {
       " takes their offsets over.",
       left > 0 && ` ${plural(left, "group")} more could not be read in time.`,
     ),
-    h(Table, { name: "Old consumers", columns: OLD_COLUMNS, rows: data.old_groups, rowKey: (row) => row.group }),
+    h(Table, {
+      name: "Old consumers",
+      columns: OLD_COLUMNS,
+      rows: data.old_groups,
+      rowKey: (row) => row.group,
+      cards: true,
+    }),
   );
 }
 
@@ -253,6 +260,7 @@ function Content({ data }) {
             columns,
             rows: data.partitions,
             rowKey: (row) => `${row.topic}-${row.partition}`,
+            cards: true,
             order: place.get("sort") || "-lag",
             onOrder: (sort) => place.stay({ sort }),
           }),
@@ -268,6 +276,7 @@ function Content({ data }) {
             columns: MEMBER_COLUMNS,
             rows: data.members,
             rowKey: (row) => row.member_id,
+            cards: true,
           }),
     ),
   );

@@ -3,7 +3,7 @@
 import { useCluster, useRoute } from "./cluster_context.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { Empty, Loaded, Section } from "./components.js";
-import { lagNow, plots } from "./history_plots.js";
+import { diskForecast, lagNow, plots } from "./history_plots.js";
 import { Plot } from "./plot.js";
 
 const { Box, NativeSelect, Text } = UI;
@@ -58,11 +58,14 @@ function Content({ data }) {
   return h(
     Fragment,
     null,
+    (data.disks ?? []).map((one) =>
+      h(Text, { key: one.path, marginBottom: "2", fontSize: "sm", role: "status" }, diskForecast(one)),
+    ),
     data.now && h(Text, { marginBottom: "2", fontSize: "sm", role: "status" }, lagNow(data.now)),
     h(
       Box,
       { display: "grid", gap: "3", gridTemplateColumns: { base: "minmax(0, 1fr)", lg: "1fr 1fr" } },
-      found.map(({ title, format, lines }) => h(Plot, { key: title, title, times: data.times, lines, format })),
+      found.map(({ title, ...plot }) => h(Plot, { key: title, title, times: data.times, ...plot })),
     ),
     problem && h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, problem),
   );

@@ -10,6 +10,7 @@ const PLOTS = [
   ["Bytes, about", bytesPerSecond, ["bytes_in", "in"], ["bytes_out", "out, by groups"]],
   ["Lag", short, ["lag", "records"]],
   ["Bytes on disk, all replicas", bytes, ["bytes", "bytes"]],
+  ["Disks, all that is on them", bytes, ["disk_used", "used"], ["disk_total", "size"]],
 ];
 
 // A number in few letters: 1.2 M.
@@ -20,15 +21,25 @@ export function short(value) {
   return `${number(Math.round((value / unit) * 10) / 10)}${letter}`;
 }
 
-// [{title, format, lines: [[label, values]…]}…], for what is known at some time.
+// [{title, format, lines: [[label, values]…]}…], for what is known at two times or more.
 export function plots({ series }) {
   return PLOTS.map(([title, format, ...lines]) => ({
     title,
     format,
+    binary: format === bytes || format === bytesPerSecond,
     lines: lines
-      .filter(([name]) => series[name]?.some((value) => value !== null))
+      // One value makes no line, and an axis of years.
+      .filter(([name]) => series[name]?.filter((value) => value !== null).length > 1)
       .map(([name, label]) => [label, series[name]]),
   })).filter(({ lines }) => lines.length > 0);
+}
+
+// When a directory will be full, in words, by what the last week shows.
+export function diskForecast({ path, state, per_day: rate, full_in_s: left, span_s: span, free }) {
+  if (state === "too little") return `${path}: ${bytes(free)} free; too little history to say when it is full.`;
+  const seen = `over the last ${seconds(span)}`;
+  if (state === "steady") return `${path}: ${bytes(free)} free; it does not fill up, ${seen}.`;
+  return `${path}: full in ${seconds(left)} at ${bytes(rate)} a day, ${seen}; ${bytes(free)} free.`;
 }
 
 // A group's lag, its rate, and when it is caught up, in words; "" where nothing is known.

@@ -2,7 +2,7 @@
 // API lists them, so that everybody sees the runs that Airflow shows them.
 
 import { airflow, sentence, write } from "./api.js";
-import { useCluster } from "./cluster_context.js";
+import { isOn, useCluster } from "./cluster_context.js";
 import { Empty, Section, State } from "./components.js";
 import { RunProgress, runPath } from "./dag_runs.js";
 import { RouterLink, UI, h, useEffect, useMemo, useState } from "./airflow_ui.js";
@@ -12,7 +12,7 @@ import { Table } from "./table.js";
 const { Text } = UI;
 const EVERY_MS = 15000;
 // Of a topic, more runs are looked through than are shown.
-const READ = 100;
+const ALL = { page_limit: 100 };
 const SHOWN = 15;
 
 // Whether a run's configuration names the topic; pure.
@@ -23,16 +23,17 @@ export function names(conf, topic) {
   return conf.topic === topic || listed.includes(topic) || moved.includes(topic);
 }
 
-function useRuns() {
-  const { actions } = useCluster();
-  const ids = useMemo(() => [...actions.values()].map((action) => action.dag_id).sort(), [actions]);
-  const key = ids.join("\n");
+// {runs, problem}: the latest runs of these actions' DAGs on this cluster; null until they are read.
+export function useRuns(wanted, more, every) {
+  const { conn } = useCluster();
+  const ids = useMemo(() => wanted.map((action) => action.dag_id).sort(), [wanted]);
+  const key = `${ids.join("\n")} ${JSON.stringify(more)}`;
   const [state, setState] = useState({ runs: null, problem: null });
   useEffect(() => {
     if (ids.length === 0) return undefined;
     let timer = 0;
     let gone = false;
-    const content = { dag_ids: ids, order_by: "-run_after", page_limit: READ };
+    const content = { dag_ids: ids, order_by: "-run_after", ...more };
     const look = async () => {
       if (!document.hidden) {
         try {
@@ -42,7 +43,7 @@ function useRuns() {
           if (!gone) setState((old) => ({ ...old, problem }));
         }
       }
-      if (!gone) timer = setTimeout(look, EVERY_MS);
+      if (!gone) timer = setTimeout(look, every);
     };
     look();
     return () => {
@@ -50,13 +51,18 @@ function useRuns() {
       clearTimeout(timer);
     };
   }, [key]);
-  return state;
+  const runs = useMemo(() => {
+    const dags = new Map(wanted.map((action) => [action.dag_id, action]));
+    return state.runs?.filter((run) => dags.has(run.dag_id) && isOn(conn, dags.get(run.dag_id), run.conf)) ?? null;
+  }, [state, wanted, conn]);
+  return { runs, problem: state.problem };
 }
 
 // `topic`: only the runs that name it.
 export function Operations({ topic }) {
   const { actions } = useCluster();
-  const { runs, problem } = useRuns();
+  const wanted = useMemo(() => [...actions.values()], [actions]);
+  const { runs, problem } = useRuns(wanted, ALL, EVERY_MS);
   const [open, setOpen] = useState("");
   const rows = useMemo(
     () => (runs ?? []).filter((run) => !topic || names(run.conf, topic)).slice(0, SHOWN),
@@ -72,7 +78,13 @@ export function Operations({ topic }) {
       ? !problem && h(Text, { color: "fg.muted" }, "Not read yet.")
       : rows.length === 0
         ? h(Empty, { title: topic ? "No recent run names this topic." : "No DAG has worked on this cluster yet." })
-        : h(Table, { name: "Recent operations", columns, rows, rowKey: (row) => `${row.dag_id} ${row.dag_run_id}` }),
+        : h(Table, {
+            name: "Recent operations",
+            columns,
+            rows,
+            rowKey: (row) => `${row.dag_id} ${row.dag_run_id}`,
+            cards: true,
+          }),
   );
 }
 
@@ -95,7 +107,7 @@ const columnsOf = (open, setOpen) => [
   { id: "result", label: "Result", least: 16, cell: (row) => h(Result, { row, open, setOpen }) },
 ];
 
-function began({ start_date, run_after }) {
+export function began({ start_date, run_after }) {
   const at = start_date ?? run_after;
   return at ? new Date(at).toLocaleString() : "–";
 }

@@ -1,16 +1,26 @@
 // What a task did: the sentence and the small table that its operator keeps as the XCom "outcome".
 
 import { airflow } from "./api.js";
-import { number, plural } from "./format.js";
+import { number, partitionOf, plural } from "./format.js";
 import { UI, h } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 
 const { Box, Flex, Text } = UI;
 
+// Doubled: it may stand in a cell of another table, whose style is not for this one.
 const STYLE = {
-  "& th, & td": { paddingInlineEnd: "4", paddingBlock: "0.5", textAlign: "start", verticalAlign: "top" },
-  "& th": { color: "fg.muted", fontWeight: "normal" },
-  "& [data-end]": { textAlign: "end", fontVariantNumeric: "tabular-nums" },
+  "&& table": { width: "auto", tableLayout: "auto", wordBreak: "normal" },
+  "&& th, && td": {
+    paddingInline: "0",
+    paddingInlineEnd: "4",
+    paddingBlock: "0.5",
+    height: "auto",
+    textAlign: "start",
+    verticalAlign: "top",
+    border: "0",
+  },
+  "&& th": { position: "static", bg: "transparent", color: "fg.muted", fontWeight: "normal" },
+  "&& [data-end]": { textAlign: "end", fontVariantNumeric: "tabular-nums" },
 };
 
 // {sentence, columns, rows, rows_in_all} of a task that has ended; null for another's value.
@@ -30,11 +40,13 @@ function parsed(text) {
   }
 }
 
+// A task that was skipped tells why.
 export function hasEnded(task) {
-  return task.state === "success" || task.state === "failed";
+  return ["success", "failed", "skipped"].includes(task.state);
 }
 
-export function Outcome({ run, task }) {
+// The outcome of a task; null where it has none, or none yet.
+function useOutcome(run, task) {
   const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id, "xcomEntries");
   // Tasks of others have none, and the browser writes down each request for what is not there: so the keys are asked
   // for first.
@@ -42,7 +54,11 @@ export function Outcome({ run, task }) {
   const keys = usePolled(hasEnded(task) ? `${where}?map_index=${task.map_index}` : "", 0);
   const has = (keys.data?.xcom_entries ?? []).some((entry) => entry.key === "outcome");
   const found = usePolled(has ? `${where}/outcome?map_index=${task.map_index}&deserialize=false` : "", 0);
-  const outcome = read(found.data?.value);
+  return read(found.data?.value);
+}
+
+export function Outcome({ run, task }) {
+  const outcome = useOutcome(run, task);
   if (!outcome) return null;
   return h(
     Flex,
@@ -52,6 +68,42 @@ export function Outcome({ run, task }) {
   );
 }
 
+// Of so many tasks of a run it is told what they did.
+const TASKS = 5;
+
+// What a run did, in short: the sentences of its jobs, and of their tables the rows about the topic.
+export function Told({ run, topic }) {
+  const tasks = usePolled(`${airflow("dags", run.dag_id, "dagRuns", run.run_id)}/taskInstances`, 0);
+  const ended = (tasks.data?.task_instances ?? []).filter(hasEnded);
+  // Those that deal topics to jobs say nothing of the topics.
+  const jobs = ended.some((task) => task.map_index >= 0) ? ended.filter((task) => task.map_index >= 0) : ended;
+  return h(
+    Flex,
+    { direction: "column", gap: "1" },
+    jobs
+      .slice(0, TASKS)
+      .map((task) => h(Sentence, { key: `${task.task_id} ${task.map_index}`, run, task, topic })),
+    jobs.length > TASKS && h(Text, { color: "fg.muted" }, `… and ${plural(jobs.length - TASKS, "job")} more`),
+  );
+}
+
+function Sentence({ run, task, topic }) {
+  const outcome = useOutcome(run, task);
+  if (!outcome) return null;
+  const rows = topic ? outcome.rows.filter((row) => isAbout(row, topic)) : [];
+  return h(
+    Box,
+    { fontSize: "sm" },
+    h(Text, { wordBreak: "break-word" }, outcome.sentence),
+    rows.length > 0 && h(Rows, { outcome: { columns: outcome.columns, rows, more: 0 } }),
+  );
+}
+
+// Whether a row's first cell is the topic or one of its partitions; pure.
+export function isAbout([first], topic) {
+  return first === topic || (typeof first === "string" && partitionOf(first)[0] === topic);
+}
+
 function Rows({ outcome: { columns, rows, more } }) {
   return h(
     Box,
@@ -59,7 +111,11 @@ function Rows({ outcome: { columns, rows, more } }) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, columns.map((name, index) => h("th", { key: index, scope: "col" }, name)))),
+      h(
+        "thead",
+        null,
+        h("tr", null, columns.map((name, index) => h("th", { key: index, scope: "col", ...side(rows, index) }, name))),
+      ),
       h(
         "tbody",
         null,
@@ -68,6 +124,11 @@ function Rows({ outcome: { columns, rows, more } }) {
     ),
     more > 0 && h(Text, { color: "fg.muted" }, `… and ${plural(more, "row")} more`),
   );
+}
+
+// A heading stands where its column's cells do: numbers to the right.
+function side(rows, index) {
+  return typeof rows[0]?.[index] === "number" ? { "data-end": "" } : {};
 }
 
 function Cell({ cell }) {

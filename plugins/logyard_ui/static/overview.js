@@ -6,6 +6,7 @@ import { brokersNamed, clock, number, outageSentence, plural, time } from "./for
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { Empty, Figure, Figures, Notice, Replicas, Section, Stale } from "./components.js";
 import { History } from "./history.js";
+import { Maintenance } from "./maintenance.js";
 import { Operations } from "./operations.js";
 import { PageLink, rowLink } from "./page_address.js";
 import { Table } from "./table.js";
@@ -21,6 +22,7 @@ export function Overview() {
     h(Counts, { overview }),
     h(Lists, { overview }),
     h(History, { kind: "cluster" }),
+    h(Maintenance),
     h(Operations),
   );
 }
@@ -171,7 +173,12 @@ function UnhealthyPartitions({ troubles }) {
         width: "6rem",
         cell: (row) => h("span", { "data-bad": row.offline ? "" : undefined }, row.leader < 0 ? "none" : row.leader),
       },
-      { id: "replicas", label: "Replicas", width: "12rem", cell: (row) => h(Replicas, row) },
+      {
+        id: "replicas",
+        label: "Replicas",
+        width: "12rem",
+        cell: (row) => h(Replicas, { ...row, isr: [...row.isr, ...row.adding] }),
+      },
       {
         id: "what",
         label: "Problem",
@@ -190,12 +197,14 @@ function UnhealthyPartitions({ troubles }) {
       columns,
       rows: troubles,
       rowKey: (row) => `${row.topic}-${row.partition}`,
+      cards: true,
     }),
   );
 }
 
-function missing({ replicas, isr }) {
-  return replicas.filter((broker) => !isr.includes(broker));
+// A replica that a reassignment adds is not out of sync.
+function missing({ replicas, isr, adding }) {
+  return replicas.filter((broker) => !isr.includes(broker) && !adding.includes(broker));
 }
 
 const controllerColumns = (known) => [
@@ -227,6 +236,7 @@ function Controllers({ controllers, known }) {
           rows: controllers,
           rowKey: (row) => `${row.since_ms}`,
           maxHeight: "20rem",
+          cards: true,
         }),
     h(
       Box,

@@ -1,14 +1,17 @@
 // Logyard's page in Airflow's UI: the header, the navigation, and the chosen view.
 
+import { Acls } from "./acls.js";
 import { pageApi } from "./api.js";
 import { Broker, Brokers } from "./brokers.js";
+import { Clusters, useConnections } from "./clusters.js";
 import { ClusterContext, useActions } from "./cluster_context.js";
 import { Compare } from "./compare.js";
 import { ActionDialog } from "./action_dialog.js";
 import { Findings } from "./findings.js";
 import { Group, Groups } from "./groups.js";
-import { RouterLink, UI, h, useCallback, useEffect, useMemo, useState } from "./airflow_ui.js";
+import { RouterLink, UI, h, useCallback, useEffect, useMemo, useRef, useState } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
+import { Quotas } from "./quotas.js";
 import { Records } from "./records.js";
 import { ReplicaMap } from "./replica_map.js";
 import { Reassignments } from "./reassignments.js";
@@ -19,9 +22,9 @@ import { SearchBox } from "./search_box.js";
 import { StartedRuns } from "./dag_runs.js";
 import { Topic } from "./topic.js";
 import { Topics } from "./topics.js";
+import { Users } from "./users.js";
 
 const { Box, Code, Flex, Heading, NativeSelect, Text } = UI;
-const CONNECTIONS_MS = 60000;
 
 const VIEWS = {
   overview: [Overview, "Overview"],
@@ -31,6 +34,11 @@ const VIEWS = {
   map: [ReplicaMap, "Replica map"],
   groups: [Groups, "Groups"],
   reassignments: [Reassignments, "Reassignments"],
+  acls: [Acls, "ACLs"],
+  users: [Users, "Users"],
+  quotas: [Quotas, "Quotas"],
+  // Offered where there is more than one.
+  clusters: [Clusters, "Clusters"],
   // The view of one item: its list's entry is marked in the navigation.
   topic: [Topic, "", "topics"],
   records: [Records, "", "topics"],
@@ -119,17 +127,16 @@ function Header({ place, overview }) {
 }
 
 function Connections({ place }) {
-  const { data } = usePolled(pageApi("connections"), CONNECTIONS_MS);
-  const known = (data?.connections ?? []).map((connection) => connection.conn_id);
+  const known = (useConnections() ?? []).map((connection) => connection.conn_id);
   const all = known.includes(place.conn) ? known : [place.conn, ...known];
   if (all.length < 2) return h(Text, { color: "fg.muted", fontSize: "sm" }, `Connection ${place.conn}`);
   return h(
     Flex,
-    { alignItems: "center", gap: "2" },
+    { alignItems: "center", gap: "2", width: { base: "full", sm: "auto" } },
     h(Text, { as: "label", htmlFor: "logyard-connection", fontSize: "sm", color: "fg.muted" }, "Connection"),
     h(
       NativeSelect.Root,
-      { size: "sm", width: "16rem" },
+      { size: "sm", width: { base: "auto", sm: "16rem" }, flex: { base: "1", sm: "none" }, minWidth: "0" },
       h(
         NativeSelect.Field,
         {
@@ -161,9 +168,16 @@ const LINK = {
 
 function Navigation({ place }) {
   const at = place.view === "compare" ? place.get("of") || "topics" : (VIEWS[place.view][2] ?? place.view);
+  const bar = useRef(null);
+  const several = (useConnections() ?? []).length > 1;
+  // On a phone the bar is scrolled.
+  useEffect(() => {
+    bar.current?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [at]);
   return h(
     Flex,
     {
+      ref: bar,
       as: "nav",
       "aria-label": "Logyard",
       borderBottomWidth: "1px",
@@ -173,7 +187,7 @@ function Navigation({ place }) {
       css: { "& > a": LINK },
     },
     Object.entries(VIEWS)
-      .filter(([, [, label]]) => label)
+      .filter(([view, [, label]]) => label && (view !== "clusters" || several || at === view))
       .map(([view, [, label]]) =>
         h(
           RouterLink,

@@ -5,7 +5,10 @@ import { RouterLink, UI, h, useCallback, useMemo, useNavigate, useSearchParams }
 export const DEFAULT_CONNECTION = "logyard_default";
 // The view's route in Airflow's UI (plugin.py declares it).
 export const PAGE = "/plugin/logyard";
-const VIEWS = ["overview", "findings", "topics", "brokers", "map", "groups", "reassignments"];
+const VIEWS = [
+  ...["overview", "findings", "topics", "brokers", "map", "groups", "reassignments"],
+  ...["acls", "users", "quotas", "clusters"],
+];
 const ONES = ["topic", "broker", "group"];
 
 // What stays in the address when another view is opened.

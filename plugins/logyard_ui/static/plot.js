@@ -5,6 +5,8 @@ import { UI, h, useEffect, useLayoutEffect, useRef, useState } from "./airflow_u
 
 const HEIGHT = 180;
 const COLORS = ["blue", "orange"];
+// What can be told from the ground, and from each other, in light and in dark.
+const SHADES = { light: 600, dark: 400 };
 
 // The part of uPlot's style sheet that these plots need.
 const STYLE = {
@@ -28,19 +30,23 @@ const STYLE = {
   "& .u-cursor-pt": { position: "absolute", top: 0, insetInlineStart: 0, borderRadius: "50%", pointerEvents: "none" },
 };
 
-// `times`: seconds since 1970; `lines`: [[label, values]…], null where nothing is known; `format(value)` → text.
-export function Plot({ title, times, lines, format }) {
+// Steps of an axis of bytes.
+const BINARY = Array.from({ length: 60 }, (_, power) => 2 ** power);
+
+// `times`: seconds since 1970; `lines`: [[label, values]…], null where nothing is known; `format(value)` → text;
+// `binary`: the values are bytes.
+export function Plot({ title, times, lines, format, binary = false }) {
   const box = useRef(null);
   const [theme, width] = [useTheme(), useWidth(box)];
   useEffect(() => {
     if (!box.current || width === 0) return undefined;
     const plot = new uPlot(
-      options(box.current, { width, format, labels: lines.map(([label]) => label) }),
+      options(box.current, { width, format, binary, labels: lines.map(([label]) => label) }),
       [times, ...lines.map(([, values]) => values)],
       box.current,
     );
     return () => plot.destroy();
-  }, [times, lines, format, width, theme]);
+  }, [times, lines, format, binary, width, theme]);
   return h(
     UI.Box,
     { as: "figure", "aria-label": title, borderWidth: "1px", borderRadius: "md", padding: "3", minWidth: "0" },
@@ -49,20 +55,25 @@ export function Plot({ title, times, lines, format }) {
   );
 }
 
-function options(element, { width, format, labels }) {
+function options(element, { width, format, binary, labels }) {
   const color = (token) => getComputedStyle(element).getPropertyValue(`--chakra-colors-${token}`).trim();
+  const shade = document.documentElement.classList.contains("dark") ? SHADES.dark : SHADES.light;
   const axis = { stroke: color("fg-muted"), ticks: { show: false }, grid: { stroke: color("border-muted"), width: 1 } };
   return {
     width,
     height: HEIGHT,
     scales: { y: { range: (_, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.08 : 1] } },
-    axes: [axis, { ...axis, size: 74, values: (_, values) => values.map(format) }],
+    axes: [
+      // Below the last label of the other axis, also where the plot is narrow.
+      { ...axis, gap: 10 },
+      { ...axis, size: 74, values: (_, values) => values.map(format), ...(binary ? { incrs: BINARY } : {}) },
+    ],
     cursor: { drag: { x: false, y: false } },
     series: [
       { label: "", value: (_, at) => (at ? new Date(at * 1000).toLocaleString() : "") },
       ...labels.map((label, index) => ({
         label,
-        stroke: color(`${COLORS[index]}-solid`),
+        stroke: color(`${COLORS[index]}-${shade}`),
         width: 1.5,
         points: { show: false },
         value: (_, value) => (value === null || value === undefined ? "–" : format(value)),

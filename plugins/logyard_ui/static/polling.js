@@ -15,13 +15,14 @@ const NOTHING = Object.freeze({ data: null, problem: null, loading: false });
 const sources = new Map();
 
 class Source {
-  constructor(url, every) {
+  constructor(url) {
     this.url = url;
-    this.every = every;
-    this.listeners = new Set();
+    // Listener → how often it wants to know, in ms; 0: once.
+    this.listeners = new Map();
     this.state = { data: null, problem: null, loading: true };
     this.etag = "";
     this.timer = 0;
+    this.answered = 0;
     this.failures = 0;
     this.asking = null;
     this.again = false;
@@ -30,17 +31,26 @@ class Source {
     this.onVisible = this.onVisible.bind(this);
   }
 
-  subscribe(listener) {
-    this.listeners.add(listener);
+  subscribe(listener, every) {
+    this.listeners.set(listener, every);
     this.left = false;
     if (this.listeners.size === 1) {
       document.addEventListener("visibilitychange", this.onVisible);
       this.ask();
+    } else {
+      this.plan();
     }
     return () => {
       this.listeners.delete(listener);
       if (this.listeners.size === 0) this.rest();
+      else this.plan();
     };
+  }
+
+  // The most often that a listener wants to know; 0 where none wants to know again.
+  every() {
+    const wanted = [...this.listeners.values()].filter((every) => every > 0);
+    return wanted.length > 0 ? Math.min(...wanted) : 0;
   }
 
   rest() {
@@ -75,31 +85,37 @@ class Source {
     }
     if (this.asking !== asking) return;
     this.asking = null;
+    this.answered = performance.now();
     if (this.listeners.size === 0) return;
     if (this.again) this.ask();
-    else if (this.every > 0 || this.failures > 0 || this.state.data?.pending?.length > 0)
-      this.timer = setTimeout(() => this.ask(), this.pause());
+    else this.plan();
   }
 
-  pause() {
-    // An answer that is pending (504) or failed is requested again, even where nothing is polled.
-    return Math.min(RARELY_MS, (this.every || EVERY_MS) * 2 ** this.failures);
+  // Ask again, counted from the last answer. One that is pending (504) or failed is requested again, even where nothing
+  // is polled.
+  plan() {
+    clearTimeout(this.timer);
+    const every = this.every();
+    const asks = every > 0 || this.failures > 0 || this.state.data?.pending?.length > 0;
+    if (this.asking || !asks) return;
+    const pause = Math.min(Math.max(RARELY_MS, every), (every || EVERY_MS) * 2 ** this.failures);
+    this.timer = setTimeout(() => this.ask(), Math.max(0, this.answered + pause - performance.now()));
   }
 
   set(state) {
     this.state = state;
-    for (const listener of this.listeners) listener();
+    for (const listener of [...this.listeners.keys()]) listener();
   }
 }
 
-function sourceOf(url, every) {
+function sourceOf(url) {
   let source = sources.get(url);
   if (!source) {
     for (const [old, candidate] of sources) {
       if (sources.size < KEPT) break;
       if (candidate.left) sources.delete(old);
     }
-    source = new Source(url, every);
+    source = new Source(url);
     sources.set(url, source);
   }
   return source;
@@ -107,8 +123,11 @@ function sourceOf(url, every) {
 
 // {data, problem, loading} of an address, polled while the component is shown; nothing for an empty address.
 export function usePolled(url, every = EVERY_MS) {
-  const source = url ? sourceOf(url, every) : null;
-  const subscribe = useCallback((listener) => (source ? source.subscribe(listener) : () => {}), [source]);
+  const source = url ? sourceOf(url) : null;
+  const subscribe = useCallback(
+    (listener) => (source ? source.subscribe(listener, every) : () => {}),
+    [source, every],
+  );
   return useSyncExternalStore(subscribe, () => (source ? source.state : NOTHING));
 }
 

@@ -206,8 +206,18 @@ function Difference({ plan, goals, running }) {
         columns: BROKER_COLUMNS,
         rows: plan.brokers,
         rowKey: (row) => row.broker,
+        cards: true,
       }),
     ),
+    plan.disks?.length > 0 &&
+      h(
+        Section,
+        { title: "Disks" },
+        (plan.warnings ?? []).map((warning) =>
+          h(Text, { key: warning, role: "alert", color: "fg.warning" }, `${sentence(warning)}.`),
+        ),
+        h(Table, { name: "Disks", columns: DISK_COLUMNS, rows: plan.disks, rowKey: (row) => row.broker, cards: true }),
+      ),
     h(
       Section,
       { title: "Partitions that change" },
@@ -216,6 +226,7 @@ function Difference({ plan, goals, running }) {
         columns: MOVE_COLUMNS,
         rows: plan.partitions,
         rowKey: (row) => `${row.topic}-${row.partition}`,
+        cards: true,
       }),
       !plan.complete &&
         h(
@@ -318,6 +329,29 @@ const BROKER_COLUMNS = [
     id: "peak",
     label: "Peak bytes",
     end: true,
-    cell: (row) => `${bytes(row.bytes_peak)}${row.capacity ? ` (${percent(row.bytes_peak / row.capacity)})` : ""}`,
+    cell: ({ bytes_peak: peak, capacity }) =>
+      `${bytes(peak)}${capacity && peak !== null ? ` (${percent(peak / capacity)})` : ""}`,
+  },
+];
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}`;
+
+const DISK_COLUMNS = [
+  { id: "broker", label: "Broker", width: "8rem", cell: (row) => `Broker ${row.broker}` },
+  { id: "comes", label: "Comes in", end: true, cell: (row) => bytes(row.comes) },
+  { id: "goes", label: "Goes", end: true, cell: (row) => bytes(row.goes) },
+  { id: "free", label: "Free now", end: true, cell: (row) => bytes(row.free) },
+  { id: "least", label: "While they move", end: true, cell: (row) => bytes(row.free_least) },
+  { id: "after", label: "Free after", end: true, cell: (row) => bytes(row.free_after) },
+  {
+    id: "directories",
+    label: "Directories",
+    cell: (row) =>
+      row.directories
+        .map((one) => {
+          const told = [one.free !== null && `${bytes(one.free)} free`, one.goes > 0 && `${bytes(one.goes)} go`];
+          return [one.path, told.filter(Boolean).join(", ")].filter(Boolean).join(": ");
+        })
+        .join("; ") || "–",
   },
 ];

@@ -1,7 +1,7 @@
 // Reassignments: those that run, with their progress and a way to cancel them; below, the next one: plan and run it.
 
 import { airflow, sentence } from "./api.js";
-import { useCluster, useRoute } from "./cluster_context.js";
+import { isOn, useCluster, useRoute } from "./cluster_context.js";
 import { bytes, percent, plural, seconds } from "./format.js";
 import { Fragment, RouterLink, UI, h, useMemo, useState } from "./airflow_ui.js";
 import { refresh, usePolled } from "./polling.js";
@@ -74,6 +74,7 @@ function Moving({ data }) {
             columns: COLUMNS,
             rows: data.moves,
             rowKey: (row) => `${row.topic}-${row.partition}`,
+            cards: true,
           }),
         ),
   );
@@ -97,9 +98,9 @@ const COLUMNS = [
     cell: (row) =>
       h(
         Flex,
-        { alignItems: "center", gap: "2" },
+        { alignItems: "center", gap: "2", flex: "1" },
         h(Bar, { part: row.progress, label: `Copied of ${row.topic}-${row.partition}` }),
-        h(Box, { width: "3.5rem", textAlign: "end" }, percent(row.progress)),
+        h(Box, { width: "3.5rem", flexShrink: "0", textAlign: "end", whiteSpace: "nowrap" }, percent(row.progress)),
       ),
   },
   {
@@ -153,17 +154,16 @@ function Owners({ moves }) {
 
 function useRunning(action) {
   const where = action
-    ? `${airflow("dags", action.dag_id, "dagRuns")}?state=running&state=queued&order_by=-start_date&limit=5`
+    ? `${airflow("dags", action.dag_id, "dagRuns")}?state=running&state=queued&order_by=-start_date&limit=20`
     : "";
+  const { conn } = useCluster();
   const { data } = usePolled(where, RUNS_MS);
   return useMemo(() => {
-    const runs = (data?.dag_runs ?? []).map((run) => ({
-      dag_id: run.dag_id,
-      run_id: run.dag_run_id,
-      state: run.state,
-    }));
+    const runs = (data?.dag_runs ?? [])
+      .filter((run) => isOn(conn, action, run.conf))
+      .map((run) => ({ dag_id: run.dag_id, run_id: run.dag_run_id, state: run.state }));
     return Object.assign(runs, { known: !where || data !== null });
-  }, [data, where]);
+  }, [data, where, conn, action]);
 }
 
 function Owner({ run, task, may }) {

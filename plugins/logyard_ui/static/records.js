@@ -1,10 +1,12 @@
 // The records of a topic: the newest, or from an offset or a time on, searched by key and text. Nothing is read until
 // somebody asks: each look is an entry in Airflow's audit log, and ends when this view is left.
 
+import { ActionButton } from "./action_button.js";
 import { get, pageApi } from "./api.js";
+import { CheckboxField } from "./checkbox.js";
 import { useCluster } from "./cluster_context.js";
 import { Empty, Head, Loading, Notice, Problem } from "./components.js";
-import { bytes, number, plural, time } from "./format.js";
+import { bytes, milliseconds, number, plural, time } from "./format.js";
 import { Fragment, UI, h, useEffect, useState } from "./airflow_ui.js";
 import { Table } from "./table.js";
 
@@ -15,22 +17,53 @@ const STARTS = [
   ["time", "from a time"],
 ];
 const LIMITS = [20, 50, 100];
-const FIELDS = ["start", "at", "limit", "partition", "key", "text"];
+const FIELDS = ["start", "at", "limit", "partition", "key", "text", "follow"];
 const LONGEST = 160;
+// Who follows the newest records looks again after this time, so often; each look is an entry in the audit log.
+const FOLLOW_MS = 5000;
+const FOLLOWED = 60;
 
 export function Records() {
-  const { place } = useCluster();
+  const { place, actions } = useCluster();
   const name = place.get("topic");
   const asked = place.get("look") !== "";
   return h(
     Flex,
     { direction: "column", gap: "4" },
-    h(Head, { list: name, to: place.to({ view: "topic", topic: name }), name: "Records" }),
+    h(
+      Head,
+      { list: name, to: place.to({ view: "topic", topic: name }), name: "Records" },
+      actions.records &&
+        h(
+          ActionButton,
+          {
+            action: "copy_records",
+            values: { ...chosen(place), clusters: actions.get("copy_records")?.other_conn_ids ?? [] },
+            plain: true,
+          },
+          "Copy",
+        ),
+      h(ActionButton, { action: "send_record", values: { topic: name }, plain: true }, "Send a record"),
+    ),
     h(Question, { key: FIELDS.map(place.get).join("\n") }),
     asked
       ? h(Look, { key: FIELDS.map(place.get).join("\n") + place.get("look") })
       : h(Empty, { title: "Nothing was read yet." }, "Each look at records is an entry in Airflow's audit log."),
   );
+}
+
+// What the dialog begins with: the records that are looked at.
+function chosen(place) {
+  const [start, at] = [place.get("start") || "newest", place.get("at")];
+  return {
+    topic: place.get("topic"),
+    start,
+    [start === "time" ? "time" : "offset"]: at,
+    limit: place.get("limit") || (start === "newest" ? "20" : ""),
+    partitions: place.get("partition"),
+    key: place.get("key"),
+    text: place.get("text"),
+  };
 }
 
 function Question() {
@@ -73,6 +106,13 @@ function Question() {
     }),
     h(Entry, { label: "Key contains", name: "key", value: values.key, onChange: set("key") }),
     h(Entry, { label: "Text contains", name: "text", value: values.text, onChange: set("text") }),
+    start === "newest" &&
+      h(CheckboxField, {
+        label: "Follow",
+        on: values.follow === "1",
+        set: (on) => setValues((old) => ({ ...old, follow: on ? "1" : "" })),
+        paddingBottom: "2",
+      }),
     h(Button, { type: "submit", size: "sm", colorPalette: "brand", disabled: Boolean(problem) }, "Look"),
     problem && h(Text, { color: "fg.error", fontSize: "sm", width: "full" }, problem),
   );
@@ -84,12 +124,6 @@ export function wrong({ start, at, partition }) {
   if (start === "time" && !(milliseconds(at) >= 0)) return "Give a time such as 2026-01-31T12:00.";
   if (!/^(\d{1,7}([\s,]+\d{1,7})*)?$/.test(partition.trim())) return "Partitions are numbers, such as 0, 3.";
   return "";
-}
-
-// A time as ms since 1970; digits alone are that already.
-export function milliseconds(text) {
-  const found = /^\d{10,}$/.test(text.trim()) ? Number(text) : Date.parse(text.trim());
-  return Number.isFinite(found) ? found : NaN;
 }
 
 // The question as the route takes it.
@@ -131,21 +165,63 @@ function Entry({ label, width = "12rem", ...rest }) {
   );
 }
 
-// One look; it is given up when the view is left.
+// Whether the question is to be asked again and again; pure.
+export function follows({ start, follow }) {
+  return follow === "1" && (start || "newest") === "newest";
+}
+
+// Whether somebody who follows looks again after that error: what is wrong with the question stays so. Pure.
+export function passes(problem) {
+  return !(problem.status >= 400 && problem.status < 500);
+}
+
+// One look, or many of somebody who follows; given up when the view is left, not made while it is hidden.
 function Look() {
   const { place, conn } = useCluster();
-  const [state, setState] = useState({ data: null, problem: null });
+  const [state, setState] = useState({ data: null, problem: null, left: FOLLOWED });
+  const values = Object.fromEntries(FIELDS.map((name) => [name, place.get(name)]));
+  const following = follows(values);
   useEffect(() => {
     const leaving = new AbortController();
-    const question = query(Object.fromEntries(FIELDS.map((name) => [name, place.get(name)])));
-    get(pageApi("records", { conn_id: conn, topic: place.get("topic"), ...question }), { signal: leaving.signal })
-      .then((data) => setState({ data, problem: null }))
-      .catch((problem) => leaving.signal.aborted || setState({ data: null, problem }));
-    return () => leaving.abort();
+    const address = pageApi("records", { conn_id: conn, topic: place.get("topic"), ...query(values) });
+    let [timer, left] = [0, following ? FOLLOWED : 1];
+    const look = async () => {
+      let problem = null;
+      if (!document.hidden) {
+        try {
+          const data = await get(address, { signal: leaving.signal });
+          left -= 1;
+          setState({ data, problem, left });
+        } catch (found) {
+          if (leaving.signal.aborted) return;
+          problem = found;
+          setState((old) => ({ ...old, problem }));
+        }
+      }
+      if (left > 0 && following && !(problem && !passes(problem))) timer = setTimeout(look, FOLLOW_MS);
+    };
+    look();
+    return () => {
+      leaving.abort();
+      clearTimeout(timer);
+    };
   }, []);
-  if (state.problem) return h(Problem, { problem: state.problem });
+  if (!state.data && state.problem) return h(Problem, { problem: state.problem });
   if (!state.data) return h(Loading, { what: "records", rows: 6 });
-  return h(Found, { data: state.data });
+  return h(
+    Fragment,
+    null,
+    h(Problem, { problem: state.problem }),
+    following &&
+      h(
+        Text,
+        { color: "fg.muted", fontSize: "sm" },
+        state.left > 0
+          ? "Followed by a look every 5 s; each is an entry in Airflow's audit log."
+          : "These were followed for some time. Look again to go on.",
+      ),
+    h(Found, { data: state.data }),
+  );
 }
 
 const ENDED = {
@@ -160,11 +236,21 @@ function Found({ data }) {
     Fragment,
     null,
     h(
-      Text,
-      { color: "fg.muted", fontSize: "sm", role: "status" },
-      `${plural(data.records.length, "record")} of ${number(data.looked_at)} that were read (${bytes(data.bytes)}).`,
-      ENDED[data.ended] && ` ${ENDED[data.ended]} Begin further on, or choose partitions.`,
-      data.masked && " Fields of this topic are hidden from you.",
+      Flex,
+      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      h(
+        Text,
+        { color: "fg.muted", fontSize: "sm", role: "status" },
+        `${plural(data.records.length, "record")} of ${number(data.looked_at)} that were read (${bytes(data.bytes)}).`,
+        ENDED[data.ended] && ` ${ENDED[data.ended]} Begin further on, or choose partitions.`,
+        data.masked && " Fields of this topic are hidden from you.",
+      ),
+      data.records.length > 0 &&
+        h(
+          Button,
+          { size: "xs", variant: "outline", colorPalette: "gray", onClick: () => save(data) },
+          "Save as a file",
+        ),
     ),
     problems.map(([partition, text]) =>
       h(Notice, { key: partition, status: "warning" }, `Partition ${partition}: ${text}`),
@@ -176,8 +262,22 @@ function Found({ data }) {
           columns: COLUMNS,
           rows: data.records,
           rowKey: (row) => `${row.partition} ${row.offset}`,
+          cards: true,
         }),
   );
+}
+
+// One JSON object a line, each as it is shown: what is hidden or cut here is so in the file. Pure.
+export function asLines({ topic, records }) {
+  return records.map((record) => `${JSON.stringify({ topic, ...record })}\n`).join("");
+}
+
+function save(data) {
+  const url = URL.createObjectURL(new Blob([asLines(data)], { type: "application/x-ndjson" }));
+  const link = document.createElement("a");
+  Object.assign(link, { href: url, download: `${data.topic}.jsonl` });
+  link.click();
+  URL.revokeObjectURL(url);
 }
 
 const COLUMNS = [
@@ -194,7 +294,7 @@ function Content({ content, row }) {
   if (content === null && !more) return h("span", { "data-quiet": "" }, "null");
   const shown = content === null ? "null" : content.kind === "hidden" ? "hidden" : content.text || "empty";
   const line = shown.replace(/\s+/g, " ");
-  const long = line.length > LONGEST || shown.includes("\n") || content?.cut;
+  const long = line.length > LONGEST || shown.includes("\n") || content?.cut || content?.problem;
   if (!long && !more) return h("span", { title: told(content), style: { wordBreak: "break-word" } }, line);
   return h(
     "details",
@@ -203,6 +303,7 @@ function Content({ content, row }) {
       "summary",
       { style: { cursor: "pointer", wordBreak: "break-word" }, title: told(content) },
       line.length > LONGEST ? `${line.slice(0, LONGEST)} …` : line,
+      content?.problem && h(Text, { color: "fg.warning", fontSize: "sm" }, `Not decoded: ${content.problem}.`),
     ),
     h(
       Code,
@@ -224,6 +325,11 @@ function told(content) {
   return content === null ? undefined : `${content.kind}, ${bytes(content.size)}`;
 }
 
+function headerText(value) {
+  if (value === null) return "null";
+  return value.kind === "hidden" ? "hidden" : `${value.text}${value.cut ? " …" : ""}`;
+}
+
 function Headers({ row }) {
   const left = row.headers_total - row.headers.length;
   return h(
@@ -231,7 +337,7 @@ function Headers({ row }) {
     { fontSize: "xs", color: "fg.muted", marginTop: "1" },
     row.transactional && h("div", null, "Written in a transaction, which may be open or aborted."),
     row.headers.map(([name, value], index) =>
-      h("div", { key: index }, `${name}: ${value === null ? "null" : value.kind === "hidden" ? "hidden" : value.text}`),
+      h("div", { key: index }, `${name}: ${headerText(value)}`),
     ),
     left > 0 && h("div", null, `and ${plural(left, "header")} more`),
   );

@@ -18,8 +18,10 @@ function LogyardRun({ dagId, runId }) {
 }
 
 function RunDetails({ run }) {
-  const { state, conf, tasks, problem } = useRun(run);
-  const own = tasks.filter((task) => task.state !== "skipped" && task.state !== "removed");
+  const { state, conf, tasks, known, problem } = useRun(run);
+  const ran = tasks.filter((task) => task.state !== "skipped" && task.state !== "removed");
+  // Where all were skipped they say why.
+  const own = ran.length > 0 ? ran : tasks;
   return h(
     Flex,
     { direction: "column", gap: "5", padding: "4", height: "100%", overflow: "auto", "data-testid": "logyard-run" },
@@ -28,7 +30,7 @@ function RunDetails({ run }) {
     h(
       Section,
       { title: "Tasks" },
-      tasks.length === 0 && !ended(state)
+      (!known && !problem) || (tasks.length === 0 && !ended(state))
         ? h(Loading, { what: "tasks", rows: 3 })
         : own.length === 0
           ? h(Empty, { title: "No task of this run has run." })

@@ -1,6 +1,8 @@
-// A list of settings; values are shown as text.
+// A list of settings; values are shown as text. Those of brokers can be changed from here.
 
 import { UI, h, useMemo, useState } from "./airflow_ui.js";
+import { RowAction, useMayAct } from "./action_button.js";
+import { ALL, brokerSettings } from "./broker_actions.js";
 import { CheckboxField } from "./checkbox.js";
 import { Search, Table } from "./table.js";
 
@@ -30,7 +32,25 @@ const COLUMNS = [
   },
 ];
 
-export function Settings({ configs, name }) {
+// What a person may change while the brokers run, in a dialog with all that is set here.
+function changing(broker, configs) {
+  const values = (row) => brokerSettings(broker, configs, row.name);
+  const fixed = { "data-quiet": "", title: "Only the broker's own file sets it: the broker has to be restarted." };
+  return {
+    id: "change",
+    label: "",
+    width: "6rem",
+    cell: (row) =>
+      row.read_only
+        ? h("span", fixed, "fixed")
+        : !row.sensitive && h(RowAction, { action: "alter_broker_settings", values: () => values(row) }, "Change"),
+  };
+}
+
+// `broker`: whose settings they are, where they can be changed from here: an id, or "default" for all brokers.
+export function Settings({ configs, name, broker }) {
+  const acts = useMayAct("alter_broker_settings") && broker !== undefined;
+  const columns = useMemo(() => (acts ? [...COLUMNS, changing(broker, configs)] : COLUMNS), [acts, broker, configs]);
   const [all, setAll] = useState(!configs.some(isSet));
   const [wanted, setWanted] = useState("");
   const rows = useMemo(
@@ -46,15 +66,16 @@ export function Settings({ configs, name }) {
     h(
       Search,
       { label: "Search settings", value: wanted, onChange: setWanted },
-      h(CheckboxField, { label: "Include defaults", on: all, set: setAll }),
+      broker !== ALL && h(CheckboxField, { label: "Include defaults", on: all, set: setAll }),
     ),
     h(Table, {
       name,
-      columns: COLUMNS,
+      columns,
       rows,
       rowKey: (row) => row.name,
       maxHeight: "28rem",
       empty: "No setting matches.",
+      cards: true,
     }),
   );
 }

@@ -9,9 +9,11 @@ import { offered, wantedOf } from "./suggested_names.js";
 
 const PAUSE_MS = 150;
 
-// `kind`: topics, groups or brokers; `several`: whether the field takes a list.
-export function SuggestingInput({ kind, several = false, value, ...rest }) {
-  const { conn } = useCluster();
+// `kind`: topics, groups or brokers; `several`: whether the field takes a list; `of`: another connection than the
+// chosen one.
+export function SuggestingInput({ kind, several = false, of, value, ...rest }) {
+  const { conn: here } = useCluster();
+  const conn = of || here;
   const id = useId();
   const [asked, setAsked] = useState("");
   const [active, setActive] = useState(false);

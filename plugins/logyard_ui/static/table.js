@@ -9,6 +9,8 @@ export const ROW = 34;
 const SPARE = 12;
 // Up to this many rows, all are rendered and may have any height.
 const MANY = 100;
+// Up to this many rows, a table is as high as they are, also where they are cards.
+const FEW = 10;
 
 const STYLE = {
   "& table": { width: "100%", borderCollapse: "separate", borderSpacing: 0, tableLayout: "fixed", fontSize: "sm" },
@@ -37,32 +39,90 @@ const STYLE = {
   "& [data-middle]": { textAlign: "center" },
   "& [data-end]": { textAlign: "end", fontVariantNumeric: "tabular-nums" },
   "& th button": { cursor: "pointer", font: "inherit", color: "inherit", display: "inline-flex", gap: "1" },
-  "& th button:focus-visible, & a:focus-visible": {
+  "& button:focus-visible, & a:focus-visible": {
     outline: "2px solid",
     outlineColor: "border.info",
     outlineOffset: "1px",
   },
+  "& td button": { cursor: "pointer", color: "fg.info", paddingInlineEnd: "3" },
+  "& td button[data-danger]": { color: "fg.error" },
+  "& td button:hover": { textDecoration: "underline" },
   "& a": { color: "fg.info" },
   "& a:hover": { textDecoration: "underline" },
   "& [data-bad]": { color: "fg.error", fontWeight: "semibold" },
   "& [data-quiet]": { color: "fg.muted" },
+  // A long list is scrolled sideways on a phone: what a row's buttons are in stays in sight.
+  "@media (max-width: 480px)": {
+    "&[data-many] td:last-child:has(button)": { position: "sticky", insetInlineEnd: 0, bg: "bg" },
+  },
+};
+// On a phone: a row is a card, a cell a line with its column's name. A table within a cell stays one.
+const ROWS = "& > table > tbody > tr";
+const CARDS = {
+  "@media (max-width: 480px)": {
+    "& > table": { minWidth: "0 !important", tableLayout: "auto" },
+    [`& > table, & > table > tbody, ${ROWS}`]: { display: "block" },
+    "& > table > colgroup": { display: "none" },
+    // Hidden from the eye only.
+    "& > table > thead": {
+      position: "absolute",
+      width: "1px",
+      height: "1px",
+      overflow: "hidden",
+      clipPath: "inset(50%)",
+    },
+    [ROWS]: { paddingBlock: "2", borderBottomWidth: "1px", borderColor: "border.muted" },
+    [`${ROWS} > td`]: {
+      display: "flex",
+      gap: "3",
+      height: "auto",
+      borderBottomWidth: 0,
+      textAlign: "start",
+      whiteSpace: "normal",
+      wordBreak: "break-word",
+    },
+    [`${ROWS} > td::before`]: {
+      content: "attr(data-label)",
+      flex: "0 0 6.5rem",
+      color: "fg.muted",
+      fontWeight: "normal",
+      textAlign: "start",
+    },
+    [`${ROWS} > td > *`]: { minWidth: 0 },
+    [`${ROWS} > td[data-label='']::before`]: { content: "none" },
+    [`${ROWS} > td:empty`]: { display: "none" },
+  },
 };
 
 // Columns: {id, label, cell(row) to show, value(row) to sort by (without it the column is not sortable), width in rem
 // (without it the column gets what is left, `least` rem at least), end (to the right) or middle}.
 // `order` is a column's id, with "-" before it for the largest first. `maxHeight` limits the height of a long list.
-export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHeight = "70vh", fill = false, empty }) {
+// `cards`: on a phone rows are cards, where there are not many; else it is scrolled sideways.
+export function Table({
+  name,
+  columns,
+  rows,
+  rowKey,
+  order = "",
+  onOrder,
+  maxHeight = "70vh",
+  fill = false,
+  empty,
+  cards = false,
+}) {
   const sorted = useSorted(rows, columns, order);
   const box = useRef(null);
   const many = sorted.length > MANY;
   const [first, last] = useWindow(box, sorted.length, many);
   const seen = many ? sorted.slice(first, last) : sorted;
-  const height = fill ? { flex: "0 1 auto", minHeight: many ? "12rem" : "4rem" } : { maxHeight };
+  // What fills the view keeps some rows in sight where little is left of it, as on a phone.
+  const kept = { flex: "0 1 auto", minHeight: `${Math.min(sorted.length + 2, 8) * ROW}px` };
+  const height = fill ? kept : sorted.length > FEW ? { maxHeight } : {};
   return h(
     UI.Box,
     {
       ref: box,
-      css: STYLE,
+      css: cards && !many ? { ...STYLE, ...CARDS } : STYLE,
       "data-many": many ? "" : undefined,
       overflow: "auto",
       // Changing rows lay out this box only.
@@ -134,7 +194,9 @@ const Row = memo(function Row({ row, columns, index }) {
   return h(
     "tr",
     { "aria-rowindex": index },
-    columns.map((column) => h("td", { key: column.id, ...side(column) }, column.cell(row))),
+    columns.map((column) =>
+      h("td", { key: column.id, "data-label": column.label, ...side(column) }, column.cell(row)),
+    ),
   );
 });
 
@@ -196,7 +258,7 @@ export function Search({ label, value, onChange, children }) {
     h(UI.Input, {
       type: "search",
       size: "sm",
-      width: "18rem",
+      width: { base: "full", sm: "18rem" },
       placeholder: label,
       "aria-label": label,
       value,

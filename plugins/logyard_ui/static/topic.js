@@ -8,8 +8,11 @@ import { ActionButton, PlaceButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
 import { History } from "./history.js";
 import { LagChoice, isLatest, lagOf, sumOf } from "./lag.js";
+import { Maintenance } from "./maintenance.js";
 import { Operations } from "./operations.js";
+import { limits as said, spoken } from "./security_words.js";
 import { rowLink } from "./page_address.js";
+import { emptying } from "./topic_actions.js";
 import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
 import { Table } from "./table.js";
@@ -41,10 +44,12 @@ function Actions({ topic }) {
   const notPreferred = topic.partitions.filter(isNotPreferred).length;
   const offline = topic.partitions.filter((row) => row.offline).length;
   const hanging = (topic.transactions ?? []).filter((row) => row.hangs).length;
+  const { values: whole, problem: full } = emptying(topic);
   return h(
     Fragment,
     null,
     actions.records && h(PlaceButton, { to: place.to({ view: "records", topic: name }) }, "Records"),
+    h(ActionButton, { action: "send_record", values: { topic: name, partitions }, plain: true }, "Send a record"),
     hanging > 0 &&
       h(
         ActionButton,
@@ -88,6 +93,25 @@ function Actions({ topic }) {
     h(ActionButton, { action: "audit_replicas", values: { topics: name }, plain: true }, "Audit"),
     h(
       ActionButton,
+      {
+        action: "create_topic",
+        values: {
+          partitions: String(partitions),
+          replication_factor: String(topic.replication_factor),
+          configs: lines(changed),
+        },
+        plain: true,
+        disabled: !topic.configs,
+      },
+      "Create one like it",
+    ),
+    h(
+      ActionButton,
+      { action: "empty_topic", values: whole, danger: true, disabled: full !== "", title: full || undefined },
+      "Empty",
+    ),
+    h(
+      ActionButton,
       { action: "delete_topic", values: { topic: name, records: topic.records, bytes: topic.bytes }, danger: true },
       "Delete",
     ),
@@ -120,6 +144,7 @@ function Content({ topic }) {
     h(Groups, { topic }),
     topic.transactions?.length > 0 && h(Transactions, { rows: topic.transactions }),
     h(History, { kind: "topic", name: topic.name }),
+    h(Maintenance, { topic: topic.name }),
     h(Operations, { topic: topic.name }),
     h(Rights, { topic }),
     h(
@@ -283,7 +308,13 @@ function Groups({ topic }) {
         : h(
             Fragment,
             null,
-            h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
+            h(Table, {
+              name: "Groups that read the topic",
+              columns,
+              rows: topic.groups,
+              rowKey: (row) => row.group,
+              cards: true,
+            }),
             h(LagChoice, { uncommitted: sumOf(topic.groups, "uncommitted"), unread: sumOf(topic.groups, "unread") }),
           ),
   );
@@ -302,11 +333,6 @@ const ACL_COLUMNS = [
   { id: "host", label: "From", width: "10rem", cell: (row) => (row.host === "*" ? "anywhere" : row.host) },
 ];
 
-// "DESCRIBE_CONFIGS" as people write it, "DescribeConfigs".
-function spoken(operation) {
-  return operation.replace(/([A-Z])([A-Z]*)_?/g, (_, first, rest) => first + rest.toLowerCase());
-}
-
 // One row for all that an ACL's principal may do on the same topics from the same host.
 function together(acls) {
   const rows = new Map();
@@ -316,12 +342,6 @@ function together(acls) {
     rows.get(key).operations.push(operation);
   }
   return [...rows.values()];
-}
-
-function limit([key, value]) {
-  if (key === "producer_byte_rate") return `writes ${bytes(value)}/s`;
-  if (key === "consumer_byte_rate") return `reads ${bytes(value)}/s`;
-  return `${key} ${number(value)}`;
 }
 
 function on(row) {
@@ -340,7 +360,7 @@ function Rights({ topic }) {
   }
   const more = rights.acls_total - rights.acls.length;
   const limits = rights.quotas.map(({ user, limits }) => {
-    return `${user || "other users"}: ${Object.entries(limits).map(limit).join(", ")}`;
+    return `${user || "other users"}: ${said(limits)}`;
   });
   return h(
     Section,
@@ -352,6 +372,7 @@ function Rights({ topic }) {
           columns: ACL_COLUMNS,
           rows: together(rights.acls),
           rowKey: (row) => row.key,
+          cards: true,
         }),
     more > 0 && h(Text, { color: "fg.muted", fontSize: "xs" }, `${number(more)} more ACLs are not shown.`),
     limits.length > 0 &&

@@ -1,4 +1,4 @@
-// The actions on one topic: create, alter, add partitions, delete. Pure; `actions.js` describes a spec.
+// The actions on one topic: create, alter, add partitions, empty, delete. Pure; `actions.js` describes a spec.
 //
 // `asks(values)` is what the brokers are asked before the review (`api/topic_check`), `parts` says which field a part
 // of their answer belongs to, where it is not the field of that name.
@@ -109,6 +109,35 @@ export const expandTopic = {
     "Records with keys go to other partitions than before from then on.",
   ],
 };
+
+// `before`: partition → its end when the page was read; what is written later stays.
+export const emptyTopic = {
+  dag: "topic_lifecycle",
+  title: "Delete the records of a topic",
+  start: "Delete them",
+  danger: true,
+  fields: [],
+  type: (values) => values.topic,
+  conf: (values) => ({ topic: values.topic, delete_records: values.before }),
+  say: (values) => [
+    `The ${number(values.records)} records that topic ${values.topic} has now are deleted. This cannot be undone.`,
+    "Records that are written from now on stay, and so do the topic, its settings and its groups.",
+  ],
+};
+
+// What `emptyTopic` needs of a topic as the page reads it: {values, problem}, the latter where it cannot be emptied.
+export function emptying({ name, partitions, partitions_total, records, configs }) {
+  const policy = (configs ?? []).find((one) => one.name === "cleanup.policy")?.value ?? "";
+  const problem = !policy.includes("delete")
+    ? "Brokers refuse this for a topic that is only compacted."
+    : partitions.length < (partitions_total ?? partitions.length) || partitions.some((one) => one.end === null)
+      ? "Not all of its offsets are known."
+      : records === 0
+        ? "It has no records."
+        : "";
+  const before = Object.fromEntries(partitions.map((one) => [one.partition, one.end]));
+  return { values: { topic: name, records, before }, problem: configs ? problem : "Its settings are not known yet." };
+}
 
 export const deleteTopic = {
   dag: "topic_lifecycle",

@@ -77,6 +77,7 @@ function List({ data, sizes }) {
           order: place.get("sort") || "name",
           onOrder: (sort) => place.stay({ sort }),
           fill: true,
+          cards: true,
           empty: "No topic's name matches.",
         }),
   );

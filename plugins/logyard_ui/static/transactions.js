@@ -41,6 +41,7 @@ export function Transactions({ rows }) {
       columns: TRANSACTION_COLUMNS,
       rows,
       rowKey: (row) => `${row.partition} ${row.producer_id}`,
+      cards: true,
     }),
     h(
       Text,

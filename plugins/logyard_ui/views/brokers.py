@@ -8,6 +8,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from logyard.admin.cluster.snapshot import ConfigValue
+from logyard.admin.reassignment.space import volumes
 from logyard.plugins.logyard_ui.cache.cache import Cached
 from logyard.plugins.logyard_ui.cluster.clusters import CachedCluster
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes
@@ -63,6 +64,8 @@ def brokers_json(state: ClusterState, sizes: Sizes | None) -> dict[str, Any]:
     held = None if sizes is None else sizes.brokers
     entries = [_broker(broker, state, held) for broker in state.counts.columns]
     _add_skew(entries)
+    for entry in entries:
+        entry["disk"] = None if sizes is None else disk_json(sizes, entry["id"])
     return {
         "controller": state.controller.id if state.controller.known else None,
         "brokers": entries,
@@ -121,15 +124,30 @@ def _sum(numbers: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
+def disk_json(sizes: Sizes, broker: int) -> dict[str, Any] | None:
+    """Bytes of a broker's disks together, and how full the fullest is (a share); None where it does not tell."""
+    mine = [one for one in sizes.directories if one.broker == broker and one.is_online]
+    known = volumes(mine)
+    if not known or any(one.used is None for one in mine):
+        return None
+    fullest = max(1 - usable / total if total else 1.0 for total, usable in known)
+    total, free = (sum(each) for each in zip(*known, strict=True))
+    return {"total": total, "free": free, "fullest": round(fullest, 4)}
+
+
 def directories_json(sizes: Sizes, broker: int) -> list[dict[str, Any]] | None:
-    """The directories of one broker that hold replicas; None where it did not answer."""
+    """The directories of one broker with their disks' bytes; None where it did not answer."""
     if broker not in sizes.answered:
         return None
-    found: dict[str, dict[str, Any]] = {}
+    empty = {"bytes": 0, "replicas": 0, "future_replicas": 0}
+    found: dict[str, dict[str, Any]] = {
+        one.path: {"path": one.path, **empty, "total": one.total, "free": one.usable, "online": one.is_online}
+        for one in sizes.directories
+        if one.broker == broker
+    }
     for replica in sizes.replicas:
         if replica.broker == broker:
-            path = replica.log_dir
-            entry = found.setdefault(path, {"path": path, "bytes": 0, "replicas": 0, "future_replicas": 0})
+            entry = found[replica.log_dir]
             entry["bytes"] += replica.size
             entry["future_replicas" if replica.is_future else "replicas"] += 1
     return [found[path] for path in sorted(found)]

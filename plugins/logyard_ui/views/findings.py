@@ -7,13 +7,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from logyard.admin.cluster.snapshot import GroupView
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.cluster.gathering import SEARCHED_MAX, SETTINGS_MAX, Gathered
 from logyard.plugins.logyard_ui.cluster.lag import Lag
 from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups
-from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, RequestedCluster
+from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, ConnId, RequestedCluster, services_of
 from logyard.plugins.logyard_ui.findings.rules import Item, Known, find, readers
 from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
 from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
+from logyard.plugins.logyard_ui.views.history import read_forecasts, slot_now
 
 ITEMS_MAX = 200
 
@@ -21,7 +23,9 @@ router = APIRouter()
 
 
 @router.get("/findings")
-async def findings(request: Request, cluster: RequestedCluster) -> Response:
+async def findings(
+    request: Request, cluster: RequestedCluster, conn_id: ConnId = ClusterHook.default_conn_name
+) -> Response:
     """Findings by kind; null where what a kind needs is not known yet."""
     cached, parts = await cluster.state(REQUIRED_S), OptionalParts()
     state = required(cached)
@@ -38,7 +42,10 @@ async def findings(request: Request, cluster: RequestedCluster) -> Response:
     lag = None if groups is None else parts.take("groups", await cluster.lag(groups, snapshot, OPTIONAL_S))
     for name, problem in ({} if gathered is None else gathered.problems).items():
         parts.problems[name] = problem
-    known = Known(snapshot, state.counts, moving.value or {}, gathered, sizes, _readers(groups, lag, old))
+    store, now = services_of(request).history, slot_now()
+    disks = await cluster.kept("disk forecasts", lambda: read_forecasts(store, conn_id, now), OPTIONAL_S)
+    readers_known = _readers(groups, lag, old)
+    known = Known(snapshot, state.counts, moving.value or {}, gathered, sizes, readers_known, disks.value or ())
     rest = {"taken_at_ms": cached_gathered.taken_ms, "brokers": sorted(snapshot.brokers)} | parts.as_json()
     return await respond_in_thread(request, lambda: findings_json(known) | _limits(known, gathered) | rest)
 

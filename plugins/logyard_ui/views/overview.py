@@ -104,6 +104,7 @@ def _facts(state: ClusterState, running: Running | None) -> dict[str, Any]:
                 "replicas": list(partition.replicas),
                 "isr": list(partition.isr),
                 "offline": partition.offline,
+                "adding": list(partition.adding),
             }
             for partition in counts.unhealthy
         ],

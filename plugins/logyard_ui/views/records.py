@@ -8,10 +8,19 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
-from logyard.admin.settings import BadSettings
+from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.operators.contents.schemas.decoder import BySchema, refusing
+from logyard.operators.contents.shown import Search
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.access import records as access
-from logyard.plugins.logyard_ui.dependencies import REQUIRED_S, ConnId, RequestedCluster, TopicName, services_of
+from logyard.plugins.logyard_ui.dependencies import (
+    REQUIRED_S,
+    ConnId,
+    RequestedCluster,
+    Services,
+    TopicName,
+    services_of,
+)
 from logyard.plugins.logyard_ui.records.answer import answer_json, keeping, look
 from logyard.plugins.logyard_ui.records.looks import Look
 from logyard.plugins.logyard_ui.records.reading import Answer, Question
@@ -62,10 +71,17 @@ async def records(
     looked: dict[str, Any] = {"conn_id": conn_id, "topic": topic, "partitions": list(question.partitions)}
     looked |= {"start": start, "at": at, "limit": limit, "key": key, "text": text}
     await asyncio.to_thread(access.note, user, looked)  # before anything is shown
-    keep = keeping(topic, fields, key, text)
-    begun = services_of(request).looks.begin(lambda left: look(cluster.open_client(), question, leaders, keep, left))
+    services = services_of(request)
+    keep = keeping(topic, fields, Search.of(key, text), _by_schema(services, cluster.settings))
+    begun = services.looks.begin(lambda left: look(cluster.open_client(), question, leaders, keep, left))
     answer = await _answer(request, begun)
     return await respond_in_thread(request, lambda: answer_json(question, answer, masked=fields is not None))
+
+
+def _by_schema(services: Services, settings: ClusterSettings) -> BySchema | None:
+    if settings.schema_registry_problem:
+        return refusing(settings.schema_registry_problem)
+    return None if settings.schema_registry is None else services.decoder.by(settings.schema_registry)
 
 
 async def _answer(request: Request, begun: Look[Answer]) -> Answer:

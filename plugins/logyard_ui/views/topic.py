@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from logyard.admin.cluster.snapshot import ConfigValue, GroupView, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.clusters import PARTITIONS_MAX, Offsets
+from logyard.plugins.logyard_ui.cluster.counts import wanted_replicas
 from logyard.plugins.logyard_ui.cluster.lag import Lag, total
 from logyard.plugins.logyard_ui.cluster.progress import Running
 from logyard.plugins.logyard_ui.cluster.rights import TopicRights, rights_json
@@ -83,7 +84,13 @@ def topic_json(name: str, state: ClusterState, parts: TopicParts) -> dict[str, A
         "name": name,
         "topic_id": topic.topic_id,
         "internal": topic.internal,
-        "replication_factor": topic.replication_factor,
+        "replication_factor": max(
+            (
+                wanted_replicas(v, (parts.running or {}).get(TopicPartition(name, v.partition)))
+                for v in topic.partitions
+            ),
+            default=0,
+        ),
         "partitions_total": len(topic.partitions),
         "partitions": entries,
         "configs": None if parts.configs is None else configs_json(parts.configs),
