@@ -23,15 +23,15 @@ def abort_hanging_transactions_dag(prefix: str = params.PREFIX, logyard_conn_id:
         tags=[*params.TAGS, "transactions"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=26),
-        doc_md=__doc__,
-        params=_form(),
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         plan = AbortHangingTransactionsOperator(
             task_id="plan",
             topics="{{ params.topics | tojson }}",
             idle_minutes="{{ params.idle_minutes }}",
             dry_run=True,
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         approve = approve_plan(
             "Abort these hanging transactions?", required="{{ params.approve and not params.dry_run }}"
@@ -44,7 +44,7 @@ def abort_hanging_transactions_dag(prefix: str = params.PREFIX, logyard_conn_id:
             dry_run="{{ params.dry_run }}",
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         plan >> approve >> abort
     return dag

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from logyard.dags.factories import params
+from logyard.dags.factories import params, spark_form
 from logyard.operators.batches import MAX_TOPICS_A_JOB, BatchTopicsOperator
 from logyard.operators.spark import AuditSegmentsOperator
 
@@ -34,25 +34,26 @@ def audit_replicas_dag(
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timeout,
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "topics": params.topics("Topics to audit."),
             "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
-            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-            "options": params.mapping("Options", "Further options of the job, by their names without leading dashes."),
+            "spark": spark_form.sizes(),
+            "options": spark_form.options(spark_form.AUDIT),
         },
     ) as dag:
         choose = BatchTopicsOperator(
             task_id="choose",
             topics="{{ params.topics | tojson }}",
             max_topics_a_job="{{ params.max_topics_a_job }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         AuditSegmentsOperator.partial(
             task_id="audit",
             options="{{ params.options | tojson }}",
             spark_settings="{{ params.spark | tojson }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
             conn_id=spark_conn_id,
             max_active_tis_per_dagrun=at_once,
             map_index_template=params.TOPICS_OF_TASK,

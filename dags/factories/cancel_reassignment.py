@@ -27,8 +27,9 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         tags=[*params.TAGS, "reassignment"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=26),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "topics": params.topics("Topics whose moves are cancelled; empty: all moves."),
             "remove_throttles": params.flag(
                 "Remove throttles", "Also remove the throttles that were set for these moves.", default=True
@@ -42,7 +43,7 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             topics="{{ params.topics | tojson }}",
             dry_run=True,
             holders=holders,
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         approve = approve_plan("Cancel these moves?", required="{{ params.approve and not params.dry_run }}")
         cancel = CancelReassignmentOperator(
@@ -53,7 +54,7 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             holders=holders,
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         plan >> approve >> cancel
     return dag

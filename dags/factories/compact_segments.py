@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from logyard.dags.factories import params
+from logyard.dags.factories import params, spark_form
 from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.batches import MAX_TOPICS_A_JOB
 from logyard.operators.reports import ChooseCompactionOperator
@@ -41,18 +41,17 @@ def compact_segments_dag(
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timeout,
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "topics": params.topics("Topics to compact; empty: the largest compacted ones."),
             "limit": params.number(
                 "Topics at most", "The most topics that are chosen, where none is named.", default=200
             ),
             "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
             "bytes_min": params.number("Bytes at least", "Smaller topics are not chosen.", default=0, minimum=0),
-            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-            "options": params.mapping(
-                "Options", 'Further options of the job, by their names without leading dashes: {"force": true}.'
-            ),
+            "spark": spark_form.sizes(),
+            "options": spark_form.options(spark_form.COMPACTION),
         },
     ) as dag:
         choose = ChooseCompactionOperator(
@@ -61,13 +60,13 @@ def compact_segments_dag(
             limit="{{ params.limit }}",
             bytes_min="{{ params.bytes_min }}",
             max_topics_a_job="{{ params.max_topics_a_job }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         CompactSegmentsOperator.partial(
             task_id="compact",
             options="{{ params.options | tojson }}",
             spark_settings="{{ params.spark | tojson }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
             conn_id=spark_conn_id,
             max_active_tis_per_dagrun=at_once,
             map_index_template=params.TOPICS_OF_TASK,

@@ -48,7 +48,7 @@ def controller_watch_dag(
         tags=[*params.TAGS, "controller"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=30),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
             "restart_brokers": params.flag(
                 "Restart brokers", "Start brokers that should run and do not.", default=True

@@ -19,8 +19,9 @@ def create_topic_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=15),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "topic": params.required_topic(),
             "partitions": params.number("Partitions", "Empty: the broker's default.", minimum=1),
             "replication_factor": params.number("Replication factor", "Empty: the broker's default.", minimum=1),
@@ -41,13 +42,13 @@ def create_topic_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
             configs="{{ params.configs | tojson }}",
             if_exists="{{ params.if_exists }}",
             wait_for_leaders=False,
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         ready = TopicReadySensor(
             task_id="ready",
             topic="{{ params.topic }}",
             partitions="{{ params.partitions }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
             poke_interval=0.5,
             timeout=300,
         )

@@ -26,8 +26,8 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         tags=[*params.TAGS, "reassignment", "brokers"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=48),
-        doc_md=__doc__,
-        params=_form(),
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         plan = PlanReassignmentOperator(
             task_id="plan",
@@ -37,7 +37,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             disk_limit="{{ params.disk_limit }}",
             only_drained=True,
             throttle="{{ params.throttle }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         approve = approve_plan("Empty brokers {{ params.brokers | join(', ') }}?")
         decommission = DecommissionBrokerOperator(
@@ -50,9 +50,9 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             wait_timeout_s=12 * 3600,
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
-        verify = verify_moves(logyard_conn_id)
+        verify = verify_moves(params.cluster(logyard_conn_id))
         # The state of a run is that of its last tasks: this one fails where the brokers are not out of service.
         out_of_service = EmptyOperator(task_id="out_of_service")
         plan >> approve >> decommission >> verify >> out_of_service

@@ -22,8 +22,9 @@ def delete_groups_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         tags=[*params.TAGS, "groups"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=15),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "groups": Param(
                 type="array",
                 items={"type": "string", "minLength": 1, "maxLength": 249},
@@ -41,6 +42,6 @@ def delete_groups_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
             dry_run="{{ params.dry_run }}",
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
     return dag

@@ -24,8 +24,9 @@ def elect_leaders_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         tags=[*params.TAGS, "leaders"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=15),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "topics": params.topics("Topics to consider; empty: all topics."),
             "unclean": params.flag(
                 "Unclean",
@@ -41,6 +42,6 @@ def elect_leaders_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
             dry_run="{{ params.dry_run }}",
             retries=1,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
     return dag

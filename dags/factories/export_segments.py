@@ -7,10 +7,11 @@ which can start other DAGs.
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from logyard.dags.factories import params
+from logyard.dags.factories import params, spark_form
 from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.airflow_names import conf
 from logyard.operators.batches import BatchTopicsOperator
@@ -18,6 +19,17 @@ from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark import ExportSegmentsOperator
 
 _FORMATS = ("binary", "string", "json")
+_FROM_FORM: dict[str, Any] = {
+    "destination": "{{ params.destination or '' }}",
+    "mode": "{{ params.mode }}",
+    "key_format": "{{ params.key_format }}",
+    "value_format": "{{ params.value_format }}",
+    "key_schema": "{{ params.key_schema or '' }}",
+    "value_schema": "{{ params.value_schema or '' }}",
+    "partition_by": "{{ params.partition_by | tojson }}",
+    "options": "{{ params.options | tojson }}",
+    "spark_settings": "{{ params.spark | tojson }}",
+}
 
 
 def export_segments_dag(
@@ -27,6 +39,8 @@ def export_segments_dag(
     topics: Sequence[str] = (),
     destination: str | None = None,
     store_conn_id: str | None = None,
+    table: str | None = None,
+    catalog_conn_id: str | None = None,
     schedule: str | None = "@hourly",
     timeout: timedelta | None = None,
     timezone: str | None = None,
@@ -37,6 +51,8 @@ def export_segments_dag(
     :param topics: the topics that scheduled runs export.
     :param destination: a directory (a path or a `file:///` URL), or a folder of an object store (`s3://`, `gs://`, …).
     :param store_conn_id: the connection with the object store's credentials.
+    :param table: a table of an Iceberg catalog, with its namespace; runs have the format iceberg then.
+    :param catalog_conn_id: the catalog's connection.
     :param timeout: after this time a run ends, and keeps its commits. None: `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     :param max_topics_a_job: the most topics of one Spark job; one job at a time, because a table takes one writer.
@@ -50,7 +66,7 @@ def export_segments_dag(
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timeout or _timeout(),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params=_form(topics, destination, max_topics_a_job),
     ) as dag:
         choose = BatchTopicsOperator(
@@ -63,17 +79,11 @@ def export_segments_dag(
         ExportSegmentsOperator.partial(
             task_id="export",
             skip_without=True,
-            destination="{{ params.destination or '' }}",
             store_conn_id=store_conn_id,
-            table_format="{{ params.format }}",
-            mode="{{ params.mode }}",
-            key_format="{{ params.key_format }}",
-            value_format="{{ params.value_format }}",
-            key_schema="{{ params.key_schema or '' }}",
-            value_schema="{{ params.value_schema or '' }}",
-            partition_by="{{ params.partition_by | tojson }}",
-            options="{{ params.options | tojson }}",
-            spark_settings="{{ params.spark | tojson }}",
+            table=table,
+            catalog_conn_id=catalog_conn_id,
+            table_format="iceberg" if table else "{{ params.format }}",
+            **_FROM_FORM,
             logyard_conn_id=logyard_conn_id,
             conn_id=spark_conn_id,
             max_active_tis_per_dagrun=1,
@@ -108,6 +118,6 @@ def _form(topics: Sequence[str], destination: str | None, max_topics_a_job: int)
         "key_schema": params.text("Schema of keys", "Columns of JSON keys in Spark's DDL: id BIGINT, name STRING."),
         "value_schema": params.text("Schema of values", "The same for JSON values."),
         "partition_by": params.texts("Partition columns", "topic, date, or NAME=PATTERN: hour=%Y-%m-%dT%H."),
-        "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-        "options": params.mapping("Options", "Further options of the job, by their names without leading dashes."),
+        "spark": spark_form.sizes(),
+        "options": spark_form.options(spark_form.EXPORT),
     }

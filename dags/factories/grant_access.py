@@ -28,9 +28,9 @@ def grant_access_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
         tags=[*params.TAGS, "access"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=15),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         user_defined_macros={"acls_of": acls_of},
-        params=_form(),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         user = SetUserOperator(
             task_id="user",
@@ -39,16 +39,16 @@ def grant_access_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
             change="{{ params.change_password }}",
             wanted="{{ 'true' if params.password_connection else 'false' }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         rights = CreateAclsOperator(
-            task_id="acls", acls=ACLS, dry_run="{{ params.dry_run }}", logyard_conn_id=logyard_conn_id
+            task_id="acls", acls=ACLS, dry_run="{{ params.dry_run }}", logyard_conn_id=params.cluster(logyard_conn_id)
         )
         limits = SetQuotasOperator(
             task_id="quotas",
             quotas="{{ ([dict(params.limits, user=params.user)] if params.limits else []) | tojson }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         user >> rights >> limits
     return dag

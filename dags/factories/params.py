@@ -6,9 +6,15 @@ from typing import Any
 from airflow.sdk import Param
 
 from logyard.admin.reassignment.disks import LIMIT_PERCENT
+from logyard.operators.airflow_names import conf
+from logyard.operators.hooks.cluster import CONFIG_SECTION
+from logyard.operators.links import docs_address, page_address
 
 PREFIX = "logyard_"
 CONNECTION = "logyard_default"
+# The field of a form that chooses among connections (plugins/logyard_ui/access/actions.py reads it).
+CHOSEN = "logyard_conn_id"
+OTHER = "to_cluster"
 SPARK_CONNECTION = "spark_default"
 TAGS = ("logyard",)
 OWNER = "logyard"
@@ -21,7 +27,54 @@ TOPICS_OF_TASK = (
     "{{ task.topics[0] }}{% if task.topics | length > 1 %} and {{ task.topics | length - 1 }} more{% endif %}"
 )
 
+
 NAME_PATTERN = "^[a-zA-Z0-9._-]{1,249}$"
+
+
+def docs(text: str | None, logyard_conn_id: str) -> str:
+    """A DAG's documentation, with the way to dialogs that suggest what is there.
+
+    Airflow's own form takes its suggestions from the DAG's file, which is parsed every 30 s and asks no broker.
+    """
+    page, published = page_address(logyard_conn_id), docs_address()
+    more = f" More is in [Logyard's docs]({published})." if published else ""
+    where = f"The cluster is on [Logyard's page]({page}), whose dialogs suggest topics, brokers and groups."
+    return f"{text}\n\n{where}{more}\n"
+
+
+def clusters(logyard_conn_id: str) -> dict[str, Param]:
+    """The field in which a person chooses the cluster, where `[logyard] dag_connections` names this DAG's connection
+    and others: Airflow refuses a run with any other one."""
+    allowed = _served(logyard_conn_id)
+    if not allowed:
+        return {}
+    text = "The connection of the cluster that the run works on."
+    return {CHOSEN: Param(logyard_conn_id, type="string", enum=allowed, title="Cluster", description=text)}
+
+
+def cluster(logyard_conn_id: str) -> str:
+    """The connection for tasks: what was chosen in the form, where it has the field."""
+    return f"{{{{ params.{CHOSEN} }}}}" if _served(logyard_conn_id) else logyard_conn_id
+
+
+def other_cluster(logyard_conn_id: str) -> dict[str, Param]:
+    """The field in which a person may choose another of these clusters, to write to."""
+    allowed = _served(logyard_conn_id)
+    if not allowed:
+        return {}
+    text = "The connection of the cluster that is written to; empty: the same."
+    return {OTHER: Param(None, type=["null", "string"], enum=[None, *allowed], title="Into cluster", description=text)}
+
+
+def other(logyard_conn_id: str) -> str | None:
+    """That connection for tasks; None where the form has no such field."""
+    return f"{{{{ params.{OTHER} or '' }}}}" if _served(logyard_conn_id) else None
+
+
+def _served(logyard_conn_id: str) -> list[str]:
+    named = (conf.get(CONFIG_SECTION, "dag_connections", fallback="") or "").split(",")
+    found = list(dict.fromkeys(name.strip() for name in named if name.strip()))
+    return found if logyard_conn_id in found and len(found) > 1 else []
 
 
 def required_topic(description: str = "The topic's name.") -> Param:
@@ -86,8 +139,11 @@ def flag(title: str, description: str, *, default: bool = False) -> Param:
 
 def brokers(title: str, description: str, *, required: bool = False) -> Param:
     bounds: dict[str, Any] = {"minItems": 1} if required else {}
-    items = {"type": "integer", "minimum": 0}
-    return Param([], type="array", items=items, title=title, description=description, **bounds)
+    # Without a "type" of the items, Airflow's form shows lines of text; with "integer" it would show raw JSON. What is
+    # typed there is text, and callers of the REST API send numbers.
+    items = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,10}$"}]}
+    text = f"{description} One id a line."
+    return Param([], type="array", items=items, title=title, description=text, **bounds)
 
 
 def mapping(title: str, description: str, default: dict[str, Any] | None = None) -> Param:

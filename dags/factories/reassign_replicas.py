@@ -32,14 +32,14 @@ def reassign_replicas_dag(
         tags=[*params.TAGS, "reassignment"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=48),
-        doc_md=__doc__,
-        params=_form(),
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         plan = PlanReassignmentOperator(
             task_id="plan",
             **_goals(),
             throttle="{{ params.throttle }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         approve = approve_plan("Move replicas as planned?")
         execute = ExecuteReassignmentOperator(
@@ -51,11 +51,11 @@ def reassign_replicas_dag(
             wait_timeout_s=6 * 3600,
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
-        verify = verify_moves(logyard_conn_id, deferrable=deferrable)
+        verify = verify_moves(params.cluster(logyard_conn_id), deferrable=deferrable)
         elect = ElectLeadersOperator(
-            task_id="elect", topics="{{ params.topics | tojson }}", logyard_conn_id=logyard_conn_id
+            task_id="elect", topics="{{ params.topics | tojson }}", logyard_conn_id=params.cluster(logyard_conn_id)
         )
         plan >> approve >> execute >> verify >> elect
     return dag

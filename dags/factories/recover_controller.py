@@ -22,8 +22,9 @@ def recover_controller_dag(prefix: str = params.PREFIX, logyard_conn_id: str = p
         tags=[*params.TAGS, "controller"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=20),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "epoch_before": params.number(
                 "Epoch before", "The controller epoch before the failure, if known: the new one must be higher."
             ),
@@ -43,6 +44,6 @@ def recover_controller_dag(prefix: str = params.PREFIX, logyard_conn_id: str = p
             deferrable=True,
             retries=1,
             retry_delay=timedelta(seconds=5),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
     return dag

@@ -25,8 +25,8 @@ def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         tags=[*params.TAGS, "groups"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=26),
-        doc_md=__doc__,
-        params=_form(),
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         plan = ResetOffsetsOperator(
             task_id="plan",
@@ -34,7 +34,7 @@ def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
             topics="{{ params.topics | tojson }}",
             to="{{ params.to }}",
             dry_run=True,
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         approve = approve_plan(
             "Set the offsets of group {{ params.group }} to {{ params.to }}?",
@@ -47,7 +47,7 @@ def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
             dry_run="{{ params.dry_run }}",
             retries=2,
             retry_delay=timedelta(seconds=15),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         plan >> approve >> reset
     return dag

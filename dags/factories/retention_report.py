@@ -27,14 +27,17 @@ def retention_report_dag(
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=30),
-        doc_md=__doc__,
-        params={"topics": params.topics("Topics to report on; empty: all but internal ones.")},
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params={
+            **params.clusters(logyard_conn_id),
+            "topics": params.topics("Topics to report on; empty: all but internal ones."),
+        },
     ) as dag:
         RetentionReportOperator(
             task_id="report",
             topics="{{ params.topics | tojson }}",
             retries=1,
             retry_delay=timedelta(minutes=1),
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
     return dag

@@ -23,26 +23,26 @@ def revoke_access_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         tags=[*params.TAGS, "access"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=15),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         user_defined_macros={"acls_of": acls_of},
-        params=_form(),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         user = DeleteUserOperator(
             task_id="user",
             user="{{ params.user }}",
             wanted="{{ params.delete_user }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         rights = DeleteAclsOperator(
-            task_id="acls", acls=ACLS, dry_run="{{ params.dry_run }}", logyard_conn_id=logyard_conn_id
+            task_id="acls", acls=ACLS, dry_run="{{ params.dry_run }}", logyard_conn_id=params.cluster(logyard_conn_id)
         )
         limits = SetQuotasOperator(
             task_id="quotas",
             quotas="{{ [{'user': params.user}] | tojson }}",
             remove_others="{{ params.remove_limits }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         user >> rights >> limits
     return dag

@@ -1,4 +1,4 @@
-"""Create, alter, expand and delete a topic from one form; steps that the form does not ask for do nothing."""
+"""Create, alter, expand, empty and delete a topic from one form; steps that the form does not ask for do nothing."""
 
 from datetime import timedelta
 
@@ -9,6 +9,7 @@ from logyard.operators.topics import (
     AddPartitionsOperator,
     AlterTopicOperator,
     CreateTopicOperator,
+    DeleteRecordsOperator,
     DeleteTopicOperator,
 )
 
@@ -17,14 +18,14 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
     """The DAG `<prefix>topic_lifecycle` on the cluster of that connection."""
     with DAG(
         dag_id=f"{prefix}topic_lifecycle",
-        description="Create, alter, expand and delete a topic",
+        description="Create, alter, expand, empty and delete a topic",
         schedule=None,
         catchup=False,
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=30),
-        doc_md=__doc__,
-        params=_form(),
+        doc_md=params.docs(__doc__, logyard_conn_id),
+        params=params.clusters(logyard_conn_id) | _form(),
     ) as dag:
         create = CreateTopicOperator(
             task_id="create",
@@ -35,14 +36,14 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
             # After an expansion the topic has more partitions than the form says: a second run must not fail on that.
             if_exists="skip",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         alter = AlterTopicOperator(
             task_id="alter",
             topic="{{ params.topic }}",
             configs="{{ params.alter | tojson }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         expand = AddPartitionsOperator(
             task_id="expand",
@@ -50,7 +51,14 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
             partitions="{{ params.expand_to }}",
             allow_keyed=True,
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
+        )
+        empty = DeleteRecordsOperator(
+            task_id="empty",
+            topic="{{ params.topic }}",
+            before="{{ params.delete_records | tojson }}",
+            dry_run="{{ params.dry_run }}",
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         delete = DeleteTopicOperator(
             task_id="delete",
@@ -59,9 +67,9 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
             must_be_empty="{{ params.must_be_empty }}",
             must_have_no_group="{{ params.must_have_no_group }}",
             dry_run="{{ params.dry_run }}",
-            logyard_conn_id=logyard_conn_id,
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
-        create >> alter >> expand >> delete
+        create >> alter >> expand >> empty >> delete
     return dag
 
 
@@ -73,6 +81,9 @@ def _form() -> dict[str, Param]:
         "configs": params.mapping("Settings", "Settings at creation."),
         "alter": params.mapping("Alter", "Settings to set afterwards; null unsets."),
         "expand_to": params.number("Expand to", "The number of partitions afterwards; empty: as created.", minimum=1),
+        "delete_records": params.mapping(
+            "Delete records", 'Each partition\'s first offset to keep: {"0": 832}. The records before it are lost.'
+        ),
         "delete": params.flag("Delete", "Delete the topic at the end."),
         "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that has records."),
         "must_have_no_group": params.flag(

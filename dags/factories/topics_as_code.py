@@ -46,8 +46,9 @@ def topics_as_code_dag(
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=26),
-        doc_md=__doc__,
+        doc_md=params.docs(__doc__, logyard_conn_id),
         params={
+            **params.clusters(logyard_conn_id),
             "file": Param(
                 "topics.yaml",
                 type="string",
@@ -69,7 +70,7 @@ def topics_as_code_dag(
             "delete_unlisted": "{{ params.delete_unlisted }}",
             "deletes_max": "{{ params.deletes_max }}",
             "directory": str(directory) if directory else None,
-            "logyard_conn_id": logyard_conn_id,
+            "logyard_conn_id": params.cluster(logyard_conn_id),
         }
         plan = PlanTopicsOperator(task_id="plan", **common)
         approve = approve_plan("Change topics as {{ params.file }} says?")
