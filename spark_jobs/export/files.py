@@ -2,7 +2,7 @@
 of the dead-letter table."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from logyard.spark_jobs.export.manifest import DATA, DEAD_LETTERS
 from logyard.spark_jobs.export.partition_columns import PartitionColumn, directories
 from logyard.spark_jobs.export.places.place import NewFile, RunFiles
 from logyard.spark_jobs.export.schema.formats import BadRecord, Formats, good_rows
+from logyard.spark_jobs.export.statistics import leaves, statistics_of, with_ids
 from logyard.spark_jobs.segments.splits import Split, field_of, split_rows
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -32,17 +33,19 @@ _RISING = ("offset", "timestamp", "sequence")
 @dataclass(frozen=True)
 class Output:
     """The contents of the files: columns in order, formats of key and value, partition columns; `upsert`: only the
-    latest row of each key."""
+    latest row of each key. `ids`: for a table in a catalog its columns' ids, by names with dots (empty before the table
+    is loaded); such files keep the columns by which they are partitioned."""
 
     columns: tuple[str, ...]
     formats: Formats = field(default_factory=Formats)
     partition_by: tuple[PartitionColumn, ...] = ()
     upsert: bool = False
+    ids: Mapping[str, int] | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The table's schema without partition columns (the names of directories hold those)."""
-        named = {column.name for column in self.partition_by}
+        named = {column.name for column in self.partition_by} if self.ids is None else ()
         return pa.schema([self.formats.field(c) or field_of(c) for c in self.columns if c not in named])
 
     @cached_property
@@ -57,12 +60,13 @@ class Output:
         return tuple(dict.fromkeys([*self.columns, *extra]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Output, (self.columns, self.formats, self.partition_by, self.upsert)
+        return Output, (self.columns, self.formats, self.partition_by, self.upsert, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One file; `path` and `staged` are relative to the export's directory. `table` is DATA or DEAD_LETTERS."""
+    """One file; `path` and `staged` are relative to the export's directory. `table` is DATA or DEAD_LETTERS, `stats`
+    what a catalog's table keeps of the file (export/statistics.py)."""
 
     table: str
     path: str
@@ -70,9 +74,11 @@ class WrittenFile:
     rows: int
     bytes: int
     digest: int
+    stats: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        stats = {} if self.stats is None else {"stats": dict(self.stats)}
+        return stats | {
             "table": self.table,
             "rows": self.rows,
             "bytes": self.bytes,
@@ -109,7 +115,7 @@ class WrittenSplit:
 
 def write_split(split: Split, output: Output, files: RunFiles) -> WrittenSplit:
     """Write one split's files, which no reader sees yet; raises CorruptBatch if the log is damaged."""
-    staged = Staged(files)
+    staged = Staged(files, output.ids)
     total = np.int64(0)
     try:
         for rows in read_split(split, output):
@@ -185,7 +191,7 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
         return
     # Several topics and partitions may share a directory: each has its own files there.
     name = f"{topic}-{split.segment.partition}-{name}"
-    # A record without a time (chunks.record_batch) goes where records with impossible times go.
+    # A record without a time (arrow.record_batch) goes where records with impossible times go.
     times = batch.column("timestamp").cast(pa.int64()).fill_null(2**62).to_numpy(zero_copy_only=False)
     found, rows = directories(output.partition_by, topic, times)
     for index, place in enumerate(found):
@@ -197,8 +203,9 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
 class Staged:
     """The open files of a split: rows are held until a row group is full, then every file with rows writes one."""
 
-    def __init__(self, files: RunFiles) -> None:
-        self._files = files
+    def __init__(self, files: RunFiles, ids: Mapping[str, int] | None = None) -> None:
+        """:param ids: as in `Output`; dead letters have none."""
+        self._files, self._ids = files, ids
         self._open: dict[tuple[str, str], OpenFile] = {}
         self._held = 0
 
@@ -210,7 +217,8 @@ class Staged:
                     f"--partition-by makes more than {DIRECTORIES_MAX} directories of one file's records:"
                     " choose a coarser pattern"
                 )
-            self._open[table, path] = OpenFile(table, path, self._files, batch.schema)
+            ids = self._ids if table == DATA else None
+            self._open[table, path] = OpenFile(table, path, self._files, batch.schema, ids)
         self._open[table, path].add(batch, hashes)
         self._held += batch.nbytes
         if self._held >= ROW_GROUP_BYTES:
@@ -237,8 +245,11 @@ class Staged:
 class OpenFile:
     """One Parquet file, which nobody sees until it is complete."""
 
-    def __init__(self, table: str, path: str, files: RunFiles, schema: pa.Schema) -> None:
-        self._table, self._path, self._files, self._schema = table, path, files, schema
+    def __init__(
+        self, table: str, path: str, files: RunFiles, schema: pa.Schema, ids: Mapping[str, int] | None = None
+    ) -> None:
+        self._table, self._path, self._files, self._schema, self._ids = table, path, files, schema, ids
+        self._footers: list[pq.FileMetaData] = []
         self._new: NewFile | None = None
         self._pending: list[pa.RecordBatch] = []
         self._writer: pq.ParquetWriter | None = None
@@ -263,7 +274,7 @@ class OpenFile:
         table = pa.Table.from_batches(self._pending, self._schema)
         if self._writer is None:
             self._new = self._files.create(self._path)
-            self._writer = open_parquet(self._new.target, table)
+            self._writer = open_parquet(self._new.target, table, self._ids, self._footers)
         self._writer.write_table(table)
         self._pending, self._held = [], 0
 
@@ -275,7 +286,8 @@ class OpenFile:
         self._writer.close()
         self._writer = None
         made = self._new.finish()
-        return WrittenFile(self._table, made.path, made.staged, self._rows, made.bytes, int(self._digest))
+        stats = None if self._ids is None else statistics_of(self._footers[0], self._schema, self._ids)
+        return WrittenFile(self._table, made.path, made.staged, self._rows, made.bytes, int(self._digest), stats)
 
     def drop(self) -> None:
         """Remove what was not finished."""
@@ -286,24 +298,34 @@ class OpenFile:
                 self._new.drop()
 
 
-def open_parquet(path: Any, sample: pa.Table) -> pq.ParquetWriter:
+def open_parquet(
+    path: Any,
+    sample: pa.Table,
+    ids: Mapping[str, int] | None = None,
+    footers: list[pq.FileMetaData] | None = None,
+) -> pq.ParquetWriter:
     """Open a file (a path or an open file) for tables like `sample`.
 
     Columns are encoded by what the sample shows: rising numbers as deltas, repeating values by dictionary, and values
     that hardly shrink uncompressed. Values and headers get no statistics, since no query compares them.
+
+    :param ids: of an Iceberg table's columns: the file has them, and times in microseconds, as Iceberg's readers want.
+    :param footers: gets the file's metadata when it is closed.
     """
-    leaves = [leaf for f in sample.schema for leaf in _leaves(f.name, f.type)]
-    sides = [name for name in ("key", "value") if name in leaves]
-    rising = [name for name in _RISING if name in leaves]
+    found = [leaf.path for leaf in leaves(sample.schema)]
+    sides = [name for name in ("key", "value") if name in found]
+    rising = [name for name in _RISING if name in found]
     plain = {*rising, *(name for name in sides if not _repeats(sample.column(name)))}
     dense = {name for name in sides if name in plain and not _shrinks(sample.column(name))}
     return pq.ParquetWriter(
         path,
-        sample.schema,
-        compression={leaf: "none" if leaf in dense else "zstd" for leaf in leaves},
-        use_dictionary=[leaf for leaf in leaves if leaf not in plain],
+        sample.schema if ids is None else with_ids(sample.schema, ids),
+        compression={leaf: "none" if leaf in dense else "zstd" for leaf in found},
+        use_dictionary=[leaf for leaf in found if leaf not in plain],
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
-        write_statistics=[leaf for leaf in leaves if leaf != "value" and not leaf.startswith("headers.")],
+        write_statistics=[leaf for leaf in found if leaf != "value" and not leaf.startswith("headers.")],
+        coerce_timestamps=None if ids is None else "us",
+        metadata_collector=footers,
     )
 
 
@@ -316,14 +338,3 @@ def _shrinks(column: pa.ChunkedArray) -> bool:
     """Whether compression takes a tenth or more off text or bytes."""
     data = b"".join(v for v in column.slice(0, SAMPLE_ROWS).cast(pa.binary()).to_pylist() if v)[:SAMPLE_BYTES]
     return not data or len(pa.compress(data, "zstd", asbytes=True)) * 10 <= len(data) * 9
-
-
-def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    """Return the paths of the Parquet columns that one Arrow column becomes."""
-    if pa.types.is_struct(kind):
-        return [leaf for f in kind for leaf in _leaves(f"{path}.{f.name}", f.type)]
-    if pa.types.is_map(kind):
-        return [f"{path}.key_value.key", *_leaves(f"{path}.key_value.value", kind.item_type)]
-    if pa.types.is_list(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    return [path]

@@ -22,12 +22,15 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.command import FAILED, run_job, say
 from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.executors import NEEDS, STORES
 from logyard.spark_jobs.export import merges, offsets, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.failures import FailedPartitions, PartitionsFailed, splits_or_failure
 from logyard.spark_jobs.export.files import Output, WrittenSplit
+from logyard.spark_jobs.export.following import clock, commit_next
 from logyard.spark_jobs.export.leaders import Leaders
 from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.merging import Merging
 from logyard.spark_jobs.export.modes import Appending, Upserting, Writing, WrittenPiece
 from logyard.spark_jobs.export.pieces import Piece, Pieces
 from logyard.spark_jobs.export.schema import ddl
@@ -38,8 +41,10 @@ from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
 from logyard.spark_jobs.segments.splits import Range, Split
 from logyard.spark_jobs.segments.stable_offset import settled
-from logyard.spark_jobs.session import NEEDS, STORES, SparkWorkers, Workers, need_rdds
-from logyard.spark_jobs.tables.table_formats import publisher, settings
+from logyard.spark_jobs.session import SparkWorkers, Workers, need_rdds
+from logyard.spark_jobs.tables.catalog import CatalogFailed, settings_of
+from logyard.spark_jobs.tables.publisher import Publisher
+from logyard.spark_jobs.tables.table_formats import in_catalog, publisher, settings
 
 MEBIBYTE = 1024 * 1024
 # Without --commit-mib, a version holds at least this much of the log, and this many splits per core of Spark.
@@ -72,7 +77,7 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
         workers = (
             SparkWorkers("logyard export", needs=(*NEEDS, STORES))
             if is_object_store(arguments.destination)
-            else SparkWorkers("logyard export", settings(arguments.format))
+            else SparkWorkers("logyard export", {} if arguments.catalog else settings(arguments.format))
         )
     run = Export(arguments, output, workers)
     summary = run.all()
@@ -85,18 +90,25 @@ class Export:
     def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
         self._arguments, self._output, self._workers = arguments, output, workers
         self._store = options.store_of(arguments)
-        self._tables = publisher(arguments.format, workers, output, self._store.objects)
-        self._writing: Writing = (
-            Upserting(self._store, workers, output, arguments.bucket_mib * MEBIBYTE)
-            if output.upsert
-            else Appending(self._store, workers, output)
-        )
+        self._tables = self._publisher()
+        self._writing = self._mode(output)
         self._run_id = clusters.run_id("export")
         self._leaders = Leaders(arguments, self._run_id, "export")
         self._committed_only = arguments.isolation == "read_committed"
         self._done: list[WrittenPiece] = []
         self._tries = 0
         self._failed = FailedPartitions(lambda text: say(f"export: {text}"))
+
+    def _publisher(self) -> Publisher:
+        arguments, objects = self._arguments, self._store.objects
+        if arguments.catalog:
+            return in_catalog(settings_of(arguments.catalog), arguments.table, self._output, objects)
+        return publisher(arguments.format, self._workers, self._output, objects)
+
+    def _mode(self, output: Output) -> Writing:
+        if output.upsert:
+            return Upserting(self._store, self._workers, output, self._arguments.bucket_mib * MEBIBYTE)
+        return Appending(self._store, self._workers, output)
 
     def all(self) -> dict[str, Any]:
         """Publish what an earlier run left unpublished, export, merge small files; returns the summary."""
@@ -105,8 +117,8 @@ class Export:
         manifest = self._store.latest()
         layout = options.checked_layout(self._arguments, self._output, manifest)
         layout = {"id": uuid.uuid4().hex, **layout}
-        if self._store.is_unpublished(manifest):
-            self._tables.publish(self._store, manifest)
+        layout, self._output = self._tables.begin(self._store, manifest, layout)
+        self._writing = self._mode(self._output)
         self._clean()
         self._checkpoint()
         with self._leaders:
@@ -188,7 +200,7 @@ class Export:
     def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Write and commit the next piece; raises LeasesGone if a lost lease prevents it."""
         self._tries += 1
-        run_id = f"{self._run_id}-{self._tries}"
+        run_id, began = f"{self._run_id}-{self._tries}", clock()
         with self._store.working(run_id):
             try:
                 piece = pieces.take(self._writing.piece_bytes(self._piece_bytes(), manifest))
@@ -202,7 +214,7 @@ class Export:
             if lost := self._leaders.lost_leases():
                 raise LeasesGone(lost)
             self._leaders.reset_attempts()
-            following = self._commit(manifest, layout, piece, made, run_id)
+            following = self._commit(manifest, layout, piece, made, run_id, began)
         self._done.append(made)
         return following
 
@@ -253,27 +265,37 @@ class Export:
         )
 
     def _commit(
-        self, manifest: Manifest, layout: dict[str, Any], piece: Piece, made: WrittenPiece, run_id: str
+        self,
+        manifest: Manifest,
+        layout: dict[str, Any],
+        piece: Piece,
+        made: WrittenPiece,
+        run_id: str,
+        began: float,
     ) -> Manifest:
         known = [span.replica.cluster_id for span in piece.ranges if span.replica.cluster_id is not None]
-        following = manifest.advanced(
-            cluster_id=known[0] if known else None,
-            run_id=run_id,
-            topics=offsets.topic_offsets(piece.ranges, ddl.render(self._output.schema)),
-            files=made.files,
-            layout=layout,
-            removed=made.removed,
-        )
-        self._store.commit(following)
-        self._tables.publish(self._store, following)
+
+        def following(newest: Manifest) -> Manifest | None:
+            if newest is not manifest and (made.removed or newest.topics != manifest.topics):
+                return None
+            return newest.advanced(
+                cluster_id=known[0] if known else None,
+                run_id=run_id,
+                topics=offsets.topic_offsets(piece.ranges, ddl.render(self._output.schema)),
+                files=made.files,
+                layout=layout,
+                removed=made.removed,
+            )
+
+        done = commit_next(self._store, self._tables, manifest, following, began)
         self._checkpoint()
-        return following
+        return done
 
     def _clean(self) -> None:
         """Delete what dead runs left; in an object store a failure is only logged."""
         try:
-            deleted = self._store.drop_stale_staging()
-        except StoreFailed as error:
+            deleted = self._store.drop_stale_staging(lambda: self._tables.kept(self._store))
+        except (StoreFailed, CatalogFailed) as error:
             say(f"export: what dead runs left is not deleted: {error}")
         else:
             if deleted:
@@ -292,33 +314,11 @@ class Export:
         if arguments.format != "parquet" or self._output.upsert or not arguments.target_file_mib:
             return 0, manifest
         target = arguments.target_file_mib * MEBIBYTE
-        left = list(merges.plan_merges(self._store.live_files(), target, arguments.merge_files))
-        bytes_max = self._piece_bytes() if left else 0
-        gone = 0
-        while left:
-            count = merges.fitting(left, bytes_max)
-            manifest = self._merge_some(left[:count], manifest)
-            gone += len(manifest.removed)
-            left = left[count:]
-        return gone, manifest
-
-    def _merge_some(self, plan: Sequence[merges.Merge], manifest: Manifest) -> Manifest:
-        self._tries += 1
-        run_id = f"{self._run_id}-{self._tries}-merge"
-        place = self._store.files(run_id)
-
-        def write(merge: merges.Merge) -> dict[str, Any]:
-            return merges.write_merge(merge, place)
-
-        with self._store.working(run_id):
-            files = self._workers.each("merge", plan, lambda m: m.bytes, write)
-            files.sort(key=lambda row: str(row["path"]))
-            removed = [str(f["path"]) for m in plan for f in m.files]
-            following = manifest.advanced(run_id=run_id, files=files, removed=removed)
-            self._store.commit(following)
-            self._store.finish_moves(following)
+        plan = list(merges.plan_merges(self._store.live_files(), target, arguments.merge_files))
+        merging = Merging(self._store, self._workers, self._tables, self._run_id)
+        manifest = merging.all(plan, manifest, self._piece_bytes() if plan else 0)
         self._checkpoint()
-        return following
+        return merging.merged, manifest
 
     def _summary(self, manifest: Manifest, ranges: Sequence[Range]) -> dict[str, Any]:
         written = [w for made in self._done for w in made.written]

@@ -10,7 +10,7 @@ Removed files are deleted last: a reader that must not see such rows twice for a
 In an object store only `live_files` tells which objects belong to the table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +41,7 @@ class ManifestStore:
         self.objects = None if self.is_folder else ObjectStore(directory, settings or {})
         self._place: Place = Folder(directory) if self.objects is None else Bucket(self.objects)
         self._versions = Versions(self._place.manifests)
+        self.expired = self._place.expired
 
     def check(self) -> None:
         """Check that the destination can hold an export; raises BrokenPromise, StoreFailed."""
@@ -71,17 +72,20 @@ class ManifestStore:
         """Write a checkpoint and trim old versions, if that is due; raises CorruptData, OSError, StoreFailed."""
         self._versions.checkpoint()
 
-    def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
+    def finish_moves(
+        self, manifest: Manifest, *, without: str = "", keep_staging: bool = False, keep_removed: str = ""
+    ) -> None:
         """Move the files that `manifest` names and that are still staged to their final paths, then delete those that
         it removes. Does nothing in an object store.
 
         :param without: a table whose files are not moved.
+        :param keep_removed: a table whose removed files stay.
 
         Raises CorruptData if a file is at neither path, Fenced if another export has continued meanwhile.
         """
         added = {str(file["path"]) for file in manifest.files}
         files = [file for file in manifest.files if not without or file.get("table") != without]
-        removed = [path for path in manifest.removed if path not in added]
+        removed = [path for path in manifest.removed if path not in added and not _is_of(path, keep_removed)]
         try:
             self._place.publish(files, removed, lambda: self.latest().version <= manifest.version)
         except FileExistsError:
@@ -135,6 +139,15 @@ class ManifestStore:
                 if self.is_folder:
                     self.drop_uncommitted(run_id)
 
-    def drop_stale_staging(self) -> int:
-        """Delete what dead runs wrote and no version names; returns how many objects of a store were deleted."""
-        return self._place.clean(self.latest().run_id, lambda: [str(file["path"]) for file in self.live_files()])
+    def drop_stale_staging(self, kept: Callable[[], Iterable[str]] = tuple) -> int:
+        """Delete what dead runs wrote and no version names; returns how many objects of a store were deleted.
+
+        :param kept: returns paths of files that stay although no version names them.
+        """
+        return self._place.clean(
+            self.latest().run_id, lambda: [*(str(file["path"]) for file in self.live_files()), *kept()]
+        )
+
+
+def _is_of(path: str, table: str) -> bool:
+    return bool(table) and path.startswith(f"{table}/")

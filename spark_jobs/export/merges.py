@@ -77,16 +77,19 @@ def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
     return len(plan)
 
 
-def write_merge(merge: Merge, files: RunFiles) -> dict[str, Any]:
+def write_merge(merge: Merge, files: RunFiles, ids: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Write the merged file, which no reader sees yet; returns its row for the manifest. Raises ExportRefused,
-    CorruptData, StoreFailed."""
+    CorruptData, StoreFailed.
+
+    :param ids: as in `Output`.
+    """
     first = merge.files[0]
     out: OpenFile | None = None
     try:
         for file in merge.files:
             for batch in _batches(files, str(file["path"]), int(file["rows"])):
                 if out is None:
-                    out = OpenFile(str(first["table"]), merge.path, files, batch.schema)
+                    out = OpenFile(str(first["table"]), merge.path, files, batch.schema, ids)
                 out.add(batch, np.int64(0))
                 out.flush_full()
         assert out is not None, "a committed file has rows"
@@ -97,10 +100,7 @@ def write_merge(merge: Merge, files: RunFiles) -> dict[str, Any]:
     with np.errstate(over="ignore"):
         digest = np.array([int(f["digest"]) for f in merge.files], np.int64).sum()
     spans = {"start": first["start"], "end": merge.files[-1]["end"]}
-    return {**first, **spans, "rows": made.rows, "bytes": made.bytes, "digest": int(digest)} | {
-        "path": made.path,
-        "staged": made.staged,
-    }
+    return {**first, **made.to_json(), **spans, "digest": int(digest)}
 
 
 def _batches(files: RunFiles, path: str, rows: int) -> Iterator[Any]:

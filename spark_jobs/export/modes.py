@@ -80,7 +80,7 @@ class Upserting:
 
         written = answers(self._workers.each("export", piece.splits, _size, guarded(scatter)))
         self._store.confirm([f.to_json() for w in written for f in w.scattered])
-        plan = self._buckets(piece, live, counts, upsert.by_bucket(written))
+        plan = self._buckets(piece, live, counts, upsert.by_bucket(written), run_id)
 
         def write(bucket: Bucket) -> tuple[Bucket, tuple[WrittenFile, ...]]:
             return bucket, upsert.write_bucket(bucket, output, files)
@@ -98,11 +98,12 @@ class Upserting:
         live: Mapping[TopicPartition, Sequence[Any]],
         counts: Mapping[TopicPartition, int],
         news: Mapping[tuple[str, int, int], Sequence[WrittenFile]],
+        run_id: str,
     ) -> list[Bucket]:
         ends = {r.replica.tp: r.end for r in piece.ranges}
         plan: list[Bucket] = []
         for tp, count in sorted(counts.items()):
-            plan += upsert.plan_buckets(*tp, count, ends[tp], live.get(tp, []), news)
+            plan += upsert.plan_buckets(*tp, count, ends[tp], live.get(tp, []), news, run_id)
         return plan
 
     def _live_by_partition(self, piece: Piece, manifest: Manifest) -> dict[TopicPartition, list[Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from logyard.spark_jobs.command import positive
+from logyard.spark_jobs.command import natural, positive
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import merges, partition_columns, upsert
 from logyard.spark_jobs.export.errors import ExportRefused
@@ -22,17 +22,17 @@ from logyard.spark_jobs.export.schema.formats import Formats as SideFormats
 from logyard.spark_jobs.objects import urls
 from logyard.spark_jobs.objects.store import settings_of
 from logyard.spark_jobs.segments import splits
-from logyard.spark_jobs.segments.chunks import (
-    RECORD_SCHEMA,
-)
+from logyard.spark_jobs.segments.arrow import RECORD_SCHEMA
 from logyard.spark_jobs.segments.splits import OWNER_SCHEMA
 from logyard.spark_jobs.tables import table_formats
+from logyard.spark_jobs.tables.partition_transforms import transform_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only an export has."""
     add = parser.add_argument
-    _add_destination(parser)
+    add_destination(parser)
+    add_merging(parser)
     add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
     add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
@@ -56,20 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="log bytes per committed version (4096, or four files per Spark core if that is more)",
     )
     add(
-        "--target-file-mib",
-        type=_natural,
-        default=128,
-        metavar="MIB",
-        help=f"merge neighbouring files that are {merges.SMALLER} times smaller than this; 0: never (128)",
-    )
-    add(
-        "--merge-files",
-        type=positive,
-        default=merges.TOGETHER_MIN,
-        metavar="N",
-        help=f"merge this many small files even if they do not fill one ({merges.TOGETHER_MIN})",
-    )
-    add(
         "--bucket-mib",
         type=positive,
         default=128,
@@ -88,7 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_destination(parser: argparse.ArgumentParser) -> None:
+def add_destination(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where an export is."""
     add = parser.add_argument
     add(
         "--destination",
@@ -101,12 +88,43 @@ def _add_destination(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file with an object store's credentials and endpoint; without it the environment is used",
     )
+    add("--catalog", metavar="FILE", help="JSON file with the properties of an Iceberg catalog (PyIceberg's names)")
+    add("--table", metavar="NAME", help="the table in the catalog, with its namespace: lake.flights")
 
 
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number is expected")
-    return int(text)
+def add_merging(parser: argparse.ArgumentParser) -> None:
+    """Add the options of merges."""
+    add = parser.add_argument
+    add(
+        "--target-file-mib",
+        type=natural,
+        default=128,
+        metavar="MIB",
+        help=f"merge neighbouring files that are {merges.SMALLER} times smaller than this; 0: never (128)",
+    )
+    add(
+        "--merge-files",
+        type=positive,
+        default=merges.TOGETHER_MIN,
+        metavar="N",
+        help=f"merge this many small files even if they do not fill one ({merges.TOGETHER_MIN})",
+    )
+
+
+def _check_catalog(arguments: argparse.Namespace, output: Output) -> None:
+    """Raise ExportRefused if the options do not fit a table in a catalog, or ask for one in part."""
+    if not arguments.catalog and not arguments.table:
+        return
+    if arguments.format != "iceberg" or not (arguments.catalog and arguments.table):
+        raise ExportRefused("a table in a catalog needs --format iceberg, --catalog FILE and --table NAMESPACE.TABLE")
+    if not re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", arguments.table):
+        raise ExportRefused(f"--table {arguments.table}: a name with its namespace is expected: lake.flights")
+    if re.search("[?#]", arguments.destination):
+        raise ExportRefused("--destination has '?' or '#', which Iceberg's readers do not take in a path")
+    for column in output.partition_by:
+        by = transform_of(column)
+        if by.source not in output.columns:
+            raise ExportRefused(f"--partition-by {column.text} needs the column {by.source}")
 
 
 def directory_of(destination: str) -> str:
@@ -136,8 +154,6 @@ def store_of(arguments: argparse.Namespace) -> ManifestStore:
     directory = directory_of(arguments.destination)
     if arguments.store and not urls.is_object_store(directory):
         raise ExportRefused("--store is for an object store, and --destination is a directory")
-    if arguments.format == "iceberg" and urls.is_object_store(directory):
-        raise ExportRefused("--format iceberg goes to a directory; in an object store it is parquet or delta")
     return ManifestStore(directory, settings_of(arguments.store) if arguments.store else {})
 
 
@@ -146,7 +162,10 @@ def output_of(arguments: argparse.Namespace) -> Output:
     columns = check_columns(arguments.columns.split(","))
     formats = SideFormats(_side("key", arguments), _side("value", arguments))
     by = partition_columns.parse(arguments.partition_by.split(",")) if arguments.partition_by else ()
-    output = Output(columns, formats, by, arguments.mode == "upsert")
+    output = Output(columns, formats, by, arguments.mode == "upsert", {} if arguments.catalog else None)
+    _check_catalog(arguments, output)
+    if arguments.format == "iceberg" and not arguments.catalog and urls.is_object_store(arguments.destination):
+        raise ExportRefused("--format iceberg in an object store needs --catalog and --table")
     if output.upsert:
         _check_upsert(output, arguments)
     if not output.schema.names:
@@ -158,8 +177,10 @@ def _check_upsert(output: Output, arguments: argparse.Namespace) -> None:
     lacking = [c for c in upsert.NEEDED if c not in output.columns]
     if lacking:
         raise ExportRefused(f"--mode upsert needs the column {lacking[0]}")
-    if arguments.format != "parquet":
-        raise ExportRefused(f"--mode upsert writes --format parquet, not {arguments.format}")
+    if arguments.format != "parquet" and not arguments.catalog:
+        raise ExportRefused(
+            f"--mode upsert writes --format parquet, or iceberg into a table of a catalog, not {arguments.format}"
+        )
     if output.partition_by:
         raise ExportRefused("--mode upsert keeps its files by partition and key: leave --partition-by out")
     if output.formats.key.name == "json":
@@ -187,6 +208,7 @@ def checked_layout(arguments: argparse.Namespace, output: Output, manifest: Mani
         "format": arguments.format,
         "mode": arguments.mode,
         "partition_by": ",".join(column.text for column in output.partition_by),
+        "table": arguments.table or "",
     }
     for name, value in layout.items():
         known = manifest.layout.get(name, value)

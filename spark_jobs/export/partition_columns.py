@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
+from logyard.spark_jobs.segments.arrow import RECORD_SCHEMA
 
 DATE = "%Y-%m-%d"
 # The value that Hive and Spark use for null: here, a time outside the years that dates can express.

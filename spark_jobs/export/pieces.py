@@ -1,6 +1,7 @@
 """An export's pieces, each committed as a version of its own: so a run of any size makes progress, and one that is
 killed keeps what it has committed."""
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,40 +28,47 @@ class Pieces:
     def __init__(self, ranges: Sequence[Range], splits_of: Callable[[Range], Iterator[Split]]) -> None:
         """:param splits_of: plans a range's splits, in order of offsets; called once per range, consumed lazily."""
         self._ranges = {span.replica.tp: span for span in ranges}
-        self._at = {tp: span.start for tp, span in self._ranges.items()}
+        # Where each partition has come to, as an empty range: most pieces leave most partitions where they are.
+        self._reached = {tp: Range(span.replica, span.start, span.start) for tp, span in self._ranges.items()}
         self._left: dict[TopicPartition, Iterator[Split]] = {}
         self._next: dict[TopicPartition, Split | None] = {}
+        self.offsets_left = sum(span.end - span.start for span in self._ranges.values())
+        # Partitions that have no split, though they have offsets: the next piece takes them to their end.
+        self._empty: list[TopicPartition] = []
         for tp, span in self._ranges.items():
             left = splits_of(span) if span.start < span.end else iter(())
             self._left[tp], self._next[tp] = left, next(left, None)
-
-    @property
-    def offsets_left(self) -> int:
-        return sum(span.end - self._at[tp] for tp, span in self._ranges.items())
+            if self._next[tp] is None and span.start < span.end:
+                self._empty.append(tp)
 
     def take(self, bytes_max: int) -> Piece | None:
         """Return the next piece, of about `bytes_max` bytes of the log and at least one split; None at the end."""
         if not self.offsets_left:
             return None
-        taken: dict[TopicPartition, list[Split]] = {tp: [] for tp in self._ranges}
-        sizes = dict.fromkeys((tp for tp, following in self._next.items() if following is not None), 0)
+        taken: dict[TopicPartition, list[Split]] = {tp: [] for tp in self._empty}
+        self._empty = []
+        # Bytes taken of each partition that has more, the fewest first; the earlier partition where they are equal.
+        fewest = [(0, n, tp) for n, (tp, following) in enumerate(self._next.items()) if following is not None]
         total = 0
-        while sizes and total < bytes_max:
-            tp = min(sizes, key=sizes.__getitem__)
+        while fewest and total < bytes_max:
+            size, n, tp = fewest[0]
             split = self._next[tp]
             assert split is not None, "it is among those that have one"
-            taken[tp].append(split)
-            sizes[tp] += split.size
+            taken.setdefault(tp, []).append(split)
             total += split.size
             self._next[tp] = next(self._left[tp], None)
             if self._next[tp] is None:
-                del sizes[tp]
-        ranges = [self._advance(tp, splits) for tp, splits in taken.items()]
-        return Piece(tuple(split for splits in taken.values() for split in splits), tuple(ranges))
+                heapq.heappop(fewest)
+            else:
+                heapq.heapreplace(fewest, (size + split.size, n, tp))
+        ranges = self._reached | {tp: self._advance(tp, splits) for tp, splits in taken.items()}
+        splits = [split for tp in self._ranges if tp in taken for split in taken[tp]]
+        return Piece(tuple(splits), tuple(ranges.values()))
 
     def _advance(self, tp: TopicPartition, splits: Sequence[Split]) -> Range:
         """Return the range that is exported with these splits: to the partition's end if they are its last ones."""
-        span, start = self._ranges[tp], self._at[tp]
-        end = span.end if self._next[tp] is None else splits[-1].end if splits else start
-        self._at[tp] = end
+        span, start = self._ranges[tp], self._reached[tp].start
+        end = span.end if self._next[tp] is None else splits[-1].end
+        self._reached[tp] = Range(span.replica, end, end)
+        self.offsets_left -= end - start
         return Range(span.replica, start, end)

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import (
@@ -35,9 +37,7 @@ from logyard.spark_jobs.export.manifest import DATA
 from logyard.spark_jobs.export.places.bucket import SCATTERED
 from logyard.spark_jobs.export.places.place import RunFiles
 from logyard.spark_jobs.export.staged_files import NotShared
-from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.digests import key_hashes
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.splits import Split
 
 BUCKET_BYTES = 128 * 1024 * 1024
@@ -114,7 +114,7 @@ def by_bucket(made: Iterable[WrittenSplit]) -> dict[tuple[str, int, int], list[W
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """One bucket to rewrite. `before`: the manifest's rows of committed files that may hold rows of it; `news`: the
-    files that this run scattered."""
+    files that this run scattered. `run_id` makes the new file's name one that no file had before."""
 
     topic: str
     partition: int
@@ -123,6 +123,7 @@ class Bucket:
     end: int
     before: tuple[Mapping[str, Any], ...]
     news: tuple[WrittenFile, ...]
+    run_id: str = ""
 
 
 def plan_buckets(
@@ -132,6 +133,7 @@ def plan_buckets(
     end: int,
     live: Sequence[Mapping[str, Any]],
     news: Mapping[tuple[str, int, int], Sequence[WrittenFile]],
+    run_id: str = "",
 ) -> list[Bucket]:
     """Return the buckets with new rows, and those whose file splits. `live`: the partition's committed files."""
     plan = []
@@ -139,7 +141,7 @@ def plan_buckets(
         before = tuple(f for f in live if bucket % int(f["buckets"]) == int(f["bucket"]))
         fresh = tuple(sorted(news.get((topic, partition, bucket), ()), key=attrgetter("path")))
         if fresh or any(int(f["buckets"]) != buckets for f in before):
-            plan.append(Bucket(topic, partition, bucket, buckets, end, before, fresh))
+            plan.append(Bucket(topic, partition, bucket, buckets, end, before, fresh, run_id))
     return plan
 
 
@@ -154,7 +156,7 @@ def write_bucket(bucket: Bucket, output: Output, files: RunFiles) -> tuple[Writt
     if not rows.num_rows:
         return ()
     path = os.path.join(DATA, bucket.topic, str(bucket.partition), _name(bucket))
-    file = OpenFile(DATA, path, files, rows.schema)
+    file = OpenFile(DATA, path, files, rows.schema, output.ids)
     try:
         for batch in rows.to_batches():
             file.add(batch, np.int64(0))
@@ -166,17 +168,12 @@ def write_bucket(bucket: Bucket, output: Output, files: RunFiles) -> tuple[Writt
 
 def to_json(bucket: Bucket, file: WrittenFile) -> dict[str, Any]:
     """Return the manifest's row for a bucket's file."""
-    return {
-        "table": DATA,
+    return file.to_json() | {
         "topic": bucket.topic,
         "partition": bucket.partition,
         "start": 0,
         "end": bucket.end,
-        "rows": file.rows,
-        "bytes": file.bytes,
         "digest": 0,
-        "path": file.path,
-        "staged": file.staged,
         "bucket": bucket.bucket,
         "buckets": bucket.buckets,
     }
@@ -188,7 +185,7 @@ def size_of(bucket: Bucket) -> int:
 
 
 def _name(bucket: Bucket) -> str:
-    words = "\n".join(sorted(str(f["path"]) for f in bucket.before))
+    words = "\n".join([bucket.run_id, *sorted(str(f["path"]) for f in bucket.before)])
     digest = hashlib.sha256(words.encode()).hexdigest()[:12]
     return f"b-{bucket.bucket:05d}-of-{bucket.buckets:05d}-{bucket.end:020d}-{digest}.parquet"
 

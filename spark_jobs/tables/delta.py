@@ -3,13 +3,22 @@ The table is the export's `data/`."""
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.session import Workers, sql_session
-from logyard.spark_jobs.tables.publisher import TableFailed, check_same, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publisher import (
+    TableFailed,
+    begin_plainly,
+    check_same,
+    need_class,
+    of_table,
+    properties,
+    said,
+)
 
 NEEDS = "io.delta.sql.DeltaSparkSessionExtension"
 # A version that the table has is among its newest commits, unless others wrote this many since.
@@ -25,6 +34,12 @@ class DeltaTable:
 
     def check(self) -> None:
         need_class(self._workers.context(), NEEDS, PACKAGE)
+
+    def begin(self, store: ManifestStore, manifest: Manifest, layout: dict[str, Any]) -> tuple[dict[str, Any], Output]:
+        return begin_plainly(self, store, manifest, layout, self._output)
+
+    def kept(self, store: ManifestStore) -> Iterable[str]:
+        return ()
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Append, then drop what was staged: a crash in between leaves a version that Delta skips."""

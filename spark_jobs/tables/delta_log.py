@@ -9,7 +9,7 @@ metadata is written by the first commit, and again when the schema grows.
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -20,7 +20,7 @@ from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.objects.deciding import create_once
 from logyard.spark_jobs.objects.store import ObjectStore
-from logyard.spark_jobs.tables.publisher import TableFailed, check_same, of_table, properties
+from logyard.spark_jobs.tables.publisher import TableFailed, begin_plainly, check_same, of_table, properties
 
 LOG = f"{DATA}/_delta_log"
 # Commits that are read back from the newest one to find ours; others' may lie between.
@@ -48,6 +48,12 @@ class DeltaLog:
 
     def check(self) -> None:
         pass
+
+    def begin(self, store: ManifestStore, manifest: Manifest, layout: dict[str, Any]) -> tuple[dict[str, Any], Output]:
+        return begin_plainly(self, store, manifest, layout, self._output)
+
+    def kept(self, store: ManifestStore) -> Iterable[str]:
+        return ()
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Add a version's files, once; raises TableFailed, Undecided, StoreFailed."""

@@ -10,6 +10,7 @@ Iceberg's core is used, which does not depend on Spark, so the runtime for anoth
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,15 @@ from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.session import Workers
-from logyard.spark_jobs.tables.publisher import TableFailed, check_same, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publisher import (
+    TableFailed,
+    begin_plainly,
+    check_same,
+    need_class,
+    of_table,
+    properties,
+    said,
+)
 
 NEEDS = "org.apache.iceberg.hadoop.HadoopTables"
 PACKAGE = "Apache Iceberg (org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13)"
@@ -46,6 +55,12 @@ class IcebergTable:
 
     def check(self) -> None:
         need_class(self._workers.context(), NEEDS, PACKAGE)
+
+    def begin(self, store: ManifestStore, manifest: Manifest, layout: dict[str, Any]) -> tuple[dict[str, Any], Output]:
+        return begin_plainly(self, store, manifest, layout, self._output)
+
+    def kept(self, store: ManifestStore) -> Iterable[str]:
+        return ()
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Move the files, append them, then delete the staging directory (its existence says that work is left)."""

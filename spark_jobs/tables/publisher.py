@@ -5,16 +5,21 @@ Rule 2: everything that a publisher does may be done twice, even by two runs at 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 
 
 class TableFailed(LogyardError):
     """A table's library is missing or refused a version; the text says which library, and its error."""
+
+
+class NotInTable(LogyardError):
+    """A table's present state does not hold files as an export wrote them; nothing was sent."""
 
 
 class Publisher(Protocol):
@@ -24,9 +29,27 @@ class Publisher(Protocol):
         """Raise TableFailed if the table's library is not on the class path."""
         ...
 
+    def begin(self, store: ManifestStore, manifest: Manifest, layout: dict[str, Any]) -> tuple[dict[str, Any], Output]:
+        """Publish what an earlier run left unpublished; returns the layout for this run's versions, and what its files
+        hold. Raises TableFailed."""
+        ...
+
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Add the files of a committed version to the table; raises TableFailed."""
         ...
+
+    def kept(self, store: ManifestStore) -> Iterable[str]:
+        """Return paths of files that must stay although no version names them; raises TableFailed."""
+        ...
+
+
+def begin_plainly(
+    publisher: Publisher, store: ManifestStore, manifest: Manifest, layout: dict[str, Any], output: Output
+) -> tuple[dict[str, Any], Output]:
+    """`begin` of a table that has nothing to say of layout and files."""
+    if store.is_unpublished(manifest):
+        publisher.publish(store, manifest)
+    return layout, output
 
 
 def need_class(context: Any, name: str, package: str) -> None:

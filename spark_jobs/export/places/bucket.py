@@ -3,9 +3,10 @@
 Rule 1: tasks write objects under names that nobody else uses: each has a write id. Nothing is moved, copied or renamed:
         an object belongs to the table as soon as a version names it.
 Rule 2: a version is one conditional object (`objects/deciding.py`).
-Rule 3: an object that no version names can never be named once a version was created after it was written: its writer
-        looked before that version, so it will find the number of its own version taken. Only such objects are deleted,
-        a day later, and those that a version removed after an hour, for readers that are at work.
+Rule 3: an object that no version names can never be named once a version was created half a day after it was written:
+        its writer goes on only after versions that are younger than that (`following.py`), so it will find the number
+        of its own version taken. Only such objects are deleted, a day later, and those that a version removed after an
+        hour, for readers that are at work.
 Rule 4: only names that a write id ends are deleted: other programs may write beside them.
 """
 
@@ -28,7 +29,7 @@ from logyard.spark_jobs.export.staged_files import NotShared
 from logyard.spark_jobs.objects.deciding import PROBES, check_promise, create_once
 from logyard.spark_jobs.objects.store import Found, ObjectStore, StoreFailed
 
-MANIFESTS, STAGING, CLEANED = "_manifest", "_staging", "_cleaned"
+MANIFESTS, EXPIRED, STAGING, CLEANED = "_manifest", "_expired", "_staging", "_cleaned"
 TABLES = ("data", "dead_letters")
 # An upsert's files between its two steps; no version names them.
 SCATTERED = "_scattered"
@@ -38,6 +39,8 @@ STALE_PROBE = timedelta(days=30)
 FOR_READERS = timedelta(hours=1)
 # Clocks of a store's machines may differ by so much.
 SKEW = timedelta(hours=1)
+# A run may go on after another's version (`following.py`) if that was made less than this after its own files.
+FOLLOWED = timedelta(hours=12)
 HEADS_AT_ONCE = 16
 WRITE_ID = "write_id"
 _OURS = re.compile(r".*\.w[0-9a-f]{32}\.parquet")
@@ -48,7 +51,8 @@ class Bucket:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self.manifests = ManifestObjects(store)
+        self.manifests = ManifestObjects(store, MANIFESTS)
+        self.expired = ManifestObjects(store, EXPIRED)
         self._probe = ""
 
     def check(self) -> None:
@@ -113,7 +117,7 @@ class Bucket:
         found = sum(self._drop([STAGING], now - STALE, lambda _: True))
         found += sum(self._drop([PROBES], now - STALE_PROBE, lambda _: True))
         if versions:
-            bound = min(now - STALE, max(versions.values()) - SKEW)
+            bound = min(now - STALE, max(versions.values()) - SKEW - FOLLOWED)
             found += sum(self._drop(TABLES, bound, lambda key: key not in named and bool(_OURS.fullmatch(key))))
         self._store.put(CLEANED, b"{}")
         return found
@@ -184,27 +188,27 @@ class NewObject:
 
 
 class ManifestObjects:
-    """The objects of `_manifest`."""
+    """The objects of `_manifest`, or of another folder with such objects."""
 
     # Names are never freed, and small old objects cost little.
     trims = False
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._store, self._folder = store, folder
 
     def names(self) -> list[str]:
-        return [_name(found) for found in self._store.list(MANIFESTS)]
+        return [_name(found) for found in self._store.list(self._folder)]
 
     def times(self) -> dict[str, datetime]:
         """Return when each version was created, by the store's clock."""
-        found = {_name(one): one.modified for one in self._store.list(MANIFESTS)}
+        found = {_name(one): one.modified for one in self._store.list(self._folder)}
         return {name: time for name, time in found.items() if name.removesuffix(".json").isdigit()}
 
     def where(self, name: str) -> str:
-        return f"{self._store.url}/{MANIFESTS}/{name}"
+        return f"{self._store.url}/{self._folder}/{name}"
 
     def read(self, name: str) -> bytes:
-        return self._store.get(f"{MANIFESTS}/{name}")
+        return self._store.get(f"{self._folder}/{name}")
 
     def create(self, name: str, row: Mapping[str, Any]) -> None:
         """Raises NumberTaken, Undecided, StoreFailed."""
@@ -217,17 +221,17 @@ class ManifestObjects:
             except (ValueError, KeyError, TypeError) as error:
                 raise CorruptData(f"{self.where(name)}: {error!r}") from error
 
-        if not create_once(self._store, f"{MANIFESTS}/{name}", content, is_ours):
+        if not create_once(self._store, f"{self._folder}/{name}", content, is_ours):
             raise NumberTaken(f"{self.where(name)} exists")
 
     def replace(self, name: str, row: Mapping[str, Any]) -> None:
-        self._store.put(f"{MANIFESTS}/{name}", _json(row))
+        self._store.put(f"{self._folder}/{name}", _json(row))
 
     def trim(self, name: str, note: Mapping[str, Any]) -> None:
         raise NotImplementedError("versions in an object store are not trimmed")
 
     def remove(self, name: str) -> None:
-        self._store.delete([f"{MANIFESTS}/{name}"])
+        self._store.delete([f"{self._folder}/{name}"])
 
     def sync(self) -> None:
         pass

@@ -20,6 +20,8 @@ from logyard.spark_jobs.export.staging import Alive, remove, stale
 
 STAGING = "_staging"
 _TRIMMED = "trimmed"
+# Each failure but the first needs another run that replaces the small file at that moment.
+_LINK_ATTEMPTS = 20
 
 
 class Folder:
@@ -28,6 +30,7 @@ class Folder:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.manifests = ManifestFolder(os.path.join(directory, "_manifest"))
+        self.expired = ManifestFolder(os.path.join(directory, "_expired"))
 
     def check(self) -> None:
         pass
@@ -135,7 +138,7 @@ class NewFolderFile:
 
 
 class ManifestFolder:
-    """The directory `_manifest`."""
+    """The directory `_manifest`, or another with such files."""
 
     trims = True
 
@@ -168,15 +171,7 @@ class ManifestFolder:
 
     def trim(self, name: str, note: Mapping[str, Any]) -> None:
         """Replace a version by a link to the small file."""
-        temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
-        try:
-            os.link(self.where(_TRIMMED), temporary)
-        except OSError as error:
-            # The small file does not exist yet, or has as many names as the file system allows.
-            if error.errno not in (errno.ENOENT, errno.EMLINK):
-                raise
-            self.replace(_TRIMMED, note)
-            os.link(self.where(_TRIMMED), temporary)
+        temporary = self._linked_aside(note)
         try:
             os.replace(temporary, self.where(name))
         finally:
@@ -190,6 +185,23 @@ class ManifestFolder:
 
     def sync(self) -> None:
         sync_directory(self._directory)
+
+    def _linked_aside(self, note: Mapping[str, Any]) -> str:
+        """Give the small file one more, temporary name; returns its path."""
+        temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
+        for _ in range(_LINK_ATTEMPTS - 1):
+            try:
+                os.link(self.where(_TRIMMED), temporary)
+                return temporary
+            except OSError as error:
+                # The small file does not exist yet, has as many names as the file system allows, or was replaced by
+                # another run between its look-up and the link: link(2) says ENOENT then, although the name exists.
+                if error.errno not in (errno.ENOENT, errno.EMLINK):
+                    raise
+                if error.errno == errno.EMLINK or not os.path.exists(self.where(_TRIMMED)):
+                    self.replace(_TRIMMED, note)
+        os.link(self.where(_TRIMMED), temporary)
+        return temporary
 
     def _aside(self, row: Mapping[str, Any]) -> str:
         """Write a file under a temporary name; returns its path."""

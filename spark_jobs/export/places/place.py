@@ -108,6 +108,11 @@ class Place(Protocol):
     @property
     def manifests(self) -> ManifestFiles: ...
 
+    @property
+    def expired(self) -> ManifestFiles:
+        """Return the notes of files that are about to be deleted (`maintenance/notes.py`)."""
+        ...
+
     def check(self) -> None:
         """Check, before a run begins, that the place keeps rule 1; raises StoreFailed."""
         ...

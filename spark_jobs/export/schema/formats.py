@@ -12,7 +12,7 @@ import pyarrow as pa
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.json_values import Misfit, reader
-from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
+from logyard.spark_jobs.segments.arrow import RECORD_SCHEMA
 
 SIDE_FORMATS = ("binary", "string", "json")
 SIDES = ("key", "value")

@@ -8,6 +8,7 @@ Rule 2: dates and timestamps are ISO 8601 texts (UTC if they have no zone), time
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Convert = Callable[[Any], Any]
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 _WORDS: Mapping[type, str] = {
     type(None): "null",
     str: "text",
@@ -210,12 +212,27 @@ def _timestamp(value: Any) -> datetime:
     try:
         if type(value) is int:
             return EPOCH + timedelta(milliseconds=value)
-        found = datetime.fromisoformat(_text(value))
+        found = datetime.fromisoformat(plain_time(_text(value)))
         return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except Misfit:
         raise
     except (ValueError, OverflowError):
         raise Misfit(f"a time such as 2026-01-31T12:00:00Z is expected, found {str(value)[:40]!r}") from None
+
+
+def plain_time(text: str) -> str:
+    """Return a time in the form that Python 3.10 reads too: with a fraction of six digits, and `+00:00` for `Z`.
+
+    Other texts are returned as they are. So executors of different versions make the same of a record.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return text
+    day, minutes, seconds, fraction, zone = found.groups()
+    told = f"{day}T{minutes}:{seconds or '00'}.{(fraction or '')[:6]:0<6}"
+    if zone in (None, "Z", "z"):
+        return told + ("+00:00" if zone else "")
+    return f"{told}{zone[:3]}:{zone[3:].lstrip(':') or '00'}"
 
 
 _PLAIN: Mapping[pa.DataType, Convert] = {
