@@ -102,7 +102,7 @@ class Cluster:
 
 def connect(arguments: argparse.Namespace) -> Cluster:
     """Return the cluster that the arguments name; raises JobFailed, ClusterUnreachable."""
-    described = _read_json(arguments.cluster_file) if arguments.cluster_file else {}
+    described = _described(arguments.cluster_file) if arguments.cluster_file else {}
     bootstrap = arguments.bootstrap_server or described.get("bootstrap")
     if not bootstrap:
         raise JobFailed("no brokers: give --bootstrap-server HOST:PORT or --cluster-file DIR/cluster.json")
@@ -174,7 +174,7 @@ class _Tokens:
     def of(self, broker_id: int) -> str:
         """Return a broker's token; raises JobFailed with the options to give."""
         if str(broker_id) in self._given:
-            return self._given[str(broker_id)]
+            return _shown(self._given[str(broker_id)].strip(), "--tokens")
         if self._pattern:
             return _read_token(self._pattern.replace("{broker}", str(broker_id)))
         for directory in self._directories.get(broker_id, [])[:1]:
@@ -185,9 +185,25 @@ class _Tokens:
 def _read_token(path: str) -> str:
     try:
         with open(path, encoding="ascii") as file:
-            return file.read().strip()
+            return _shown(file.read().strip(), path)
     except (OSError, UnicodeDecodeError) as error:
         raise JobFailed(f"the HTTP token in {path} cannot be read: {type(error).__name__}") from None
+
+
+def _shown(token: str, where: str) -> str:
+    """Return a token that HTTP can carry; else the library's error would show it."""
+    if not token.isascii() or not token.isprintable():
+        raise JobFailed(f"the HTTP token in {where} has line breaks or other characters that no token has")
+    return token
+
+
+def _described(cluster_file: str) -> dict[str, Any]:
+    if not os.path.exists(cluster_file):
+        raise JobFailed(
+            f"{cluster_file} is not there: a cluster file is for the brokers' own machine; elsewhere give "
+            "--bootstrap-server, and --security or --tokens (in Airflow: the connection without cluster_file)"
+        )
+    return _read_json(cluster_file)
 
 
 def _read_json(path: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs import carried_files
 from logyard.spark_jobs.atomic_file import write_atomically
 
 FAILED = 1
@@ -19,7 +20,7 @@ def run_job(
 ) -> int:
     """Parse the arguments, run the job, print its summary; returns the exit status. Logyard's own errors, also those
     that Spark brings back from a task, become one line on stderr."""
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(carried_files.opened(sys.argv[1:] if argv is None else argv))
     try:
         status, summary = job(arguments)
     except Exception as error:
@@ -38,6 +39,13 @@ def positive(text: str) -> int:
     """Parse an option's whole number above 0."""
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: a whole number above 0 is expected")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """Parse an option's whole number, 0 or more."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number is expected")
     return int(text)
 
 

@@ -2,23 +2,21 @@
 
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from logyard.broker.compiled.kernel_place import CHOSEN, PRIVATE
+from logyard.spark_jobs import executors
 from logyard.spark_jobs.command import line_of, say
 from logyard.spark_jobs.errors import JobFailed, SparkGone
+from logyard.spark_jobs.executors import NEEDS
 from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam", "zstandard", "aiokafka")
-# What an object store needs besides.
-STORES = "obstore"
 # Tasks per core, so that one large segment does not delay the whole job.
 WAVES = 4
 # How much a task reads at most if items are smaller: progress is reported, and failed work repeated, per task.
@@ -32,8 +30,8 @@ def need_rdds(job: str) -> None:
 
 
 def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[str] = NEEDS) -> Any:
-    """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors lack a library
-    of `needs`.
+    """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors have no such
+    Python as the driver's, or lack a library of `needs`.
 
     It is not a session: starting Spark's SQL takes two seconds, and tasks read and write by themselves.
     """
@@ -43,13 +41,14 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
 
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
-    # Always set: numba cannot cache beside a source in a zip, and would compile again in each run.
-    kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
-    conf.set("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
+    if kernels := os.environ.get(CHOSEN):
+        conf.set(f"spark.executorEnv.{CHOSEN}", kernels)
+    # Else each executor chooses: numba cannot cache beside a source in a zip, and would compile again in each run.
+    conf.set(f"spark.executorEnv.{PRIVATE}", "1")
     for key, value in (settings or {}).items():
         conf.set(key, value)
     context = SparkContext.getOrCreate(conf)
-    _check_executors(context, needs)
+    executors.check(context, needs)
     say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
     return context
 
@@ -59,28 +58,6 @@ def sql_session(context: Any) -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
-
-
-def _check_executors(context: Any, needs: Sequence[str]) -> None:
-    """Raise JobFailed naming the libraries that an executor's Python lacks."""
-    missing = context.parallelize([tuple(needs)], 1).map(_missing).collect()[0]
-    if missing:
-        extras = "spark,stores" if STORES in needs else "spark"
-        raise JobFailed(
-            f"executors lack {', '.join(missing)}: install logyard[{extras}] in their Python (PYSPARK_PYTHON)"
-        )
-
-
-def _missing(needs: Sequence[str]) -> list[str]:
-    from importlib import import_module
-
-    lacking = []
-    for name in needs:
-        try:
-            import_module(name)
-        except ImportError:
-            lacking.append(name)
-    return lacking
 
 
 def run_each(context: Any, items: Sequence[Item], function: Callable[[Item], Answer]) -> list[Answer]:

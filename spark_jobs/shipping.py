@@ -35,7 +35,7 @@ LIBRARIES = (
 )
 # Packed if it is here: only exports to object stores need it.
 OPTIONAL = ("obstore",)
-JOBS = ("compact", "audit", "export")
+JOBS = ("compact", "audit", "export", "maintenance")
 INSIDE = "env"
 # What executors never import: a fifth of the installed files.
 LEFT_OUT = frozenset(

@@ -16,35 +16,43 @@ Spark plans a read in a process that ends after planning. So the driver keeps th
 (leases/keeper.py), and a task whose lease is gone takes another (data_source/split_reader.py).
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark
 
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.keeper import keeper_of
 
 try:
-    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.datasource import DataSource, DataSourceReader
 
     from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
     from logyard.spark_jobs.data_source.rows import SCHEMA, known_columns
-    from logyard.spark_jobs.data_source.stream import LogyardStreamReader
-    from logyard.spark_jobs.sink.writers import LogyardStreamWriter, LogyardWriter
 except ImportError as _problem:
     if not (_problem.name or "").startswith("pyspark"):
         raise
-    raise ImportError(f"the data source and the sink need PySpark 4.2, and this is {pyspark.__version__}") from None
+    raise ImportError(f"the data source needs PySpark 4.0 or later, and this is {pyspark.__version__}") from None
+
+if TYPE_CHECKING:
+    from logyard.spark_jobs.data_source.stream import LogyardStreamReader
+    from logyard.spark_jobs.sink.writers import LogyardStreamWriter, LogyardWriter
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: Any) -> None:
-    """Register the format in a session, with filters pushed down (Spark refuses them unless that is enabled first)."""
-    spark.conf.set(PUSH_DOWN, "true")
+    """Register the format in a session, with filters pushed down where PySpark can: since 4.1, and Spark refuses them
+    unless that is enabled first."""
+    kind = LogyardDataSource
+    if hasattr(DataSourceReader, "pushFilters"):
+        spark.conf.set(PUSH_DOWN, "true")
+        kind = PushingDataSource
     keeper = keeper_of(spark)
     # A class of its own, which Spark ships by value: so the process that plans knows the keeper's mailbox.
     known = {"mailbox": keeper.directory if keeper is not None else ""}
-    spark.dataSource.register(type("PushingDataSource", (PushingDataSource,), known))
+    spark.dataSource.register(type(kind.__name__, (kind,), known))
 
 
 class LogyardDataSource(DataSource):  # type: ignore[misc]  # pyspark has no types here
@@ -69,14 +77,27 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]  # pyspark has no typ
     def reader(self, schema: Any) -> LogyardReader:
         return LogyardReader(list(schema.fieldNames()), dict(self.options), self.mailbox)
 
-    def streamReader(self, schema: Any) -> LogyardStreamReader:
-        return LogyardStreamReader(list(schema.fieldNames()), dict(self.options))
+    def streamReader(self, schema: Any) -> "LogyardStreamReader":
+        made = _of_newer("data_source.stream", "LogyardStreamReader", "spark.readStream of this format", "4.2")
+        return made(list(schema.fieldNames()), dict(self.options))  # type: ignore[no-any-return]  # chosen by name
 
-    def writer(self, schema: Any, overwrite: bool) -> LogyardWriter:
-        return LogyardWriter(schema, overwrite, dict(self.options))
+    def writer(self, schema: Any, overwrite: bool) -> "LogyardWriter":
+        made = _of_newer("sink.writers", "LogyardWriter", "df.write to this format", "4.1")
+        return made(schema, overwrite, dict(self.options))  # type: ignore[no-any-return]  # chosen by name
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> LogyardStreamWriter:
-        return LogyardStreamWriter(schema, overwrite, dict(self.options))
+    def streamWriter(self, schema: Any, overwrite: bool) -> "LogyardStreamWriter":
+        made = _of_newer("sink.writers", "LogyardStreamWriter", "df.writeStream to this format", "4.1")
+        return made(schema, overwrite, dict(self.options))  # type: ignore[no-any-return]  # chosen by name
+
+
+def _of_newer(module: str, name: str, what: str, version: str) -> Any:
+    """Return a class that needs what this version of PySpark brought. Raises JobFailed with the versions."""
+    try:
+        return getattr(import_module(f"logyard.spark_jobs.{module}"), name)
+    except ImportError as problem:
+        if not (problem.name or "").startswith("pyspark"):
+            raise
+        raise JobFailed(f"{what} needs PySpark {version}, and this is {pyspark.__version__}") from None
 
 
 class PushingDataSource(LogyardDataSource):

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import (
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import (
     Chunk,
     CorruptBatch,
     Damage,
@@ -23,9 +22,10 @@ from logyard.spark_jobs.segments.chunks import (
     read_chunks,
     walk,
 )
+from logyard.broker.compiled.kernels import Array
+from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.segments.digests import key_hashes, record_hashes
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 NAMED_MAX = 20

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.log import layout
 from logyard.spark_jobs.audit.findings import BAD, Finding
 from logyard.spark_jobs.audit.framing import Blind
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 Columns = Mapping[str, Array]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.kernels import Array
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.kernels import Array
 
 NO_TIME = -(2**62)
 OPEN_END = 2**63 - 1

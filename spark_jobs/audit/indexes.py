@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logyard.broker.compiled.kernels import Array
 from logyard.spark_jobs.audit.findings import BAD, WARN
 from logyard.spark_jobs.audit.framing import Framed
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.kernels import Array
 
 INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

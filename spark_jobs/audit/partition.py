@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.audit.divergence import compare_partition, merged
@@ -21,7 +22,6 @@ from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.framing import OPEN_END, Blind
 from logyard.spark_jobs.audit.segment import BATCH_SCHEMA, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.audit.transactions import transaction_findings
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 CONTROL = 0x20

@@ -13,6 +13,17 @@ import pyarrow as pa
 from logyard.broker.compaction.batch_facts import marker_type
 from logyard.broker.compaction.decision import CONTROL
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    read_chunks,
+    walk,
+)
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.layout import LEADER_EPOCHS
@@ -22,19 +33,8 @@ from logyard.broker.records.header import parse_header
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.framing import OPEN_END, Blind, believed_last, framed
 from logyard.spark_jobs.audit.indexes import TAIL, index_faults
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import (
-    Chunk,
-    CorruptBatch,
-    Damage,
-    check_crcs,
-    open_payloads,
-    read_chunks,
-    walk,
-)
 from logyard.spark_jobs.segments.digests import batch_hashes
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.kernels import Array
 
 FUTURE_MS = 3_600_000
 NO_MARKER = -1

@@ -9,12 +9,12 @@ import numpy as np
 
 from logyard.broker.compaction.decision import TRANSACTIONAL
 from logyard.broker.compaction.transactions import ABORT_MARKER
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.framing import Blind
 from logyard.spark_jobs.audit.segment import NO_MARKER
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 Columns = Mapping[str, Array]

@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compiled.key_table import BYTES_PER_KEY
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
 from logyard.spark_jobs.command import positive, run_job, say
-from logyard.spark_jobs.compact.key_table import BYTES_PER_KEY
 from logyard.spark_jobs.compact.partition import (
     PartitionRun,
     ReplicaRun,

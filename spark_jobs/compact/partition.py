@@ -14,10 +14,10 @@ from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
+from logyard.broker.compiled.key_table import KeyTable, TooManyKeys
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.compact.key_table import KeyTable, TooManyKeys
 from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups
 from logyard.spark_jobs.compact.shuffle import survey_shuffled
 from logyard.spark_jobs.compact.survey import survey_segments

@@ -7,34 +7,15 @@ leases.
 import hashlib
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any
-
-import numpy as np
-from crc32c import crc32c
 
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
-from logyard.broker.compaction.rewrite import Tally, end_placeholder, rewrite_batch
-from logyard.broker.records import compression
-from logyard.broker.records.header import parse_header
-from logyard.spark_jobs.compact import rewrite_kernels as rk
-from logyard.spark_jobs.compact.survey import (
-    trusted_chunks,
-)
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import (
-    Chunk,
-    CorruptBatch,
-    check_crcs,
-    open_payloads,
-)
+from logyard.broker.compaction.rewrite import Tally
+from logyard.broker.compiled.chunk_rewrite import ChunkRewriter
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.kernels import Array
-
-_CODEC_MASK = 0x07
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +37,12 @@ class Part:
 
 
 @dataclass(slots=True)
-class RewriteResult:
+class RewriteResult(Tally):
     """Result of pass 2 for one replica: the parts, and sums over all segments that it read."""
 
-    parts: list[Part]
+    parts: list[Part] = field(default_factory=list)
     bytes_in: int = 0
     bytes_out: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    batches_in: int = 0
-    batches_verbatim: int = 0
 
 
 def plan_groups(segments: Sequence[SegmentFile], decision: Decision, config: dict[str, Any]) -> list[list[SegmentFile]]:
@@ -89,13 +66,9 @@ class Rewriter:
     """Writes the part of each group of one replica's segments into `directory`; `result` has the parts and sums."""
 
     def __init__(self, decision: Decision, directory: str) -> None:
-        self._decision = decision
         self._directory = directory
-        self._survivors, self._stamped, self._kept = (
-            np.frombuffer(s.values, np.int64) if len(s) else np.empty(0, np.int64)
-            for s in (decision.survivors, decision.stamped, decision.kept_batches)
-        )
-        self.result = RewriteResult(parts=[])
+        self.result = RewriteResult()
+        self._chunks = ChunkRewriter(decision, self.result)
 
     def rewrite(self, group: Sequence[SegmentFile]) -> Part | None:
         """Write one group's part, `<base>.part` (under a temporary name, then renamed); None if nothing would
@@ -128,140 +101,12 @@ class Rewriter:
         self, group: Sequence[SegmentFile], file: IO[bytes], digest: Callable[[memoryview], None]
     ) -> tuple[int, int]:
         size, last_offset = 0, group[0].base_offset - 1
-        for name, chunk, ends_group in _with_last(group):
-            for piece, last in self._rewrite_chunk(name, chunk, ends_group):
-                file.write(piece)
-                digest(piece)
-                size += len(piece)
-                last_offset = max(last_offset, last)
+        chunks = ((segment.where, chunk) for segment in group for chunk in segment.chunks())
+        for piece, last in self._chunks.rewrite(chunks):
+            file.write(piece)
+            digest(piece)
+            size += len(piece)
+            last_offset = max(last_offset, last)
         self.result.bytes_in += sum(s.size for s in group)
         self.result.bytes_out += size
         return size, last_offset
-
-    def _rewrite_chunk(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
-        for damage in check_crcs(chunk):
-            raise CorruptBatch(damage, name)
-        runs = list(_by_format(chunk))
-        for number, run in enumerate(runs):
-            is_last = ends_group and number == len(runs) - 1
-            if run.headers[0, k.MAGIC] == 2:
-                yield from self._rewrite_batches(name, run, is_last)
-            else:
-                yield from self._rewrite_messages(run, is_last)
-
-    def _rewrite_messages(self, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
-        """Rewrite messages before v2, by the rules of broker/compaction in plain Python."""
-        tally = Tally()
-        for index, row in enumerate(chunk.headers.tolist()):
-            batch = chunk.batch(index)
-            header = parse_header(batch)._replace(
-                base_offset=row[k.BASE_OFFSET], last_offset_delta=row[k.LAST_DELTA], count=row[k.COUNT]
-            )
-            is_end = ends_group and index == len(chunk.headers) - 1
-            outcome = rewrite_batch(batch, header, self._decision, ends_group=is_end, tally=tally)
-            if outcome is None:
-                continue
-            yield memoryview(outcome), parse_header(outcome).last_offset
-            end = end_placeholder(header, outcome) if is_end else None
-            if end is not None:
-                yield memoryview(end), header.last_offset
-        self.result.batches_in += tally.batches_in
-        self.result.batches_verbatim += tally.batches_verbatim
-        self.result.records_in += tally.records_in
-        self.result.records_out += tally.records_out
-
-    def _rewrite_batches(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
-        headers, decision = chunk.headers, self._decision
-        plan = np.zeros((len(headers), rk.PLAN_COLUMNS), np.int64)
-        rk.judge_batches(
-            headers,
-            self._survivors,
-            self._stamped,
-            self._kept,
-            decision.range_start,
-            decision.range_end,
-            ends_group,
-            plan,
-        )
-        for damage in open_payloads(chunk, plan[:, rk.KIND] == rk.FILTER):
-            raise CorruptBatch(damage, name)
-        assert chunk.payloads is not None
-        grown = k.HEADER_SIZE + (chunk.payloads[:, 1] - chunk.payloads[:, 0]) + rk.GROWTH_MAX * headers[:, k.COUNT]
-        out = np.empty(int(np.maximum(headers[:, k.LENGTH], grown).sum()), np.uint8)
-        damaged, fault = rk.write_batches(
-            chunk.data,
-            chunk.raw,
-            chunk.payloads,
-            headers,
-            self._survivors,
-            self._kept,
-            decision.horizon_ms,
-            ends_group,
-            plan,
-            out,
-        )
-        if damaged >= 0:
-            raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), name)
-        self._tally(headers, plan)
-        yield from _finished(headers, plan, out)
-
-    def _tally(self, headers: Array, plan: Array) -> None:
-        self.result.batches_in += len(headers)
-        self.result.records_in += int(headers[:, k.COUNT].sum())
-        self.result.records_out += int(plan[:, rk.OUT_COUNT].sum())
-        self.result.batches_verbatim += int((plan[:, rk.KIND] == rk.VERBATIM).sum())
-
-
-def _with_last(group: Sequence[SegmentFile]) -> Iterator[tuple[str, Chunk, bool]]:
-    """Yield (segment's name, chunk, whether the chunk is the group's last)."""
-    pending: tuple[str, Chunk] | None = None
-    for segment in group:
-        for chunk in trusted_chunks(segment):
-            if pending is not None:
-                yield *pending, False
-            pending = segment.where, chunk
-    if pending is not None:
-        yield *pending, True
-
-
-def _by_format(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk into runs of v2 batches and runs of older messages."""
-    if not chunk.old_payloads:
-        yield chunk
-        return
-    is_old = chunk.headers[:, k.MAGIC] != 2
-    cuts = [0, *(np.flatnonzero(np.diff(is_old)) + 1).tolist(), len(is_old)]
-    for start, end in pairwise(cuts):
-        rows = np.arange(len(is_old))
-        yield chunk.select((rows >= start) & (rows < end))
-
-
-def _finished(headers: Array, plan: Array, out: Array) -> Iterator[tuple[memoryview, int]]:
-    """Yield the output in order, in runs as long as possible: with checksums, and filtered batches compressed again."""
-    view = memoryview(out)
-    run_start = 0
-    last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
-    written = plan[:, rk.KIND] != rk.DROPPED
-    rebuilt = written & (plan[:, rk.KIND] != rk.VERBATIM)
-    last = int(last_offsets[written].max()) if written.any() else -1
-    for index in np.flatnonzero(rebuilt).tolist():
-        start, end = int(plan[index, rk.OUT_START]), int(plan[index, rk.OUT_END])
-        codec = int(headers[index, k.ATTRIBUTES]) & _CODEC_MASK
-        if codec and plan[index, rk.KIND] == rk.FILTER:
-            if start > run_start:
-                yield view[run_start:start], last
-            packed = bytearray(view[start : start + k.HEADER_SIZE])
-            packed += compression.compress(codec, view[start + k.HEADER_SIZE : end])
-            packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
-            _seal(memoryview(packed))
-            yield memoryview(packed), last
-            run_start = end
-        else:
-            _seal(view[start:end])
-    stop = int(plan[-1, rk.OUT_END])
-    if stop > run_start:
-        yield view[run_start:stop], last
-
-
-def _seal(batch: memoryview) -> None:
-    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")

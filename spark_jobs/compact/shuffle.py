@@ -15,13 +15,14 @@ import numpy as np
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunk_survey import flags_of, offset_set, wanted_batches
+from logyard.broker.compiled.chunks import Chunk
+from logyard.broker.compiled.kernels import Array
+from logyard.broker.compiled.key_table import H1, NEXT, KeyTable
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.compact.key_table import H1, NEXT, KeyTable
-from logyard.spark_jobs.compact.survey import feed, flags_of, judged_chunks, offset_set, trusted_chunks, wanted_batches
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import Chunk
+from logyard.spark_jobs.compact.survey import feed, judged_chunks
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.kernels import Array
 
 # A hashing task emits its keys whenever it holds this many: about 20 MB.
 DEAL_KEYS = 1 << 19
@@ -61,7 +62,7 @@ def bucket_count(segments: Sequence[SegmentFile], range_end: int, keys_max: int)
 def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
     """Feed the survey the batches that it has to see in order; raises CorruptBatch."""
     for segment in segments:
-        for chunk in trusted_chunks(segment):
+        for chunk in segment.chunks():
             wanted_batches(chunk, survey)
     return survey
 

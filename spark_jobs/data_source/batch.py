@@ -1,11 +1,12 @@
 """Batch reads of `spark.read.format("logyard")`: the driver plans splits once, a task reads each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from logyard.spark_jobs.data_source.filters import Bounds, take
+from logyard.spark_jobs.data_source.bounds import Bounds
 from logyard.spark_jobs.data_source.options import parse
 from logyard.spark_jobs.data_source.ranges import (
     asked_range,
@@ -52,7 +53,9 @@ class LogyardReader(DataSourceReader):  # type: ignore[misc]  # pyspark has no t
 class PushingReader(LogyardReader):
     """A reader with `pushFilters`: Spark refuses that method unless push-down is enabled, so it is a subclass."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep the filters that the plan can use; yield those that Spark has to check itself."""
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Keep the filters (of pyspark.sql.datasource) that the plan can use; yield those that Spark has to check."""
+        from logyard.spark_jobs.data_source.filters import take
+
         self._bounds, left = take(filters)
         yield from left

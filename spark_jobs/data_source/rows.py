@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.split_reader import SplitReader
-from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
+from logyard.spark_jobs.segments.arrow import RECORD_SCHEMA
 from logyard.spark_jobs.segments.splits import OWNER_SCHEMA, Split
 
 # Spark's timestamps are microseconds.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.segments.jit import kernel, load_word
-from logyard.spark_jobs.segments.kernels import BATCH, END, KEY_AT, KEY_SIZE, OFFSET, TIMESTAMP, Array
-from logyard.spark_jobs.segments.siphash import hash_key
+from logyard.broker.compiled.jit import kernel, load_word
+from logyard.broker.compiled.kernels import BATCH, END, KEY_AT, KEY_SIZE, OFFSET, TIMESTAMP, Array
+from logyard.broker.compiled.siphash import hash_key
 
 _SEED0, _SEED1 = np.uint64(0x6C6F6779617264), np.uint64(0x7265636F726473)
 _MIX = np.uint64(0x9E3779B97F4A7C15)

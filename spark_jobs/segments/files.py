@@ -6,17 +6,17 @@ whether it sees the broker's disk.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from logyard.broker.compiled.chunks import ByteSource, Chunk, trusted_chunks
+from logyard.broker.compiled.kernels import Array
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease
-from logyard.spark_jobs.segments.chunks import ByteSource
-from logyard.spark_jobs.segments.kernels import Array
 
 INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
 # A lease serves the leader epochs too, under this name.
@@ -64,6 +64,11 @@ class SegmentFile:
                 return LocalFile(path, size)
         assert self.lease is not None
         return RemoteFile(self.lease, self.lease.file_path(self.base_offset, kind), size)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks of its log; raises CorruptBatch as `trusted_chunks` does."""
+        last = self.last_offset if self.last_offset >= 0 else None
+        return trusted_chunks(self.open(), self.where, self.base_offset, last)
 
     def read_all(self, kind: str) -> bytes:
         """Return the whole of a small file (an index), b"" if there is none."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import CorruptBatch, Damage, open_trusted, read_chunks, walk
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import CorruptBatch, Damage, open_trusted, read_chunks, walk
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica
 

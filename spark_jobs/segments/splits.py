@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from logyard.broker.errors import CorruptData
-from logyard.broker.records.header import HEADER_SIZE, parse_header
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import (
-    RECORD_SCHEMA,
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import (
     ByteSource,
     Chunk,
     CorruptBatch,
@@ -24,15 +21,17 @@ from logyard.spark_jobs.segments.chunks import (
     check_crcs,
     open_checked,
     read_chunks,
-    record_batch,
     visible,
     walk,
 )
+from logyard.broker.compiled.kernels import Array
+from logyard.broker.errors import CorruptData
+from logyard.broker.records.header import HEADER_SIZE, parse_header
+from logyard.spark_jobs.segments.arrow import RECORD_SCHEMA, record_batch
 from logyard.spark_jobs.segments.digests import record_hashes
 from logyard.spark_jobs.segments.epochs import UNKNOWN, epoch_before
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.indexes import byte_window
-from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")

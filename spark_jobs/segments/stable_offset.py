@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from logyard.broker.compaction.batch_facts import marker_type
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER, AbortedTransaction
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import Chunk, CorruptBatch, Damage, check_crcs, read_chunks
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
 from logyard.broker.log.producers import NO_OFFSET, decode_snapshot
 from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.records.header import parse_header
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import Chunk, CorruptBatch, Damage, check_crcs, read_chunks
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica
 

@@ -5,6 +5,7 @@ Offsets are read by the admin client, because a consumer of librdkafka takes a s
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from logyard.spark_jobs.sink.errors import CannotWrite, Fenced
@@ -14,10 +15,13 @@ REQUEST_S = 60.0
 COMMIT_S = 120.0
 QUEUE_KIB = 64 * 1024
 IDLE_MS = 10_000
-_FULL_QUEUE_S = 0.1
+_FULL_QUEUE_S = 0.01
 # How long an open transaction may take to end before its offsets are given up. A live one takes milliseconds.
 UNSTABLE_S = 5.0
 _LOOK_AGAIN_S = 0.1
+# librdkafka asks for its coordinator when it is told to start. Without a connection by then it waits for 500 ms before
+# it asks again, mostly; with one an answer takes 50 ms, of which this is a part.
+CONNECTED_S = 0.03
 
 # The name of an error of librdkafka or a broker → what to do about it.
 REMEDIES = {
@@ -151,6 +155,7 @@ class LibrdkafkaTransactions:
         self._failed = self._failed or error
 
     def start(self) -> None:
+        self._poll(CONNECTED_S)
         self.attempt("start", lambda: self._producer.init_transactions(REQUEST_S))
 
     def begin(self) -> None:
@@ -180,14 +185,17 @@ class LibrdkafkaTransactions:
         yield from by_topic.items()
 
     def _queue(self, topic: str, rows: Rows, where: Iterable[int]) -> None:
-        produce, keys, values = self._producer.produce, rows.keys, rows.values
         partitions, times, headers = rows.partitions, rows.timestamps_ms, rows.headers
+        if partitions is None and times is None and headers is None and isinstance(where, range):
+            self._queue_plain(topic, rows)
+            return
+        produce, keys, values = self._producer.produce, rows.keys, rows.values
         for number in where:
             more: dict[str, Any] = {}
             if partitions is not None and partitions[number] is not None:
                 more["partition"] = partitions[number]
             if times is not None and times[number] is not None:
-                more["timestamp"] = times[number]
+                more["timestamp"] = times[number] or 1  # librdkafka takes 0 for "now"
             if headers is not None and headers[number]:
                 more["headers"] = headers[number]
             while True:
@@ -198,6 +206,20 @@ class LibrdkafkaTransactions:
                     self._poll(_FULL_QUEUE_S)
                 except self._library.KafkaException as error:
                     raise cannot(f"topic {topic}", error.args[0]) from None
+
+    def _queue_plain(self, topic: str, rows: Rows) -> None:
+        """Queue all rows, which have keys and values only: nothing but the call for each, which halves its time."""
+        produce, sent = self._producer.produce, 0
+        while sent < len(rows):
+            left = islice(zip(rows.keys, rows.values, strict=True), sent, None)
+            try:
+                for key, value in left:
+                    produce(topic, value, key)
+                    sent += 1
+            except BufferError:
+                self._poll(_FULL_QUEUE_S)
+            except self._library.KafkaException as error:
+                raise cannot(f"topic {topic}", error.args[0]) from None
 
     def _poll(self, seconds: float) -> None:
         """Take in what became of records; raises CannotWrite for the first that was refused."""

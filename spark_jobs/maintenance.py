@@ -1,0 +1,16 @@
+"""The file that `spark-submit` runs for a table's maintenance, because it cannot run a package. The job is
+`maintenance/job.py`."""
+
+import sys
+
+from logyard.broker.extras import how_to_install
+
+try:
+    from logyard.spark_jobs.maintenance.job import main
+except ModuleNotFoundError as _problem:
+    if (_lacking := how_to_install(_problem, "spark")) is None:
+        raise
+    sys.exit(f"maintenance: {_lacking}")
+
+if __name__ == "__main__":
+    sys.exit(main())
