@@ -28,6 +28,8 @@ class FakeTaskInstance:
 
     def __init__(self, run_id: str = "run", task_id: str = "go") -> None:
         self.dag_id, self.run_id, self.task_id, self.map_index = "dag", run_id, task_id, -1
+        self.try_number, self.max_tries = 1, 0
+        self.stats_tags: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         self.others: dict[str, dict[str, dict[str, str]]] = {}
 

@@ -64,11 +64,15 @@ def running_yard(
     *,
     secure: bool = False,
     extra: Mapping[str, str] | None = None,
+    again: str = "",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Yard]:
     """Brokers with those settings, and Airflow over the DAGs that `install-dags` writes.
 
     `secure`: a cluster as of `logyard cluster start --secure`.
     `extra`: of the connection logyard_default, beside what leads to the cluster.
+    `again`: one more connection to the same cluster, between which and logyard_default the DAGs' forms choose.
+    `settings`: more of Airflow's, as environment variables.
     `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
     """
     dags = directory / "dags"
@@ -93,6 +97,10 @@ def running_yard(
             leads = json.loads(reach["AIRFLOW_CONN_LOGYARD_DEFAULT"])
             leads["extra"] = {**leads["extra"], **extra}
             reach["AIRFLOW_CONN_LOGYARD_DEFAULT"] = json.dumps(leads)
+        if again:
+            reach[f"AIRFLOW_CONN_{again.upper()}"] = reach["AIRFLOW_CONN_LOGYARD_DEFAULT"]
+            reach["AIRFLOW__LOGYARD__DAG_CONNECTIONS"] = f"logyard_default,{again}"
+        reach.update(settings or {})
         airflow.start(reach, java)
         with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
             for dag_id in awaited:

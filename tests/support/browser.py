@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
-import pytest
 
-from logyard.local.ports import HOST
+from logyard.local.ports import HOST, free_port
+from tests.support.needed import lacks
 
 WAIT_S = 20.0
 _STARTS_S = 20.0
@@ -62,9 +61,7 @@ def missing() -> str:
 def browser_or_skip() -> None:
     """Skip the test that needs one; fail it where everything has to be there."""
     if absent := missing():
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(absent)
-        pytest.skip(absent)
+        lacks(absent)
 
 
 class Browser:
@@ -79,7 +76,7 @@ class Browser:
     def start(cls, directory: Path, size: tuple[int, int] = (1440, 900), dark: bool = False) -> Self:
         """Start chromedriver and Chromium; `directory` holds the profile and the driver's log."""
         directory.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = free_port()
         command = ["chromedriver", f"--port={port}", "--allowed-ips=", f"--log-path={directory / 'chromedriver.log'}"]
         driver = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=directory, start_new_session=True
@@ -136,6 +133,11 @@ class Browser:
     def screenshot(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(self._send("GET", "screenshot")))
+
+    def downloads_into(self, folder: Path) -> None:
+        """Keep what pages let people save in a folder."""
+        params = {"behavior": "allow", "downloadPath": str(folder)}
+        self._send("POST", "goog/cdp/execute", {"cmd": "Page.setDownloadBehavior", "params": params})
 
     def console(self) -> list[dict[str, Any]]:
         """What the console got since the last call: {level, message, source}."""
@@ -246,12 +248,6 @@ class Browser:
 def severe(entries: Sequence[dict[str, Any]]) -> list[str]:
     """The console's errors as texts."""
     return [json.dumps(entry["message"]) for entry in entries if entry["level"] == "SEVERE"]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:

@@ -12,7 +12,9 @@ Other ports than the world's are keywords: `cleaner_of(world, worker, clean_offs
 from dataclasses import replace
 from typing import Any
 
+from logyard.broker.cleaner import plain_passes
 from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.passes import Engine
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.cleaner.worker import InProcess
 from tests.support.lease_world import LeaseWorld
@@ -21,8 +23,8 @@ from tests.support.lease_world import LeaseWorld
 class Worker(InProcess):
     """Counts what it is asked for; `before` runs first, and may get in the way."""
 
-    def __init__(self, world: LeaseWorld) -> None:
-        super().__init__(world.disk)
+    def __init__(self, world: LeaseWorld, engine: Engine = plain_passes.ENGINE) -> None:
+        super().__init__(world.disk, engine)
         self.requests: list[Any] = []
         self.ends = 0
         self.before: Any = lambda: None

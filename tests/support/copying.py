@@ -7,8 +7,8 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
@@ -20,16 +20,42 @@ from tests.support.wire_client import ask
 # `make proof` copies a million.
 COPIED = 1_000_000 if os.environ.get("LOGYARD_EXPLORE") else 20_000
 BATCH = max(COPIED // 100, 200)
+# The sessions of CONFIG are of six seconds.
+FROZEN_S = 8.0
 WRITTEN = ("source", "target", "__transaction_state", "__consumer_offsets")
 OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS = 9, 10, 61, 65
 
 
+Strike = Callable[[RealCluster, int], AbstractContextManager[None]]
+"""Does something to a broker, which is over when the block ends."""
+
+
+@contextmanager
+def killed(yard: RealCluster, broker: int, number: signal.Signals = signal.SIGKILL) -> Iterator[None]:
+    """It is ended by that signal, and started again."""
+    yard.cluster.stop_broker(broker, number)
+    yield
+    yard.cluster.start_broker(broker)
+
+
+@contextmanager
+def frozen(yard: RealCluster, broker: int) -> Iterator[None]:
+    """It stands still for longer than its session, and then goes on as if it led all that it led before."""
+    (pid,) = (entry["pid"] for entry in yard.description["brokers"] if entry["id"] == broker)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(FROZEN_S)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def copy_while_they_are_killed(
-    own_yard: RealCluster, copier: AnyCopier, number: signal.Signals = signal.SIGKILL, count: int = COPIED
+    own_yard: RealCluster, copier: AnyCopier, strike: Strike = killed, count: int = COPIED
 ) -> None:
     """kill -9 of a leader, of the coordinator and of the controller, in turn, while a copier copies: exactly once.
 
-    With another signal they are stopped by that. `count` records are copied.
+    Or `strike` instead of kill -9. `count` records are copied.
     """
     for name in ("source", "target"):
         own_yard.create(name, 4, 3, min_insync_replicas="2")
@@ -54,9 +80,8 @@ def copy_while_they_are_killed(
             written += len(own_yard.produce("source", sent[part::3], **{"queue.buffering.max.messages": 2_000_000}))
             awaited(partial(has_copied_more, copier, so_far), "the copy runs")
             broker = victim(own_yard)
-            own_yard.cluster.stop_broker(broker, number)
-            time.sleep(2)
-            own_yard.cluster.start_broker(broker)
+            with strike(own_yard, broker):
+                time.sleep(2)
             awaited(lambda: all(map(own_yard.isrs_full, WRITTEN)), f"{victim.__name__} {broker} is back")
             awaited(partial(has_copied, own_yard, written), f"all is copied after {victim.__name__}")
     finally:

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 DELAY_S = 1.0
+SILENT_S = 5.0
 
 
 class FaultyProxy:
@@ -148,6 +149,13 @@ def DELAY(proxy: FaultyProxy, handler: BaseHTTPRequestHandler, body: bytes) -> N
         proxy.ask(handler, body)
 
     threading.Thread(target=late, daemon=True).start()
+    handler.close_connection = True
+
+
+def SILENT(proxy: FaultyProxy, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+    """The server acts, and keeps the connection open without an answer."""
+    proxy.ask(handler, body)
+    time.sleep(SILENT_S)
     handler.close_connection = True
 
 

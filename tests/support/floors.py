@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.replication",),
     ("broker.metadata",),
     ("broker.log",),
+    ("broker.compiled",),
     ("broker.compaction",),
     ("broker.security.sasl",),
     ("broker.protocol", "broker.records", "broker.znodes", "broker.tls"),
@@ -42,7 +43,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "broker.errors",
         "broker.event_loop",
         "broker.extras",
+        "broker.late_import",
         "broker.log_format",
+        "broker.log_stream",
         "broker.submodule_import",
         "broker.tasks",
     ),
@@ -70,6 +73,7 @@ NARROW = {
         "broker.errors",
         "broker.extras",
         "broker.compaction",
+        "broker.compiled",
         "broker.log.layout",
         "broker.log.segment.index",
         "broker.log.leader_epochs",
@@ -78,7 +82,15 @@ NARROW = {
         "spark_jobs",
     ),
     "operators": ("admin", "login", "broker.model", "operators"),
-    "local": ("local", "admin", "login", "broker.zk.access", "broker.zk.kazoo_access"),
+    "local": (
+        "local",
+        "admin",
+        "login",
+        "broker.errors",
+        "broker.security.zookeeper_access",
+        "broker.zk.access",
+        "broker.zk.kazoo_access",
+    ),
 }
 
 

@@ -7,10 +7,13 @@ with GuardedBroker(tmp_path) as broker:
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -134,3 +137,24 @@ class GuardedBroker:
     def consumer(self, group: str, user: str = "alice", more: dict[str, Any] | None = None) -> Consumer:
         fixed = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "group.id": group}
         return Consumer(self.options(user, **{**fixed, **(more or {})}))
+
+
+def read(consumer: Consumer, count: int, timeout_s: float = 20) -> list[bytes] | str:
+    """Return that many records, or the name of the first error."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if message.error():
+            return str(message.error().name())
+        found.append(message.value())
+    return found
+
+
+def refused(ask: Callable[..., Any], *arguments: Any) -> str:
+    """Return the name of the error that asking raises."""
+    with pytest.raises(KafkaException) as caught:
+        ask(*arguments)
+    return str(caught.value.args[0].name())

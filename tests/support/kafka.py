@@ -1,7 +1,6 @@
 """The original: Apache Kafka 3.9's brokers, in ZooKeeper and in KRaft mode, and its tools, to run beside ours."""
 
 import base64
-import os
 import shutil
 import subprocess
 import sys
@@ -12,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
-import pytest
-
 from logyard.local import ports, wire
 from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 from logyard.local.processes import Processes
 from tests.reference import fetch
+from tests.support.needed import lacks
 from tests.support.real_cluster import RealCluster
 
 REFERENCE = Path(fetch.__file__).parent
@@ -77,9 +75,7 @@ def jars_or_skip(profile: str = "kafka") -> Path:
             raise LocalError("java is missing: install Java 17 or newer to run beside Apache Kafka")
         return fetch.jars(profile)
     except LocalError as error:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        lacks(str(error))
 
 
 @contextmanager

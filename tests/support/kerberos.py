@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+from logyard.local.ports import free_port
+from tests.support.needed import lacks
 
 REALM = "LOGYARD.TEST"
 TOOLS = {
@@ -70,9 +71,7 @@ def skip_without_kerberos() -> None:
     """Skip the test where something is missing, fail it under LOGYARD_REQUIRE."""
     missing = _missing()
     if missing is not None:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        lacks(missing)
 
 
 class Realm:
@@ -80,9 +79,7 @@ class Realm:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.config = directory / "krb5.conf"
         self._kdc: subprocess.Popen[bytes] | None = None
 

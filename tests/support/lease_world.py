@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -89,7 +89,7 @@ class LeaseWorld:
     def _run(self, work: Callable[[], Any]) -> Any:
         return asyncio.ensure_future(self._run_inline(work))
 
-    async def __aenter__(self) -> "LeaseWorld":
+    async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self.store = LogStore(
             StoreSettings(log_dirs=(self.root, *self.more_roots)),

@@ -7,6 +7,8 @@ from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
     ConfigValue,
+    DirectorySpace,
+    LogDirs,
     NewTopic,
     PartitionView,
     ReplicaSize,
@@ -35,6 +37,8 @@ from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_fetch import MemoryFetch
 from tests.support.memory_groups import MemoryGroups
 from tests.support.memory_transactions import MemoryTransactions
+
+FIXED = ("broker.id", "log.dirs")  # what no broker takes while it runs
 
 
 class MemoryConnector:
@@ -240,11 +244,25 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
         self._reachable(broker)
         mine = self._cluster.broker_config.get(broker, {})
-        return {key: ConfigValue(value, "DYNAMIC_BROKER_CONFIG") for key, value in mine.items()}
+        own = {key: ConfigValue(value, "DYNAMIC_BROKER_CONFIG") for key, value in mine.items()}
+        return self.broker_defaults() | own
 
-    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
-        self._reachable(broker)
-        _alter(self._cluster.broker_config.setdefault(broker, {}), values, delete)
+    def broker_defaults(self) -> dict[str, ConfigValue]:
+        found = self._cluster.broker_defaults
+        return {key: ConfigValue(value, "DYNAMIC_DEFAULT_BROKER_CONFIG") for key, value in found.items()}
+
+    def alter_broker_configs(
+        self, broker: int | None, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        if broker is not None:
+            self._reachable(broker)
+        fixed = [key for key in (*values, *delete) if key in FIXED]
+        if fixed:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {fixed}")
+        if validate_only:
+            return
+        defaults, own = self._cluster.broker_defaults, self._cluster.broker_config
+        _alter(defaults if broker is None else own.setdefault(broker, {}), values, delete)
 
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
@@ -295,6 +313,13 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
             for broker in placed.replicas
             if broker in c.sessions and (brokers is None or broker in brokers)
         ]
+
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs:
+        replicas = self.replica_sizes(brokers)
+        held = {(replica.broker, replica.log_dir) for replica in replicas}
+        said = {place: space for place, space in self._cluster.disks.items() if brokers is None or place[0] in brokers}
+        spaces = dict.fromkeys(sorted(held), (None, None)) | said
+        return LogDirs(tuple(replicas), tuple(DirectorySpace(*place, *space) for place, space in spaces.items()))
 
     def alter_replica_log_dirs(
         self, moves: Mapping[tuple[str, int, int], str]

@@ -50,10 +50,12 @@ class MemoryCluster:
     assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_config: dict[int, dict[str, str]] = field(default_factory=dict)
+    broker_defaults: dict[str, str] = field(default_factory=dict)  # the settings of all brokers
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     returning: dict[int, int] = field(default_factory=dict)
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     log_dirs: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    disks: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # (broker, path) → total, usable
     group_members: dict[str, int] = field(default_factory=dict)
     group_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # those assigned to its members
     group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)

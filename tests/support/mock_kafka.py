@@ -33,6 +33,24 @@ class MockKafka:
             self._producer.produce(topic, key=key, value=value, partition=partition)
         assert self._producer.flush(10) == 0
 
+    def put(self, topic: str, **record: Any) -> None:
+        """One record, by the arguments of `Producer.produce`."""
+        self._producer.produce(topic, **record)
+        assert self._producer.flush(10) == 0
+
+    def times(self, topic: str, partition: int) -> list[int]:
+        """The timestamps of a partition's records, in ms."""
+        consumer = self._consumer("reader")
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        found: list[int] = []
+        while True:
+            (message,) = consumer.consume(1, timeout=10)
+            if message.error() is not None:
+                break
+            found.append(message.timestamp()[1])
+        consumer.close()
+        return found
+
     def read(self, topic: str) -> list[Any]:
         """All records of a topic: (partition, key, value, headers)."""
         consumer = self._consumer("reader")
@@ -56,6 +74,11 @@ class MockKafka:
         consumer.close()
         return int(found.offset)
 
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        consumer = self._consumer(group)
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        consumer.close()
+
     def _consumer(self, group: str) -> Any:
         return Consumer(
             {
@@ -63,6 +86,7 @@ class MockKafka:
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
                 "log_level": 0,
             }
         )

@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -26,10 +25,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-import pytest
+from logyard.local.ports import free_port
+from tests.support.needed import fetched, lacks, run
 
 CACHE = Path(__file__).resolve().parents[2] / ".logyard" / "stores"
-FETCH_S, START_S = 300, 60
+START_S = 60
 MINISTACK, AZURITE = "ministack==1.5.33", "azurite@3"
 BUCKET = "yard"
 # azurite's published account.
@@ -60,8 +60,8 @@ class ObjectServer:
 
 @contextmanager
 def running_s3(directory: Path) -> Iterator[ObjectServer]:
-    """S3 by MiniStack; skips the test, with the reason, where it cannot be had."""
-    port = _free_port()
+    """S3 by MiniStack; the test lacks it where it cannot be had."""
+    port = free_port()
     environment = {
         "SERVICES": "s3",
         "BIND_HOST": "127.0.0.1",
@@ -80,8 +80,8 @@ def running_s3(directory: Path) -> Iterator[ObjectServer]:
 
 @contextmanager
 def running_azure(directory: Path) -> Iterator[ObjectServer]:
-    """Azure Blob Storage by azurite; skips the test, with the reason, where it cannot be had."""
-    port = _free_port()
+    """Azure Blob Storage by azurite; the test lacks it where it cannot be had."""
+    port = free_port()
     command = [str(_azurite()), "--silent", "--inMemoryPersistence", "--skipApiVersionCheck"]
     command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
     with _running(command, {}, directory / "azurite.log", port):
@@ -126,44 +126,28 @@ def _make_container(port: int) -> None:
 
 
 def _ministack() -> Path:
-    home = CACHE / MINISTACK.replace("==", "-")
-    if not home.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-            venv.create(aside, with_pip=True)
-            _fetch([f"{aside}/bin/python", "-m", "pip", "install", "-q", "--target", f"{aside}/site", MINISTACK])
-            # Scripts of an environment name its path: this one starts the module from wherever it is moved to.
-            script = Path(aside, "run")
-            script.write_text(
-                '#!/bin/sh\nhome=$(dirname "$0")\nPYTHONPATH="$home/site" exec "$home/bin/python" -m ministack\n'
-            )
-            script.chmod(0o755)
-            shutil.copytree(aside, home, symlinks=True)
-    return home / "run"
+    return fetched(CACHE / MINISTACK.replace("==", "-"), _install_ministack) / "run"
+
+
+def _install_ministack(home: Path) -> None:
+    venv.create(home, with_pip=True)
+    run([f"{home}/bin/python", "-m", "pip", "install", "-q", "--target", f"{home}/site", MINISTACK], MINISTACK)
+    # Scripts of an environment name its path: this one starts the module from wherever it is moved to.
+    script = home / "run"
+    script.write_text('#!/bin/sh\nhome=$(dirname "$0")\nPYTHONPATH="$home/site" exec "$home/bin/python" -m ministack\n')
+    script.chmod(0o755)
 
 
 def _azurite() -> Path:
     if shutil.which("npm") is None:
-        pytest.skip("npm is missing: it fetches azurite")
-    home = CACHE / AZURITE.replace("@", "-")
-    if not (home / "node_modules").exists():
-        home.mkdir(parents=True, exist_ok=True)
-        _fetch(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home), AZURITE])
-    return home / "node_modules" / ".bin" / "azurite-blob"
+        lacks("npm is missing: it fetches azurite")
+    return fetched(CACHE / AZURITE.replace("@", "-"), _install_azurite) / "node_modules" / ".bin" / "azurite-blob"
 
 
-def _fetch(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
-    if done.returncode:
-        pytest.skip(f"{command[-1]} cannot be had: {done.stderr.strip()[-300:]}")
+def _install_azurite(home: Path) -> None:
+    run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home), AZURITE], AZURITE)
 
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from logyard.local import files
 from logyard.local.errors import LocalError
+from tests.support.needed import lacks
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "clients"
 CACHE = PROGRAMS.parents[1] / ".logyard" / "clients"
@@ -73,9 +72,7 @@ def client_or_skip(name: str) -> Client:
     try:
         return _kafkajs() if name == "kafkajs" else _in_go(name)
     except LocalError as error:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        lacks(str(error))
 
 
 def franz_go_copier(bootstrap: str, source: str, target: str, batch: int) -> list[str]:
@@ -84,9 +81,7 @@ def franz_go_copier(bootstrap: str, source: str, target: str, batch: int) -> lis
         wanted = {"bootstrap": bootstrap.split(",")[0], "source": source, "target": target, "batch": batch}
         return [*_in_go("franz-go").command, "copy", json.dumps(wanted)]
     except LocalError as error:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        lacks(str(error))
 
 
 def _kafkajs() -> Client:

@@ -60,7 +60,7 @@ def hosted(
     cluster: MemoryCluster | None,
     *,
     bootstrap: str = "",
-    acts: bool = False,
+    acts: bool | str = False,
     role: str = "OP",
     airflow: Mapping[str, Any] | None = None,
     history: Any = None,
@@ -69,9 +69,9 @@ def hosted(
     """Serve it on a free port of loopback, from a thread; yields the address.
 
     `bootstrap`: a real cluster instead of one in memory. With `acts` the user may start every action's DAG; no DAG
-    runs, so tests go as far as the review. `airflow`: paths of Airflow's API with their answers. `history`: the store
-    of the plots. `extra`: more of the
-    connection.
+    runs, so tests go as far as the review; a text: these DAGs choose the cluster, and it is the one that they have
+    without a choice. `airflow`: paths of Airflow's API with their answers. `history`: the store of the plots. `extra`:
+    more of the connection.
     """
     import uvicorn
 
@@ -79,7 +79,7 @@ def hosted(
     with socket.socket() as listening, connections(**fields, extra=extra):
         listening.bind((HOST, 0))
         connector = RealConnector() if bootstrap else None
-        app = make_app(cluster, connector=connector, actions=_every_action() if acts else None, history=history)
+        app = make_app(cluster, connector=connector, actions=_every_action(acts) if acts else None, history=history)
         server = uvicorn.Server(
             uvicorn.Config(_around(_logged_in(app, role), airflow or {}), log_level="error", lifespan="off")
         )
@@ -136,10 +136,11 @@ def _around(page: Any, airflow_answers: Mapping[str, Any]) -> Any:
     )
 
 
-def _every_action() -> Any:
+def _every_action(acts: bool | str) -> Any:
     from logyard.plugins.logyard_ui.access.actions import ACTIONS, ActionDag, Actions
 
-    return Actions(lambda: [ActionDag(name, f"logyard_{name}", "logyard_default", False) for name in ACTIONS])
+    default = acts if isinstance(acts, str) else None
+    return Actions(lambda: [ActionDag(name, f"logyard_{name}", "logyard_default", False, default) for name in ACTIONS])
 
 
 def _logged_in(app: Any, role: str) -> Any:

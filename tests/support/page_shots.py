@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.support.browser import Browser
+from tests.support.page_steps import settled
 
 SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 _WIDE, _PHONE = (1440, 900), (390, 844)
@@ -17,15 +18,60 @@ return [...root.querySelectorAll('button, a, input, h1, h2, p, table, svg, canva
 """
 
 
+# A picture shows a view down to its end, unless that is further down than this.
+_TALLEST = 3600
+_NEEDED = """
+const root = document.querySelector('[data-testid=logyard]');
+return Math.ceil(root.getBoundingClientRect().top + root.scrollHeight);
+"""
+# Buttons off the edge, in a box that scrolls too: on a phone nobody would find them. Headers that sort may be there.
+_LOST = """
+return [...document.querySelectorAll('[data-testid=logyard] button')]
+  .filter((one) => !one.closest('th') && one.getBoundingClientRect().right > innerWidth + 1)
+  .map((one) => `${one.innerText ?? ''}`.slice(0, 60));
+"""
+# Tables of which hardly a row is seen, because what is above them takes the room.
+_SQUEEZED = """
+return [...document.querySelectorAll('[data-testid=logyard] table[aria-label]')]
+  .filter((one) => one.parentElement.clientHeight < Math.min(one.scrollHeight, 170))
+  .map((one) => one.ariaLabel);
+"""
+_WAYS = (("light", "light", _WIDE), ("dark", "dark", _WIDE), ("phone", "light", _PHONE))
+_OFF = """
+const box = document.querySelector('[role=dialog]').getBoundingClientRect();
+return [...document.querySelectorAll('[role=dialog] :is(button, input, textarea, label)')]
+  .filter((one) => one.getBoundingClientRect().right > Math.min(box.right, innerWidth) + 1)
+  .map((one) => `${one.tagName} ${one.innerText ?? ''}`.slice(0, 60));
+"""
+
+
+def dialog_pictures(browser: Browser, name: str) -> None:
+    """Keep `name`-light, -dark, -phone of the open dialog; nothing is off its edge."""
+    for way, theme, size in _WAYS:
+        browser.resize(*size)
+        browser.script("document.documentElement.className = arguments[0]", theme)
+        browser.screenshot(SHOTS / f"{name}-{way}.png")
+        assert browser.script(_OFF) == [], f"{name}, {way}: off the edge"
+    browser.resize(*_WIDE)
+    browser.script("document.documentElement.className = 'light'")
+
+
 def pictures(browser: Browser, address: str, name: str, shown: str) -> None:
     """Open the address in each way, wait for `shown`, and keep `name`-light, -dark, -phone; nothing is cut."""
-    for way, theme, size in (("light", "light", _WIDE), ("dark", "dark", _WIDE), ("phone", "light", _PHONE)):
+    for way, theme, size in _WAYS:
         browser.resize(*size)
         browser.script("localStorage.setItem('theme', arguments[0])", theme)
         browser.goto(address)
         browser.wait_for(shown, 60)
+        settled(browser)
+        width, least = size
+        for _ in range(2):  # plots and tables grow with the window
+            browser.resize(width, min(max(least, browser.script(_NEEDED)), _TALLEST))
+            browser.script("return new Promise((done) => setTimeout(done, 300))")
         browser.screenshot(SHOTS / f"{name}-{way}.png")
         assert browser.script("return document.documentElement.className").strip() == theme, way
         assert browser.script(_CUT) == [], f"{name}, {way}: cut off"
+        assert browser.script(_LOST) == [], f"{name}, {way}: buttons off the edge"
+        assert browser.script(_SQUEEZED) == [], f"{name}, {way}: a table without room"
     browser.resize(*_WIDE)
     browser.script("localStorage.setItem('theme', 'light')")

@@ -13,6 +13,14 @@ PAGE = "plugin/logyard"
 # starts it, DAG, what is sent).
 OFFERED: list[tuple[str, str, dict[str, str], str, str, dict[str, Any]]] = [
     ("?topic=acted", "Add partitions", {"expand_to": "5"}, "Add them", "topic_lifecycle", {"expand_to": 5}),
+    (
+        "?topic=acted",
+        "Create one like it",
+        {"topic": "acted-too"},
+        "Create it",
+        "create_topic",
+        {"topic": "acted-too", "partitions": 2, "replication_factor": 1},
+    ),
     ("?topic=acted", "Compact", {}, "Compact", "compact_segments", {"topics": ["acted"]}),
     ("?topic=acted", "Audit", {}, "Audit", "audit_replicas", {"topics": ["acted"]}),
     (
@@ -22,6 +30,22 @@ OFFERED: list[tuple[str, str, dict[str, str], str, str, dict[str, Any]]] = [
         "Export",
         "export_segments",
         {"topics": ["acted"], "destination": "/lake/acted"},
+    ),
+    (
+        "?topic=acted",
+        "Send a record",
+        {"key": "k", "partition": "1"},
+        "Send it",
+        "send_record",
+        {"key": "k", "value": "", "partition": 1, "tombstone": False, "headers": {}},
+    ),
+    (
+        "?view=records&topic=acted&start=offset&at=3&partition=0&text=x",
+        "Copy",
+        {"to_topic": "another"},
+        "Copy them",
+        "copy_records",
+        {"to_topic": "another", "start": "3", "end": "latest", "partitions": [0], "text": "x", "transactional": True},
     ),
     ("?view=topics", "Report", {"topics": "acted"}, "Report", "retention_report", {"topics": ["acted"]}),
     (

@@ -140,7 +140,7 @@ class Link:
             request.session_id,
             request.session_epoch,
             [_copy(ask) for ask in request.partitions],
-            [(t if t.int else tp.topic, tp.partition) for tp, t in request.forgotten],
+            [(t.int or tp.topic, tp.partition) for tp, t in request.forgotten],
             uses_topic_ids=request.uses_topic_ids,
         )
         if context.error:

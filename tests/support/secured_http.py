@@ -129,7 +129,9 @@ async def serving(
     side.server = HttpServer("127.0.0.1", 0, tls.http)
     await side.server.start(asgi)
     context: ssl.SSLContext = client_context(certificate, AUTHORITY)
-    side.client = httpx.AsyncClient(base_url=f"https://127.0.0.1:{side.server.port}", verify=context)
+    # Shorter than the server keeps an idle connection: else a request may meet the server's close.
+    limits = httpx.Limits(keepalive_expiry=0.5)
+    side.client = httpx.AsyncClient(base_url=f"https://127.0.0.1:{side.server.port}", verify=context, limits=limits)
     try:
         yield side
     finally:

@@ -6,7 +6,6 @@ with running_secured_zookeeper(tmp_path) as server:
     server.access(tls=True, user="broker")
 """
 
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from logyard.broker.zk.access import Access, Login
 from logyard.local.authority import Authority
+from logyard.local.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 USERS = {"broker": "broker-secret", "other": 'ot"h\\er-sécret'}
@@ -42,9 +42,7 @@ class SecuredZooKeeper(ZooKeeperServer):
         self._jaas = directory / "server-jaas.conf"
         directory.mkdir(parents=True, exist_ok=True)
         self.set_users(USERS)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.secure_port: int = probe.getsockname()[1]
+        self.secure_port = free_port()
         issued = self.authority.issue("server", hosts)
         config = _CONFIG.format(port=self.secure_port, keystore=issued.pem, truststore=self.authority.certificate)
         super().__init__(directory, config=config, options=[f"-Djava.security.auth.login.config={self._jaas}"])

@@ -21,6 +21,7 @@ from logyard.spark_jobs.sink.task import Limits, Outcome, PartitionWrite
 from tests.support import dying_sink
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.sink_driver import ROWS
+from tests.support.standalone_spark import StandaloneSpark
 from tests.support.wire_client import ask
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +116,21 @@ def dying_drivers(cluster: RealCluster, directory: Path) -> None:
         assert (directory / f"died {step}").exists()
     ended(start_driver("stream", cluster, "stream", directory, 3))
     assert values(cluster, "stream") == once("0", "1", "2", count=500)
+
+
+def speculation(cluster: RealCluster, directory: Path) -> None:
+    """Spark's scheduler runs a second attempt beside a slow one that has sent nothing yet, or a part.
+
+    The slow one goes on as the second begins, so both write at once, until one has ended and Spark kills the other.
+    """
+    cluster.create("speculation", 4, 1)
+    stops = (0, 100)
+    with StandaloneSpark(directory, ("127.0.0.1", "127.0.0.2")) as spark:
+        driver = start_driver("speculate", cluster, "speculation", directory, spark.master, *stops)
+        ended(driver, timeout_s=900)
+    told = [f"{what}-{sent}" for what in ("first", "resumed", "second") for sent in stops]
+    assert [name for name in told if (directory / name).exists()] == told
+    assert values(cluster, "speculation") == once("slow0", "slow100")
 
 
 def rows(name: str, numbers: Sequence[int]) -> list[Rows]:

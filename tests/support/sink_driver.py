@@ -4,7 +4,8 @@ sink_driver.py ACTION BOOTSTRAP TOPIC DIRECTORY [ARGUMENT …]
 
 kills                       one write for each step at which a task dies (dying_sink.STEPS)
 batch WRITE_ID PARTITIONS   one write
-speculate                   one write whose first attempt at a partition is slow, with speculation
+speculate MASTER SENT …     for each SENT one write with Spark's speculation: the first attempt at a partition stops
+                            after so many rows, until a second one runs
 stream PARTITIONS [STEP]    a query over DIRECTORY/in, one file a micro-batch, to its end; the driver dies at STEP
 """
 
@@ -68,6 +69,58 @@ def batch(bootstrap: str, topic: str, directory: Path, write_id: str, partitions
     write(rows(spark, write_id, int(partitions)), bootstrap, topic, write_id)
 
 
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.efficiency.enabled": "false",
+    "spark.executor.memory": "512m",
+}
+SLOW = 0  # the work partition whose first attempt stops
+
+
+def speculate(bootstrap: str, topic: str, directory: Path, master: str, *stops: str) -> None:
+    from logyard.spark_jobs import source
+
+    spark = session(master, **SPECULATION, **{"spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]})
+    source.register(spark)
+    for sent in stops:
+        frame = rows(spark, f"slow{sent}", 3)
+        slowly = one_slow_attempt(str(directory), int(sent))
+        write(frame.mapInPandas(slowly, frame.schema), bootstrap, topic, f"slow{sent}")
+    spark.stop()
+
+
+def one_slow_attempt(place: str, sent: int) -> Any:
+    """Return a step of a task that hands rows on. What attempts do is told by empty files in `place`: `first-SENT`,
+    `second-SENT`, `resumed-SENT`."""
+
+    def slowly(batches: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        first, second = Path(place, f"first-{sent}"), Path(place, f"second-{sent}")
+        is_slow = context.partitionId() == SLOW and context.attemptNumber() == 0
+        resumed = Path(place, f"resumed-{sent}")
+        if context.partitionId() == SLOW:
+            (first if is_slow else second).touch()
+            while not is_slow and not resumed.exists():  # a quick one would end before the slow one has looked
+                time.sleep(0.01)
+        for batch in batches:
+            if is_slow:
+                yield batch.iloc[:sent]
+                while not second.exists():
+                    time.sleep(0.05)
+                resumed.touch()
+                batch = batch.iloc[sent:]
+            yield batch
+
+    return slowly
+
+
 def stream(bootstrap: str, topic: str, directory: Path, partitions: str, step: str = "") -> None:
     from logyard.spark_jobs import source
     from tests.support import dying_sink
@@ -88,7 +141,9 @@ def stream(bootstrap: str, topic: str, directory: Path, partitions: str, step: s
 def main() -> None:
     action, bootstrap, topic, directory, *rest = sys.argv[1:]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    {"kills": kills, "batch": batch, "stream": stream}[action](bootstrap, topic, Path(directory), *rest)
+    {"kills": kills, "batch": batch, "speculate": speculate, "stream": stream}[action](
+        bootstrap, topic, Path(directory), *rest
+    )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""The jars of Delta Lake and Iceberg out of Maven Central, and PyIceberg, fetched once into .logyard/tables."""
+"""The jars of Delta Lake and Iceberg out of Maven Central, and readers of tables, fetched once into .logyard/tables.
+
+Readers that nobody here wrote are in Pythons of their own: only tests want them.
+"""
 
 import shutil
-import subprocess
-import tempfile
 import venv
+from functools import partial
 from pathlib import Path
 
-import pytest
+from tests.support.needed import fetched, lacks, run
 
 CACHE = Path(__file__).resolve().parents[2] / ".logyard" / "tables"
-FETCH_S = 300
 _DELTA = "4.4.0"
 # Delta's is built for the Spark that is pinned. Of Iceberg only the core is used, which any Spark's runtime brings:
 # there is none for Spark 4.2 yet.
@@ -20,47 +21,38 @@ ARTIFACTS = {
     ],
     "iceberg": ["org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"],
 }
-# A reader that nobody here wrote and that shares nothing with the jars. In a Python of its own: only tests want it.
-PYICEBERG = "pyiceberg[pyarrow]==0.12.0"
+# The newest Spark that Iceberg has a runtime for.
+READERS = {
+    "pyiceberg": ["pyiceberg[pyarrow]==0.12.0"],
+    "duckdb": [f"{name}==1.5.5" for name in ("duckdb", "duckdb-extension-avro", "duckdb-extension-iceberg")],
+    "spark": ["pyspark==4.1.4"],
+}
 
 
-def iceberg_python_or_skip() -> str:
-    """A Python that has PyIceberg; skips the test, with the reason, where it cannot be had."""
-    home = CACHE / "pyiceberg-0.12.0"
-    if not home.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-            venv.create(aside, with_pip=True)
-            command = [f"{aside}/bin/python", "-m", "pip", "install", "-q", PYICEBERG]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
-            if done.returncode:
-                pytest.skip(f"pip: {done.stderr.strip()[-300:]}")
-            shutil.copytree(aside, home, symlinks=True)
-    return str(home / "bin" / "python")
+def python_or_skip(reader: str) -> str:
+    """A Python that has this reader; the test lacks it where it cannot be had."""
+    packages = READERS[reader]
+
+    def install(home: Path) -> None:
+        venv.create(home, with_pip=True)
+        run([f"{home}/bin/python", "-m", "pip", "install", "-q", *packages], packages[0])
+
+    return str(fetched(CACHE / f"{reader}-{packages[0].rpartition('=')[2]}", install) / "bin" / "python")
 
 
 def jars_or_skip(name: str) -> str:
-    """The jars by commas, as Spark wants them; skips the test, with the reason, where they cannot be had."""
-    paths = []
-    for artifact in ARTIFACTS[name]:
-        _, short, version = artifact.split(":")
-        path = CACHE / f"{short}-{version}.jar"
-        if not path.exists():
-            _fetch(artifact, path)
-        paths.append(str(path))
-    return ",".join(paths)
-
-
-def _fetch(artifact: str, path: Path) -> None:
+    """The jars by commas, as Spark wants them; the test lacks them where they cannot be had."""
     maven = shutil.which("mvn")
     if maven is None:
-        pytest.skip("mvn is missing: Maven fetches the jars of the tables")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-        command = [maven, "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"]
-        command += [f"-Dartifact={artifact}", f"-DoutputDirectory={aside}"]
-        try:
-            subprocess.run(command, capture_output=True, timeout=FETCH_S, check=True, cwd=aside)
-        except (subprocess.SubprocessError, OSError) as error:
-            pytest.skip(f"Maven has no {artifact}: {error}")
-        shutil.move(Path(aside) / path.name, path)
+        lacks("mvn is missing: Maven fetches the jars of the tables")
+    jars = []
+    for artifact in ARTIFACTS[name]:
+        _, short, version = artifact.split(":")
+        folder = fetched(CACHE / f"{short}-{version}", partial(_copy, maven, artifact))
+        jars.append(str(folder / f"{short}-{version}.jar"))
+    return ",".join(jars)
+
+
+def _copy(maven: str, artifact: str, folder: Path) -> None:
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+    run([maven, "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], artifact)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.server.admission import Admission, Limits
+from logyard.broker.server.admission import Admission, Limits, RequestMemory
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
 from logyard.broker.tls.context import read_file
@@ -67,7 +67,11 @@ def config(given: Mapping[str, str]) -> BrokerConfig:
 
 @asynccontextmanager
 async def listening(
-    echo: Echo, given: Mapping[str, str], handshakes: Handshakes | None = None, idle_ms: int = 600_000
+    echo: Echo,
+    given: Mapping[str, str],
+    handshakes: Handshakes | None = None,
+    idle_ms: int = 600_000,
+    memory: RequestMemory | None = None,
 ) -> AsyncIterator[Listener]:
     read = config(given)
     shakes = handshakes or Handshakes()
@@ -75,7 +79,7 @@ async def listening(
     own = read.listener(endpoint.listener)
     material = read_material(own, read_file, connects=False, is_checked=False) if endpoint.protocol == "SSL" else None
     tls = ServerSide(own, shakes, material) if material else None
-    listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), tls=tls)
+    listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), memory=memory, tls=tls)
     await listener.serve(cast(Dispatcher, echo))
     try:
         yield listener

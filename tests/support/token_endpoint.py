@@ -7,6 +7,7 @@ with TokenEndpoint(tmp_path, {"alice": "alice-oauth-secret"}) as endpoint:
 
 import json
 import secrets
+import ssl
 import threading
 import time
 from base64 import b64decode
@@ -27,7 +28,13 @@ AUDIENCE = "kafka"
 class TokenEndpoint:
     """`asked` counts what clients asked for; `life_s` is how long a token lives that is asked for by HTTP."""
 
-    def __init__(self, directory: Path, clients: Mapping[str, str], life_s: float = 300) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        clients: Mapping[str, str],
+        life_s: float = 300,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.clients, self.life_s, self.asked = dict(clients), life_s, 0
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -36,7 +43,10 @@ class TokenEndpoint:
         self.jwks = directory / "jwks.json"
         self.jwks.write_text(json.dumps({"keys": [{**public, "kid": self._kid, "alg": "RS256", "use": "sig"}]}))
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}/token"
 
     def token(self, subject: str, life_s: float | None = None, scope: str = "") -> str:
         now = int(time.time())

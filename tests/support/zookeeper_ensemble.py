@@ -1,12 +1,12 @@
 """Three ZooKeeper servers in one ensemble, out of PySpark's jars, on free loopback ports."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
+from logyard.local.ports import free_port
 from tests.support.zookeeper import ZooKeeperServer, java, pyspark_jars
 
 _CONFIG = """\
@@ -32,11 +32,12 @@ class Ensemble:
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ports: dict[int, int] = {}
-        with ExitStack() as held:
-            # All ports are drawn before any is let go, so that none is drawn twice.
-            numbers = iter([_free_port(held) for _ in range(3 * size)])
-            servers = [f"server.{n}=127.0.0.1:{next(numbers)}:{next(numbers)}" for n in range(1, size + 1)]
-            self.ports = {n: next(numbers) for n in range(1, size + 1)}
+        drawn: list[int] = []
+        for _ in range(3 * size):
+            drawn.append(free_port(drawn))
+        numbers = iter(drawn)
+        servers = [f"server.{n}=127.0.0.1:{next(numbers)}:{next(numbers)}" for n in range(1, size + 1)]
+        self.ports = {n: next(numbers) for n in range(1, size + 1)}
         for number, port in self.ports.items():
             home = directory / str(number)
             (home / "data").mkdir(parents=True)
@@ -79,13 +80,6 @@ class Ensemble:
     def close(self) -> None:
         for number in list(self._processes):
             self.kill(number)
-
-
-def _free_port(held: ExitStack) -> int:
-    probe = held.enter_context(socket.socket())
-    probe.bind(("127.0.0.1", 0))
-    port: int = probe.getsockname()[1]
-    return port
 
 
 @contextmanager
