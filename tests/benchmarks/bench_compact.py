@@ -20,14 +20,14 @@ from crc32c import crc32c
 
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact import rewrite as compacting
 from logyard.spark_jobs.compact import survey as spark_survey
-from logyard.spark_jobs.compact.key_table import KeyTable
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.benchmarks.harness import HEADING, MEGABYTE, Row
 

@@ -165,13 +165,20 @@ async def _measure_at(connect: str, partitions: int, per_topic: int) -> TakeOver
     return TakeOver(**json.loads(out.splitlines()[-1]))
 
 
+def take_over_of(directory: Path, size: int, per_topic: int) -> TakeOver:
+    """One take-over of that many partitions, with a ZooKeeper of its own that has room for them."""
+    heap = f"{max(2, size // 150_000)}g"
+    with running_zookeeper(directory / str(size), heap=heap) as server:
+        found = uvloop.run(_measure_at(f"{server.connect}/bench", size, per_topic))
+    assert found.partitions == size
+    return found
+
+
 def measure_take_overs(directory: Path, sizes: Iterable[int], per_topic: int) -> list[Row]:
     """Load time and memory of a new controller, size by size."""
     rows: list[Row] = []
     for size in sizes:
-        with running_zookeeper(directory / str(size), heap="2g") as server:
-            found = uvloop.run(_measure_at(f"{server.connect}/bench", size, per_topic))
-        assert found.partitions == size
+        found = take_over_of(directory, size, per_topic)
         topics = "" if per_topic == PER_TOPIC else f" in {size // per_topic:,} topics"
         what = f"take-over of {size:,} partitions x {REPLICAS}{topics}"
         note = f"{found.cpu_s / size * 1e6:.0f} µs CPU a partition; {PUBLISHED.get(size, '')}".rstrip("; ")

@@ -23,9 +23,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.spark_jobs import cluster, session, source
 from logyard.spark_jobs.compact import survey as spark_survey
-from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.data_source.rows import SCHEMA
 from logyard.spark_jobs.export import job, options
 from logyard.spark_jobs.export.files import open_parquet

@@ -7,6 +7,7 @@ serves with uvloop's own TLS instead, to compare.
 
 import argparse
 import asyncio
+import gc
 import multiprocessing
 import os
 import socket
@@ -27,14 +28,14 @@ from tests.support.certificates import Issued
 from tests.support.tls_listener import AUTHORITY, SERVER, Echo, client_context, framed, listening, settings
 
 CLIENTS = 8
+PARTS = 10  # how often the memory is looked at
 TICK_S = 0.001
 
 
-def shaking(port: int, authority: str, rate: float, seconds: float, done: Any) -> None:
-    """Make handshakes at a rate until the time is over; resumption is off, each is a whole one."""
-    until, next_s = time.monotonic() + seconds, time.monotonic()
-    count = 0
-    while time.monotonic() < until:
+def shaking(port: int, authority: str, rate: float, count: int, done: Any) -> None:
+    """Make so many handshakes at a rate; resumption is off, each is a whole one."""
+    next_s = time.monotonic()
+    for _ in range(count):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=authority)
         next_s += 1 / rate
@@ -43,7 +44,6 @@ def shaking(port: int, authority: str, rate: float, seconds: float, done: Any) -
         with context.wrap_socket(sock, server_hostname="127.0.0.1") as secured:
             secured.sendall(framed(b"ab"))
             secured.recv(6)
-        count += 1
     done.put(count)
 
 
@@ -104,6 +104,8 @@ def server(pipe: Any, of_uvloop: bool) -> None:
 
 
 async def serve(pipe: Any, port: int, shakes: Handshakes | None) -> None:
+    gc.collect()
+    gc.freeze()  # as the broker's process does before it serves
     loop = asyncio.get_running_loop()
     pipe.send(port)
     while True:
@@ -166,23 +168,27 @@ async def measure(options: argparse.Namespace) -> None:
     counts: multiprocessing.Queue[int] = multiprocessing.Queue()
     seconds = options.soak / options.rate if options.soak else options.seconds
     for _ in range(CLIENTS):
-        arguments = (port, AUTHORITY.pem, options.rate / CLIENTS, seconds, counts)
+        arguments = (port, AUTHORITY.pem, options.rate / CLIENTS, round(options.rate * seconds / CLIENTS), counts)
         processes.append(multiprocessing.Process(target=shaking, args=arguments))
     for each in processes:
         each.start()
     told("now")
-    times = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        times.append(await asked(reader, writer, b"ab"))
-        await asyncio.sleep(TICK_S)
-    pauses, turns, memory, cpu_s, _ = await loop.run_in_executor(None, told, "now")
+    memories: list[float] = []
+    times, pauses, turns, cpu_s = [], [], [], 0.0
+    for _ in range(PARTS):
+        until = time.monotonic() + seconds / PARTS
+        while time.monotonic() < until:
+            times.append(await asked(reader, writer, b"ab"))
+            await asyncio.sleep(TICK_S)
+        found, cpu, memory, spent_s, _ = await loop.run_in_executor(None, told, "now")
+        pauses, turns, cpu_s, memories = [*pauses, *found], [*turns, *cpu], cpu_s + spent_s, [*memories, memory]
     done = sum(counts.get() for _ in processes)
     print(f"{done} handshakes in {seconds:.0f} s, {cpu_s / max(1, done) * 1000:.2f} ms of CPU each (all threads)")
     print(shown("the loop's pauses", pauses))
     print(shown("CPU of its turns", turns))
     print(shown("requests of another connection", times))
-    print(f"memory {before_mb:.0f} MB before, {memory:.0f} MB after; load {os.getloadavg()[0]:.1f}")
+    meanwhile = " ".join(f"{each:.0f}" for each in memories)
+    print(f"memory {before_mb:.0f} MB before, then {meanwhile} MB; load {os.getloadavg()[0]:.1f}")
     for each in processes:
         each.join()
     for sock in held:

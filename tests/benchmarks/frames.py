@@ -19,10 +19,18 @@ def produce(record_bytes: int, records: int, acks: int = 1, *, topic: str = TOPI
     return codec.encode_request(PRODUCE, 9, 1, CLIENT, tree)
 
 
-def fetch(offset: int, max_bytes: int, *, max_wait_ms: int = 500, topic: str = TOPIC, partition: int = 0) -> bytes:
-    """Fetch v12 of one partition, without a session."""
+def fetch(
+    offset: int,
+    max_bytes: int,
+    *,
+    max_wait_ms: int = 500,
+    topic: str = TOPIC,
+    partition: int = 0,
+    version: int = 12,
+) -> bytes:
+    """Fetch of one partition, without a session."""
     ask = FetchPartition(topic, None, partition, offset, max_bytes)
-    return encode_fetch(12, 1, CLIENT, FetchRequest(-1, max_wait_ms, 1, [ask], session_epoch=-1))
+    return encode_fetch(version, 1, CLIENT, FetchRequest(-1, max_wait_ms, 1, [ask], session_epoch=-1))
 
 
 def follower_fetch(

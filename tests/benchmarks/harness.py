@@ -56,7 +56,7 @@ class Server:
 
     def cpu_s(self) -> float:
         """User and system time of the whole process, threads that ended included, to the nanosecond."""
-        return time.clock_gettime(((~self.pid) << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid makes it
+        return process_cpu_s(self.pid)
 
     def resident_mb(self) -> float:
         return float(psutil.Process(self.pid).memory_info().rss) / MEGABYTE
@@ -92,9 +92,13 @@ class Wire:
         for _ in range(owed):
             self.answer()
 
+    def send(self, frame: bytes) -> None:
+        """Send one frame; its answer is taken later."""
+        self._socket.sendall(frame)
+
     def ask(self, frame: bytes) -> bytes:
         """Send one frame and return its answer, without the size."""
-        self._socket.sendall(frame)
+        self.send(frame)
         return self.answer()
 
     def answer(self) -> bytes:
@@ -107,6 +111,11 @@ class Wire:
     def close(self) -> None:
         self._file.close()
         self._socket.close()
+
+
+def process_cpu_s(pid: int) -> float:
+    """User and system time of a process, threads that ended included, to the nanosecond."""
+    return time.clock_gettime(((~pid) << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid makes it
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """`make bench-reference`: our brokers and Apache Kafka's, the same work in one run; a table, and JSON.
 
-    python -m tests.benchmarks.reference [--only WORDS] [--rounds N] [--json FILE]
+    python -m tests.benchmarks.reference [--only WORDS] [--rounds N] [--brokers OURS KAFKA] [--json FILE]
 
 Both clusters stand beside each other, three brokers each with a ZooKeeper of its own, and work in turn. Kafka's run
-with the JVM options of its own start script.
+with the JVM options of its own start script. `--brokers 2 1`: two of ours beside one of Kafka's, as on one large host,
+for rows with one replica.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", help="rows whose name has these words; repeatable")
     parser.add_argument("--rounds", type=int, help="counted runs a row (default: 5)")
+    parser.add_argument("--brokers", type=int, nargs=2, default=(3, 3), metavar=("OURS", "KAFKA"), help="how many")
     parser.add_argument("--json", type=Path, default=OUT)
     options = parser.parse_args()
     chosen = [row for row in catalogue.rows() if not options.only or any(o in row.name for o in options.only)]
@@ -48,18 +50,19 @@ def main() -> int:
     outcomes: list[measure.Outcome] = []
     with tempfile.TemporaryDirectory(prefix="logyard-bench-") as home:
         mine, other = Path(home, "ours"), Path(home, "kafka")
-        ours = kafka.running(mine, "OOO", CONFIG | tls.prepare(mine, 3))
-        theirs = kafka.running(other, "KKK", CONFIG | tls.prepare(other, 3), jvm=KAFKA_JVM)
+        many, few = options.brokers
+        ours = kafka.running(mine, "O" * many, CONFIG | tls.prepare(mine, many))
+        theirs = kafka.running(other, "K" * few, CONFIG | tls.prepare(other, few), jvm=KAFKA_JVM)
         with ours as a, theirs as b:
             for cluster in (a, b):
-                rows.create(cluster, "kept", 30, 3)
+                rows.create(cluster, "kept", 30, min(3, *options.brokers))
                 cluster.produce("kept", [(None, os.urandom(1000)) for _ in range(100_000)])
             for row in chosen:
                 found = measure.compare(row, a, b)
                 outcomes += found
-                print(measure.table(found).splitlines()[2:][0] if len(found) == 1 else measure.table(found), flush=True)
+                print(*measure.table(found).splitlines()[2 : 2 + len(found)], sep="\n", flush=True)
                 write(options.json, outcomes)
-    print(measure.table(outcomes))
+    print(f"\n{measure.table(outcomes)}")
     return 0
 
 

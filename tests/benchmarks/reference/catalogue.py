@@ -3,7 +3,7 @@
 import signal
 from functools import partial
 
-from tests.benchmarks.reference import moves, spark_jobs, transactions
+from tests.benchmarks.reference import many_clients, moves, reading, spark_jobs, transactions
 from tests.benchmarks.reference import rows as work
 from tests.benchmarks.reference.measure import Row
 
@@ -55,6 +55,36 @@ def _transactions() -> list[Row]:
     return made
 
 
+def _brokers_at_work() -> list[Row]:
+    """Rows in which the brokers work more than the clients."""
+    made = [
+        Row(
+            f"reading: {count} x kcat, {'cold' if cold else 'hot'}",
+            partial(reading.many_readers, readers=count, cold=cold),
+        )
+        for cold in (False, True)
+        for count in (1, 10, 50)
+    ]
+    made += [
+        Row("reading: Fetch v2, down-converted", reading.converted),
+        Row("reading: one small batch a fetch", reading.small_fetches),
+        Row("reading: a new replica catches up", reading.catch_up),
+        Row("reading: offsets by time", many_clients.lookups),
+    ]
+    made += [
+        Row(f"clients: a topic of {codec}, a producer without", partial(reading.recompressed, codec=codec))
+        for codec in ("lz4", "zstd", "gzip")
+    ]
+    made += [
+        Row("clients: 1,000 producers of 10 records a second", many_clients.trickle),
+        Row("clients: 1,000 groups", many_clients.groups),
+        Row("clients: 100 ask for 1,000 topics at once", partial(many_clients.metadata_rush, topics=1000, clients=100)),
+        # The last one: its topics stay.
+        Row("clients: 1,000 ask for 10,000 topics at once", many_clients.metadata_rush, rounds=3),
+    ]
+    return made
+
+
 def rows() -> list[Row]:
     """In the order in which they run; memory is looked at before and after the load."""
     made = [Row("memory, idle", work.resident, rounds=1)]
@@ -89,5 +119,7 @@ def rows() -> list[Row]:
         Row("compaction of 1 GB, ours by Spark", spark_jobs.compaction, rounds=3),
         Row("compaction of 1 GB, ours by the cleaner", partial(spark_jobs.compaction, spark=False), rounds=3),
         Row("export of 1 GB to Parquet", spark_jobs.export, rounds=3),
+        Row("audit of 1 GB, every record", spark_jobs.audit, rounds=3),
+        *_brokers_at_work(),
     ]
     return made

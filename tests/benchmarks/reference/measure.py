@@ -5,12 +5,14 @@ less for times and costs; a ratio above 1 is in our favour either way.
 """
 
 import math
+import os
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import psutil
 
+from tests.benchmarks.harness import process_cpu_s
 from tests.support.real_cluster import RealCluster
 
 Measured = Mapping[str, float]
@@ -40,6 +42,8 @@ class Outcome:
     ratio: float
     runs_of_ours: list[float]
     runs_of_kafka: list[float]
+    load: float
+    """The machine's load (mean of one minute) when the row had run: 2 to 4 are its own on two cores."""
 
     def fields(self) -> dict[str, object]:
         return asdict(self)
@@ -60,7 +64,7 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
         a, b = statistics.median(mine), statistics.median(theirs)
         more, less = (a, b) if figure.endswith(MORE_IS_BETTER) else (b, a)
         ratio = more / less if less else math.nan  # less than the clock can tell
-        outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs))
+        outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs, round(os.getloadavg()[0], 1)))
     return outcomes
 
 
@@ -69,8 +73,8 @@ def broker_processes(cluster: RealCluster) -> list[psutil.Process]:
 
 
 def cpu_s(cluster: RealCluster) -> float:
-    """CPU seconds that all brokers have used so far, in steps of 0.01."""
-    return sum(sum(process.cpu_times()[:2]) for process in broker_processes(cluster))
+    """CPU seconds that all brokers have used so far: user and system, threads that ended included."""
+    return sum(process_cpu_s(process.pid) for process in broker_processes(cluster))
 
 
 def resident_mb(cluster: RealCluster) -> float:
@@ -79,10 +83,21 @@ def resident_mb(cluster: RealCluster) -> float:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """A Markdown table, one line a figure."""
-    lines = ["| work | figure | ours | Kafka | ratio |", "|---|---|---:|---:|---:|"]
-    cells = [(o.row, o.figure, number(o.ours), number(o.kafka), f"{o.ratio:.2f}") for o in outcomes]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
+    """A Markdown table, one line a figure, as docs/beside-kafka.md has it; below it the loads it was made under."""
+    heads = ("work", "figure", "ours", "Kafka", "ratio", "runs of ours", "runs of Kafka's")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---:|---:|---:|---|---|"]
+    before = ""
+    for o in outcomes:
+        named = o.row if o.row != before else ""
+        cells = (named, o.figure, number(o.ours), number(o.kafka), f"{o.ratio:.2f}", _range(o.runs_of_ours))
+        lines.append(f"| {' | '.join((*cells, _range(o.runs_of_kafka)))} |")
+        before = o.row
+    loads = [o.load for o in outcomes]
+    return "\n".join([*lines, "", f"Load of the machine when the rows had run: {min(loads):g} to {max(loads):g}."])
+
+
+def _range(runs: list[float]) -> str:
+    return f"{number(min(runs))} – {number(max(runs))}"
 
 
 def number(value: float) -> str:

@@ -5,13 +5,14 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.group import Group
 from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
 from tests.benchmarks.reference.tls import client
@@ -21,18 +22,22 @@ from tests.support.real_cluster import RealCluster, eventually
 _names = itertools.count()
 
 
-def create(cluster: RealCluster, name: str, partitions: int, replicas: int) -> None:
-    """Make a topic and wait until all its replicas are in sync; patient, on a machine that may be busy."""
+def create(cluster: RealCluster, name: str, partitions: int, replicas: int, **config: str) -> None:
+    """Make a topic and wait until all its replicas are in sync; patient, on a machine that may be busy.
+
+    In the names of `config`, _ stands for a dot.
+    """
     admin = cluster.admin()
-    wait(admin.create_topics([NewTopic(name, partitions, replicas)], operation_timeout=100))
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    wait(admin.create_topics([NewTopic(name, partitions, replicas, config=settings)], operation_timeout=100))
     eventually(lambda: cluster.isrs_full(name), f"{name} in sync", 100)
 
 
 @contextlib.contextmanager
-def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]:
+def topic(cluster: RealCluster, partitions: int, replicas: int, **config: str) -> Iterator[str]:
     """A topic for one run, deleted after it."""
     name = f"bench-{next(_names)}"
-    create(cluster, name, partitions, replicas)
+    create(cluster, name, partitions, replicas, **config)
     try:
         yield name
     finally:
@@ -58,20 +63,13 @@ def produce_and_consume(
     count = min(megabytes * 1_000_000 // size, 1_000_000)
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]  # lz4 halves it
     with topic(cluster, 6, replicas) as name:
-        cpu, begun = cpu_s(cluster), time.perf_counter()
+        meter, begun = Meter(cluster), time.perf_counter()
         settings: dict[str, object] = {**client(cluster, tls=tls), "acks": acks, "compression.type": codec}
         settings |= {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
         producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
-        for n in range(count):
-            while True:
-                try:
-                    producer.produce(name, values[n % 1024], partition=n // 1000 % 6)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        producer.flush(120)
+        pour(producer, name, (values[n % 1024] for n in range(count)))
         produced = time.perf_counter() - begun
-        cpu_of_producing = cpu_s(cluster) - cpu
+        cost = meter.figures(count * size / 1e6, "produce")
         cpu, begun = cpu_s(cluster), time.perf_counter()
         read_all(cluster, name, count, tls=tls)
         consumed = time.perf_counter() - begun
@@ -79,10 +77,23 @@ def produce_and_consume(
     amount = count * size / 1e6
     return {
         "produce MB/s": amount / produced,
-        "produce CPU s per GB": cpu_of_producing / amount * 1000,
+        **cost,
         "consume MB/s": amount / consumed,
         "consume CPU s per GB": cpu_of_consuming / amount * 1000,
     }
+
+
+def pour(producer: Producer, name: str, values: Iterable[bytes], together: int = 1000) -> None:
+    """Send all of them, so many at a time to each of six partitions, and wait until they are acknowledged."""
+    for n, value in enumerate(values):
+        while True:
+            try:
+                producer.produce(name, value, partition=n // together % 6)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    left = producer.flush(120)
+    assert left == 0, f"{left} records of {name} are not acknowledged"
 
 
 def read_all(cluster: RealCluster, name: str, count: int, *, tls: bool = False) -> None:

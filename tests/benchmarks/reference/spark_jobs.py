@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
+from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.measure import Measured
 from tests.benchmarks.reference.moves import client_of
 from tests.benchmarks.reference.rows import wait
@@ -54,6 +55,7 @@ def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = Tru
         _fill(alone, megabytes, 100)
         goals, dirty = _closed(alone)
         client = client_of(alone)
+        meter = Meter(alone, jobs=True)
         begun = up = time.perf_counter()
         client.alter_topic_configs(TOPIC, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
         client.close()
@@ -61,9 +63,9 @@ def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = Tru
             up = _submit("compact", alone, "--topic", TOPIC, "--force")
         else:
             eventually(lambda: _cleaned(alone, goals), "every closed segment cleaned", 600)
-        ended = time.perf_counter()
+        ended, cost = time.perf_counter(), meter.figures(dirty / 1e6)
         assert _size(alone) < dirty, "nothing was compacted"
-    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up)}
+    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up), **cost}
 
 
 def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
@@ -72,15 +74,32 @@ def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
     with kafka.running(cluster.directory / f"run-{next(_runs)}", "O" if ours else "K", ALONE) as alone:
         _fill(alone, megabytes, 1024)
         target = alone.directory / "exported"
+        meter = Meter(alone, jobs=True)
         begun = time.perf_counter()
         if ours:
             up = _submit("export", alone, "--topic", TOPIC, "--destination", str(target))
         else:
             jars = ",".join(str(jar) for jar in sorted(kafka.jars_or_skip("spark").glob("*.jar")))
             up = _run([sys.executable, "-c", EXPORT, alone.bootstrap, jars, str(target)])
-        ended = time.perf_counter()
+        ended, cost = time.perf_counter(), meter.figures(megabytes)
         assert any(target.rglob("*.parquet")), "nothing was exported"
-    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up)}
+    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost}
+
+
+def audit(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
+    """Every batch and record of 1 KiB records is checked: by our job, and by kafka-dump-log --deep-iteration."""
+    ours = _is_ours(cluster)
+    with kafka.running(cluster.directory / f"run-{next(_runs)}", "O" if ours else "K", ALONE) as alone:
+        _fill(alone, megabytes, 1024)
+        meter = Meter(alone, jobs=True)
+        begun = time.perf_counter()
+        if ours:
+            _submit("audit", alone, "--topic", TOPIC)
+        else:
+            files = ",".join(str(file) for folder in _folders(alone) for file in sorted(folder.glob("*.log")))
+            kafka.tool("dump-log", "--deep-iteration", "--files", files, timeout_s=JOB_S_MAX)
+        ended, cost = time.perf_counter(), meter.figures(megabytes)
+    return {"s in all": ended - begun, **cost}
 
 
 def _is_ours(cluster: RealCluster) -> bool:
