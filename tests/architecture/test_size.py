@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "broker/replication/replicas.py::Replicas": "each parameter is a port; the composition root alone makes it",
     "logyard/admin/recovery/recovery.py::Recoverer": "each parameter is a port or a bound of one recovery",
     "operators/consuming.py::ConsumeFromTopicOperator": "keyword-only and stored, as Airflow's operators are",
+    "operators/copying.py::CopyRecordsOperator": "keyword-only and stored, as Airflow's operators are",
     "operators/sensors/records.py::AwaitRecordSensor": "keyword-only and stored, as Airflow's operators are",
     "operators/reassignment.py::PlanReassignmentOperator": "keyword-only and stored, as Airflow's operators are",
     "operators/spark.py::ExportSegmentsOperator": "keyword-only and stored, as Airflow's operators are",

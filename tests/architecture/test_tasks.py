@@ -18,6 +18,7 @@ KNOWN = {
     "plugins.logyard_ui.cache.worker": "_run hands every exception to its future",
     "spark_jobs.leases.heartbeats": "a beat that fails is told and is no reason to skip the next",
     "spark_jobs.leases.keeper": "a look that fails is told and is no reason to skip the next",
+    "spark_jobs.tables.catalog": "_within hands every exception to the future that it waits for",
     "spark_jobs.export.staging": "touching a file raises nothing but OSError, which is left to the next beat",
     "local.demo.traffic": "the demo looks at what failed when it ends",
 }

@@ -49,9 +49,9 @@ def groups_by_size(buffers: list[memoryview], limit: int) -> list[list[memoryvie
 def clean_compiled(
     segments: list[list[Batch]], survey: Callable[[], Survey], segment_bytes: int, tmp: Path
 ) -> tuple[Decision, bytes]:
+    from logyard.broker.compiled.key_table import KeyTable
     from logyard.spark_jobs.compact import rewrite
     from logyard.spark_jobs.compact import survey as spark_survey
-    from logyard.spark_jobs.compact.key_table import KeyTable
     from logyard.spark_jobs.segments.files import of_directory
 
     directory = tmp / "t-0"

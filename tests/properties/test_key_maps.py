@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from logyard.broker.compaction.dirty_keys import DirtyKeyMap, DirtyKeys
 from logyard.broker.compaction.old_formats import completed
+from logyard.broker.compiled import chunks
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records.header import parse_header
-from logyard.spark_jobs.compact.key_table import KeyTable
-from logyard.spark_jobs.segments import chunks
 from tests.support.batches import Rec, batch
 from tests.support.whole_segments import DictKeyMap
 from tests.unit.spark_jobs.segments.test_chunks import chunk_of

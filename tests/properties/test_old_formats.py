@@ -10,9 +10,9 @@ import pytest
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.rewrite import Tally
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.spark_jobs.compact import rewrite, shuffle
 from logyard.spark_jobs.compact import survey as spark_survey
-from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import groups_by_size
 from tests.support.batches import Batch

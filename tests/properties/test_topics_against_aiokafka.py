@@ -15,13 +15,14 @@ from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyR
 
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.compiled import chunks, kernels
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.audit.findings import BAD
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact import rewrite
 from logyard.spark_jobs.compact import survey as spark_survey
-from logyard.spark_jobs.compact.key_table import KeyTable
-from logyard.spark_jobs.segments import chunks, kernels
+from logyard.spark_jobs.segments import arrow
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Batch, Rec, batch, read_back
@@ -103,7 +104,7 @@ def quickly(files: list[SegmentFile]) -> list[Row]:
             assert isinstance(chunk, chunks.Chunk)
             bad = {d.position - chunk.file_position for d in chunks.check_crcs(chunk)}
             sound = chunk.select(~np.isin(chunk.headers[:, kernels.POSITION], list(bad)))
-            table = chunks.record_batch(sound, chunks.walk(chunks.open_checked(sound, file.name)))
+            table = arrow.record_batch(sound, chunks.walk(chunks.open_checked(sound, file.name)))
             plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
             for r in plain:
                 headers = tuple((h["key"], h["value"]) for h in r["headers"])
