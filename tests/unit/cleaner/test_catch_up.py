@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker import tasks
 from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
 from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.log.disk.memory import MemoryDisk
@@ -129,6 +130,30 @@ async def test_nothing_is_done_before_all_of_it_is_here_and_committed() -> None:
         assert await pair.catch_up.look(pair.worker) == 0, "a run holds it"
         await pair.follower.ok("POST", f"/leases/{lease['lease_id']}/abort", {"generation": lease["generation"]})
         assert await pair.catch_up.look(pair.worker) == 1
+
+
+async def test_what_goes_wrong_with_one_log_keeps_no_other_from_its_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Pair() as pair:
+        filled(pair.leader, 60)
+        filled(pair.follower, 60)
+        decision = await pair.compact_leader()
+        asked = pair.ask
+        (row,) = json.loads(await asked(2, "/decisions"))["decisions"]
+        offered = json.dumps({"decisions": [row | {"sha256": "0" * 64}, row]}).encode()
+        wrong = [FileNotFoundError("a segment that somebody removed")]
+
+        async def ask(broker_id: int, path: str) -> bytes:
+            if path == "/decisions":
+                return offered
+            if wrong:
+                raise wrong.pop()
+            return await asked(broker_id, path)
+
+        monkeypatch.setattr(pair, "ask", ask)
+        before = tasks.failures["catch up"]
+        assert await pair.catch_up.look(pair.worker) == 1
+        assert tasks.failures["catch up"] == before + 1
+        assert pair.follower.store.cleaner_offset(TP) == decision.range_end
 
 
 async def test_a_leader_that_does_not_answer_or_talks_nonsense_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from logyard.broker.cleaner import selection
+from logyard.broker.cleaner.cleaner import WARM_S
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.cleaner.worker import WorkerDied
@@ -216,6 +217,29 @@ async def test_tombstones_go_after_their_time_and_never_before() -> None:
         assert kept == [True, True, False, False]
 
 
+async def test_a_worker_that_was_ending_when_it_was_wanted_again_goes_on() -> None:
+    async with LeaseWorld() as world:
+        worker, ending, may_end = Worker(world), asyncio.Event(), asyncio.Event()
+
+        async def end() -> None:
+            ending.set()
+            await may_end.wait()
+
+        cleaner = cleaner_of(world, worker, CleanerSettings(backoff_ms=3_600_000))
+        cleaner.start()
+        await asyncio.sleep(0)
+        worker.end = end  # type: ignore[method-assign]
+        async with asyncio.timeout(5):
+            cleaner.configure(CleanerSettings(threads=0, backoff_ms=3_600_000))
+            await ending.wait()
+            fill(world.lead(), 60)
+            cleaner.configure(CleanerSettings(backoff_ms=3_600_000))
+            may_end.set()
+            while not cleaner.cleaned:
+                await asyncio.sleep(0.001)
+        await cleaner.close()
+
+
 async def test_threads_follow_the_settings_and_end_with_the_cleaner() -> None:
     async with LeaseWorld() as world:
         fill(world.lead(), 60)
@@ -226,11 +250,41 @@ async def test_threads_follow_the_settings_and_end_with_the_cleaner() -> None:
         assert not worker.requests
         cleaner.configure(CleanerSettings(threads=2, backoff_ms=3_600_000))
         async with asyncio.timeout(5):
-            while not cleaner.cleaned or worker.ends < 2:
+            while not cleaner.cleaned or not worker.ends:  # the one that found nothing has nothing to keep
                 await asyncio.sleep(0.001)
         assert worker.requests[0]["keys_max"] == CleanerSettings(threads=2).keys_max
         await cleaner.close()
+        assert worker.ends >= 2
         assert not [t for t in asyncio.all_tasks() if t.get_name() == "cleaner"]
+
+
+async def test_an_idle_worker_is_kept_warm_and_ended_after_a_minute() -> None:
+    async with LeaseWorld() as world:
+        worker, looks = Worker(world), 0
+        fill(world.lead(), 60)
+
+        def logs() -> list[PartitionLog]:
+            nonlocal looks
+            looks += 1
+            return world.store.logs.all_current()
+
+        async def after_looks(count: int) -> int:
+            async with asyncio.timeout(30):
+                while looks < count:
+                    await asyncio.sleep(0.001)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return worker.ends
+
+        cleaner = cleaner_of(world, worker, CleanerSettings(backoff_ms=3_600_000), logs=logs)
+        cleaner.start()
+        assert await after_looks(2) == 0, "it has cleaned, and then found nothing"
+        assert cleaner.cleaned == 1
+        for number, (seconds, ends) in enumerate([(WARM_S / 2, 0), (WARM_S / 2 + 1, 1)], start=1):
+            world.clock.advance(seconds)
+            cleaner.configure(CleanerSettings(backoff_ms=3_600_000 + number))
+            assert await after_looks(2 + number) == ends
+        await cleaner.close()
 
 
 def test_the_dirtiest_goes_first_and_internal_topics_before_all() -> None:

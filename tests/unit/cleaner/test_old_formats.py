@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.cleaner import compiled_passes, plain_passes
+from logyard.broker.cleaner.passes import Engine
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.config.topic import TopicConfig
@@ -33,11 +35,12 @@ def latest(records: list[Rec], end: int) -> dict[bytes, Rec]:
     return {r.key: r for r in records if r.key is not None and r.offset < end}
 
 
+@pytest.mark.parametrize("engine", [plain_passes.ENGINE, compiled_passes.ENGINE], ids=["plain", "compiled"])
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_log_of_all_formats_is_cleaned_and_cleaned_again(seed: int) -> None:
+async def test_a_log_of_all_formats_is_cleaned_and_cleaned_again(seed: int, engine: Engine) -> None:
     async with LeaseWorld() as world:
         log = world.lead()
-        worker = Worker(world)
+        worker = Worker(world, engine)
         cleaner = cleaner_of(world, worker)
         history = random_old_log(random.Random(seed), 120)
         append(log, history[:90])

@@ -18,6 +18,7 @@ from logyard.broker.log.disk.real import OsDisk
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld, fill, latest
 from tests.support.logs import content
+from tests.unit.cleaner.test_engines import batches_of, lease_of
 
 ORPHAN = """
 import subprocess, sys, time
@@ -61,6 +62,33 @@ async def test_a_child_cleans_and_one_that_dies_is_told_and_replaced(tmp_path: P
         assert not alive(pid)
 
 
+async def test_a_log_in_whose_work_a_child_died_is_cleaned_in_plain_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numba.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    disk, child = OsDisk(), ChildProcess()
+    lease = lease_of(disk, str(tmp_path / "lease"), batches_of(500, 20_000), 2)
+    with pytest.raises(WorkerDied):
+        await child.clean({"lease": lease, "keys_max": 100})
+    assert "failed" not in await child.clean({"lease": lease, "keys_max": 100})
+    with pytest.raises(WorkerDied):
+        await child.clean({"lease": {**lease, "partition": 1}, "keys_max": 100})
+    await child.end()
+
+
+async def test_a_child_that_was_killed_while_it_was_idle_is_replaced(tmp_path: Path) -> None:
+    child = ChildProcess()
+    await child.clean({})
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while child.pid is not None:
+            await asyncio.sleep(0.01)
+    assert "KeyError" in (await child.clean({}))["message"]
+    await child.end()
+
+
 async def test_cancelling_ends_the_child(tmp_path: Path) -> None:
     child = ChildProcess()
     await child.clean({})
@@ -85,15 +113,24 @@ def test_a_child_does_not_outlive_a_broker_that_is_killed() -> None:
     assert gone_within(pid, 10)
 
 
-def test_work_is_paced() -> None:
+def test_work_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = 100.0, list[float]()
+
+    def wait(_: threading.Event, seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        slept.append(seconds)
+        return False
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(threading.Event, "wait", wait)
     pace = Pace()
     pace.set(1_000_000)
-    began = time.monotonic()
     for _ in range(8):
         pace(16 << 10)
-    assert time.monotonic() - began < 0.05, "below the rate's first look"
+    assert slept == [], "below the rate's first look"
     pace(180 << 10)
-    assert time.monotonic() - began > 0.25
+    assert slept == [pytest.approx(((8 * 16 + 180) << 10) / 1_000_000)]
 
 
 def test_a_new_rate_wakes_who_sleeps_by_the_old_one() -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.cli import main as entry
 from logyard.cli.cluster import parse_config, parse_signal
 from logyard.local import interrupts
@@ -33,6 +34,18 @@ def test_a_refusal_is_one_line_and_status_1(capsys: pytest.CaptureFixture[str], 
     captured = capsys.readouterr()
     assert captured.err.startswith("logyard: no cluster was started in ")
     assert captured.err.count("\n") == 1
+
+
+def test_a_missing_right_says_who_gives_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic events: not authorized")
+
+    monkeypatch.setattr("logyard.cli.cluster.LocalCluster.status", refused)
+    assert entry.main(["cluster", "status", "--dir", "/x"]) == 1
+    assert capsys.readouterr().err == (
+        "logyard: topic events: not authorized: this login lacks a right on the topic;"
+        " who may alter the cluster gives it: logyard acls add\n"
+    )
 
 
 def test_an_interrupt_is_128_plus_its_signal(

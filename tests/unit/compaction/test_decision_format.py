@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from logyard.broker.compaction.decision_format import Decision
@@ -24,7 +26,14 @@ def test_offset_set_answers_ranges() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"X" + bytes(16), OffsetSet([1, 2]).encode()[:-1], b"B" + (9).to_bytes(8, "little") + bytes(8)]
+    "data",
+    [
+        b"",
+        b"X" + bytes(16),
+        OffsetSet([1, 2]).encode()[:-1],
+        b"B" + (9).to_bytes(8, "little") + bytes(8),
+        OffsetSet([5]).encode()[:9] + b"\xff" * 8 + OffsetSet([5]).encode()[17:],
+    ],
 )
 def test_a_damaged_offset_set_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptData):
@@ -46,10 +55,46 @@ def test_decision_survives_the_wire_and_its_digest_tells_decisions_apart() -> No
     }
 
 
-@pytest.mark.parametrize("data", [b"", b"LYCD\x02", decision([1]).encode()[:20], decision([1]).encode()[:-20]])
+def with_head(**changed: object) -> bytes:
+    """A decision with other fields in its head; None leaves one out."""
+    data = decision([1, 2]).encode()
+    end = 9 + int.from_bytes(data[5:9], "big")
+    fields = {name: value for name, value in {**json.loads(data[9:end]), **changed}.items() if value is not None}
+    head = json.dumps(fields).encode()
+    return data[:5] + len(head).to_bytes(4, "big") + head + data[end:]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"LYCD\x02",
+        decision([1]).encode()[:20],
+        decision([1]).encode()[:-20],
+        with_head(range_end="100"),
+        with_head(range_end=1e2),
+        with_head(topic=1),
+        with_head(partition=True),
+        with_head(now_ms=None),
+        with_head(more=1),
+        with_head(sets=None),
+        with_head(sets=[1, 2, 3]),
+        with_head(sets=["1", 2, 3]),
+        with_head(sets=5),
+    ],
+)
 def test_a_damaged_decision_is_refused(data: bytes) -> None:
-    with pytest.raises(CorruptData):
-        Decision.decode(data)
+    for decode in (Decision.decode, Decision.decode_head):
+        with pytest.raises(CorruptData):
+            decode(data)
+
+
+def test_the_head_of_a_decision_is_read_without_its_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = decision([1, 2, 90]).encode()
+    monkeypatch.delattr(OffsetSet, "decode")
+    head = Decision.decode_head(data)
+    assert (head.topic, head.partition, head.range_end, head.tombstone_cutoff) == ("t", 1, 100, 50)
+    assert not len(head.survivors)
 
 
 def test_what_is_gone_is_left_out() -> None:

@@ -1,8 +1,17 @@
 """Topic settings: overrides over the broker's defaults, refused by name, and described with their sources."""
 
+import difflib
+from functools import partial
+from typing import Any
+
 import pytest
 
-from logyard.broker.config.broker import BrokerConfig, topic_config, validate_topic_overrides
+from logyard.broker.config.broker import (
+    BrokerConfig,
+    topic_config,
+    validate_dynamic_overrides,
+    validate_topic_overrides,
+)
 from logyard.broker.config.entries import ConfigSource
 from logyard.broker.config.topic import LONG_MAX, TopicConfig
 from logyard.broker.config.topic_keys import TOPIC_KEYS
@@ -69,6 +78,27 @@ def test_bad_overrides(overrides: dict[str, str], words: str) -> None:
 def test_all_bad_overrides_are_named() -> None:
     with pytest.raises(ApiError, match=r"retention\.ms.*; .*segment\.bytes"):
         validate_topic_overrides({"retention.ms": "x", "segment.bytes": "y"})
+
+
+def test_few_of_many_unknown_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes milliseconds, and a client may name thousands, of brokers before its rights are asked for."""
+    looked_up: list[str] = []
+    close_matches = difflib.get_close_matches
+
+    def noted(name: str, *more: Any, **how: Any) -> list[str]:
+        looked_up.append(name)
+        return close_matches(name, *more, **how)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
+    many = {"retension.ms": "1", "x" * 1000: "1"} | {f"message.timestamp.difference.max.m{n}": "1" for n in range(400)}
+    config = BrokerConfig.parse("broker.id=1\nzookeeper.connect=z:1\nlog.dirs=/d\n")
+    for refuse in (validate_topic_overrides, partial(validate_dynamic_overrides, config, cluster_wide=True)):
+        looked_up.clear()
+        with pytest.raises(ApiError, match=r"retension\.ms.*nearest") as caught:
+            refuse(many)
+        assert len(looked_up) < 10
+        assert "x" * 1000 not in looked_up
+        assert len(str(caught.value).encode()) < 2**15, "a text of the protocol is no longer"
 
 
 @pytest.mark.parametrize("replicas", ["*", "0:1,2:3", "", "none"])

@@ -68,6 +68,7 @@ class Told(FakeTaskInstance):
 def kafka() -> Iterator[MockKafka]:
     with MockKafka() as made:
         made.write("orders", [("k", json.dumps({"n": n})) for n in range(5)])
+        made.write("again", [("k", "first")])
         yield made
 
 
@@ -83,6 +84,8 @@ def world(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     client.alter_group_offsets("orders-dag", {TopicPartition("orders", 0): 0})
     use(monkeypatch, made)
     monkeypatch.setenv("AIRFLOW_CONN_ORDERS_PASSWORD", json.dumps({"conn_type": "generic", "password": "x"}))
+    monkeypatch.setenv("AIRFLOW_CONN_ORDERS_STORE", json.dumps({"conn_type": "aws", "login": "AKIA", "password": "x"}))
+    monkeypatch.setenv("AIRFLOW_CONN_ORDERS_CATALOG", json.dumps({"conn_type": "iceberg", "host": "http://catalog"}))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[*]"}))
 
     def submit(operator: Any, ctx: Any) -> None:
@@ -116,7 +119,7 @@ def test_its_tasks_run(dag: Any, world: MemoryCluster, kafka: MockKafka, monkeyp
         ctx: Any = {"ti": Told(results, task.task_id), "task_state_store": Store(), "dag": dag, "params": {}}
         if type(task).__module__.startswith("airflow."):
             continue
-        if type(task).__module__.endswith((".producing", ".consuming", ".sensors.records", ".decorators")):
+        if type(task).__module__.endswith((".producing", ".consuming", ".copying", ".sensors.records", ".decorators")):
             monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": kafka.bootstrap}))
         if isinstance(task, AwaitRecordSensor):
             task.timeout = 1

@@ -16,11 +16,21 @@ OURS = {name: s for name, s in COMPOSE["services"].items() if s.get("image") == 
 BROKERS = {name: s for name, s in OURS.items() if "logyard.broker" in s["command"]}
 
 # Variables that something we start reads: Airflow's own (checked against its config below), Spark's and numba's.
-FOREIGN_VARIABLES = {"AIRFLOW_HOME", "SPARK_CONF_DIR"}
+FOREIGN_VARIABLES = {"AIRFLOW_HOME", "SPARK_CONF_DIR", "SPARK_WORKER_CORES", "SPARK_WORKER_MEMORY"}
 OFFICIAL_IMAGES = {
-    "zookeeper": {"ZOO_MY_ID", "ZOO_SERVERS"},
+    "zookeeper": {
+        "ZOO_MY_ID",
+        "ZOO_SERVERS",
+        "ZOO_STANDALONE_ENABLED",
+        "ZOO_ADMINSERVER_ENABLED",
+        "ZOO_AUTOPURGE_PURGEINTERVAL",
+        "JVMFLAGS",
+    },
     "postgres": {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD_FILE"},
 }
+
+# zookeeper: snapshots, and the log of transactions since.
+DATA_OF_OFFICIAL_IMAGES = {"zookeeper": {"/data", "/datalog"}, "postgres": {"/var/lib/postgresql/data"}}
 
 
 def broker_config(name: str) -> BrokerConfig:
@@ -60,11 +70,40 @@ def test_every_published_port_is_on_loopback() -> None:
         assert all(str(port).startswith("127.0.0.1:") for port in service.get("ports", ()))
 
 
+def test_one_service_builds_the_image() -> None:
+    """Builds of one tag at the same time fail in engines with containerd's store; nobody else's image is pulled."""
+    assert [name for name, service in OURS.items() if "build" in service] == ["prepare"]
+    assert {service["pull_policy"] for service in OURS.values()} == {"never"}
+
+
+def test_what_stays_is_watched_restarted_and_bounded() -> None:
+    for name, service in COMPOSE["services"].items():
+        runs_once = name in ("prepare", "airflow-migrate")
+        assert service["restart"] == ("no" if runs_once else "unless-stopped"), name
+        assert runs_once or {"healthcheck", "mem_limit"} <= service.keys(), name
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+
+
+def test_hosts_have_the_names_of_their_services() -> None:
+    """A name that is used in commands, addresses and certificates stays when the container is made again."""
+    for name, service in COMPOSE["services"].items():
+        assert service.get("hostname", name) == name
+    needing = [name for name in OURS if name not in ("prepare", "airflow-migrate")]
+    assert all("hostname" in COMPOSE["services"][name] for name in needing)
+
+
+def test_data_of_official_images_is_in_named_volumes() -> None:
+    """What an image keeps in a volume without a name is lost when its container is removed."""
+    for service in COMPOSE["services"].values():
+        mounted = {volume.split(":")[1] for volume in service.get("volumes", ())}
+        assert DATA_OF_OFFICIAL_IMAGES.get(service["image"].split(":")[0], set()) <= mounted
+
+
 def test_every_volume_is_declared_and_used() -> None:
     used_volumes = set()
     for service in COMPOSE["services"].values():
         used_volumes |= {volume.split(":")[0] for volume in service.get("volumes", ())}
-    assert used_volumes == set(COMPOSE["volumes"])
+    assert used_volumes - {"./my-dags"} == set(COMPOSE["volumes"])
 
 
 def test_variables_of_official_images_are_theirs() -> None:

@@ -6,6 +6,7 @@ import ssl
 import pytest
 
 from logyard.broker.http import connections
+from logyard.broker.znodes.acls import Operation
 from tests.support.lease_world import LeaseWorld
 from tests.support.secured_http import ALICE, AUTHORITY, SecuredHttp, serving
 from tests.support.tls_listener import client_context
@@ -126,6 +127,31 @@ async def test_a_body_for_a_right_is_small() -> None:
         nested = b"[" * 50_000
         answer = await side.client.post("/tokens", content=nested, auth=ALICE)
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs/end", rb'{"run_id": "\ud800"}'),
+        ("/runs/end", b'{"run_id": "\xed\xa0\x80"}'),
+        ("/runs/end", '{"run_id": "r"}'.encode("utf-16")),
+        ("/tokens", rb'{"run_id": "r", "topic": "\uDFFF", "purpose": "audit"}'),
+        ("/leases", rb'{"run_id": "\ud800", "topic": "t", "purpose": "audit", "partition": 0}'),
+        ("/tokens", b'{"run_id": "r", "topic": "t", "purpose": []}'),
+        ("/tokens", b'{"run_id": "r", "topic": "t", "purpose": {}}'),
+    ],
+)
+async def test_odd_bodies_are_refused_by_a_status_of_their_own(path: str, body: bytes) -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        side.allow_topic(Operation.READ, Operation.DESCRIBE)
+        answer = await side.client.post(path, content=body, auth=ALICE)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+async def test_a_whole_surrogate_pair_is_a_character() -> None:
+    async with LeaseWorld() as world, serving(world) as side:
+        answer = await side.client.post("/runs/end", content=rb'{"run_id": "\ud83d\ude00"}', auth=ALICE)
+        assert answer.json()["run_id"] == "\U0001f600"
 
 
 async def test_who_is_refused_before_the_body_has_come_gets_the_answer() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,24 @@ from logyard.broker.log.producers import Origin, decode_snapshot
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, lease_directories, ready_to_commit
+
+
+class _LateLinks(LeaseWorld):
+    """The disk's work for the task `late` is not begun before `is_due`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: asyncio.Task[Any] | None = None
+        self.is_due: Callable[[], bool] = lambda: False
+
+    def _run(self, work: Callable[[], Any]) -> Any:
+        is_late = self.late is not None and asyncio.current_task() is self.late
+        return asyncio.ensure_future(self._run_when_due(work)) if is_late else super()._run(work)
+
+    async def _run_when_due(self, work: Callable[[], Any]) -> Any:
+        while not self.is_due():
+            await asyncio.sleep(0)
+        return await self._run_inline(work)
 
 
 class TestTake:
@@ -194,16 +213,21 @@ class TestTake:
             assert states == ["lost", "active"]
 
     async def test_a_swap_while_an_audit_is_linked(self) -> None:
-        async with LeaseWorld() as world:
+        async with _LateLinks() as world:
             lease, body, _ = await ready_to_commit(world)
             log = world.store.logs.get(TP)
             assert log is not None
+            taken = {"topic": TP.topic, "partition": TP.partition, "run_id": "late", "purpose": "audit"}
+            world.late = asyncio.ensure_future(world.lease_service.grant(taken))
+            while len(list(world.leases.book)) == 1:
+                await asyncio.sleep(0)
+            world.is_due = lambda: world.leases.book.find(lease["lease_id"]).swapped
             commit = asyncio.ensure_future(world.lease_service.commit(lease["lease_id"], body))
-            while not (world.leases.book.find(lease["lease_id"]).swapped):
+            while not world.is_due():
                 audits = [await world.take("audit", run_id=str(log.segments.cuts))]
                 await asyncio.sleep(0)
             await commit
-            audits.append(await world.take("audit", run_id="after"))
+            audits += [await world.late, await world.take("audit", run_id="after")]
             for audit in audits:
                 status, _ = await world.call("GET", f"/leases/{audit['lease_id']}")
                 assert status == 200

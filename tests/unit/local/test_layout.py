@@ -20,13 +20,25 @@ def test_properties_of_a_broker(tmp_path: Path) -> None:
     assert keys["zookeeper.connect"] == "127.0.0.1:2181/yard"
     assert keys["log.dirs"] == str(tmp_path / "broker-1" / "data")
     assert Path(keys["log.dirs"]).is_dir()
-    assert keys["offsets.topic.replication.factor"] == "3"
+    assert keys["offsets.topic.replication.factor"] == keys["default.replication.factor"] == "3"
+    assert "min.insync.replicas" not in keys
     assert (keys["log.retention.hours"], keys["offsets.topic.num.partitions"]) == ("1", "2")
 
 
 def test_one_broker_replicates_nothing(tmp_path: Path) -> None:
     keys = read(Layout(tmp_path).write_properties(0, 19092, "z:1", Settings(1)))
-    assert keys["offsets.topic.replication.factor"] == "1"
+    of = "default", "offsets.topic", "transaction.state.log"
+    assert [keys[f"{topic}.replication.factor"] for topic in of] == ["1", "1", "1"]
+    assert keys["transaction.state.log.min.isr"] == "1"
+
+
+@pytest.mark.parametrize(("brokers", "least"), [(1, "1"), (2, "1"), (3, "2"), (9, "2")])
+def test_acknowledged_records_are_on_two_brokers(tmp_path: Path, brokers: int, least: str) -> None:
+    given = Settings(brokers, config={"log.retention.hours": "1"})
+    keys = read(Layout(tmp_path).write_properties(0, 19092, "z:1", given.durable()))
+    assert (keys["min.insync.replicas"], keys["log.retention.hours"]) == (least, "1")
+    own = Settings(brokers, config={"min.insync.replicas": "1"}, secure=True)
+    assert own.durable() == own
 
 
 def test_a_broker_takes_these_properties_even_when_strict(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
 from logyard.local.authority import Authority
+from logyard.local.errors import LocalError
 from logyard.local.layout import Layout, Settings
 from logyard.local.security import ADMIN, AT_ZOOKEEPER, BROKER, ClusterSecurity
 
@@ -66,8 +68,7 @@ def test_another_zookeeper_is_used_as_it_is(tmp_path: Path) -> None:
     security = ClusterSecurity(tmp_path)
     assert "zookeeper.set.acl" not in security.broker_keys(0, own_zookeeper=False)
     assert security.broker_keys(0, own_zookeeper=True)["zookeeper.set.acl"] == "true"
-    assert security.zookeeper_access(own_zookeeper=False).login is None
-    assert security.password(AT_ZOOKEEPER) not in repr(security.zookeeper_access(own_zookeeper=True))
+    assert security.password(AT_ZOOKEEPER) not in repr(security.zookeeper_access())
 
 
 def test_the_description_names_the_client_s_file(tmp_path: Path) -> None:
@@ -87,3 +88,25 @@ def test_certificates_are_for_their_hosts_and_by_the_authority(tmp_path: Path) -
     again = Authority(tmp_path)
     assert again.issue("broker", ("localhost",)) == issued
     assert again.issue("other").pem.read_text().count("BEGIN CERTIFICATE") == 2
+
+
+def test_an_authority_that_was_made_anew_signs_again(tmp_path: Path) -> None:
+    first = Authority(tmp_path).issue("broker").pem.read_text()
+    (tmp_path / "ca.pem").unlink()  # as after a kill between key and certificate
+    again = Authority(tmp_path)
+    assert again.issue("broker").pem.read_text() != first
+    own, above = x509.load_pem_x509_certificates(again.issue("broker").certificate.read_bytes())
+    own.verify_directly_issued_by(above)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [("ca.key", "", "are no key"), ("ca.pem", "x", "are no key"), ("ca.key", None, "is not the key")],
+)
+def test_what_is_no_authority_is_refused(tmp_path: Path, file: str, text: str | None, told: str) -> None:
+    Authority(tmp_path / "a")
+    Authority(tmp_path / "b")
+    other = (tmp_path / "b" / file).read_text() if text is None else text
+    (tmp_path / "a" / file).write_text(other)
+    with pytest.raises(LocalError, match=told):
+        Authority(tmp_path / "a")

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -11,15 +12,17 @@ from logyard.broker import tasks
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import StorageError
+from logyard.broker.log import expiry, retention
 from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.expiry import Expiry
 from logyard.broker.log.layout import CHECKPOINTS
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import StoreSettings
 from logyard.broker.model import TopicPartition
 from tests.support.logs import content, names, produced
-from tests.support.stores import A0, CONFIG, ID, ONE, House, settled, until, write
+from tests.support.stores import A0, A1, CONFIG, ID, ONE, House, settled, until, write
 
 
 class TestFlushesAndCheckpoints:
@@ -270,6 +273,29 @@ async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
     await Expiry(house.clock, lambda: [log], paused).delete_old_segments()
     assert len(log.segments) == 1
     assert max(before - after for before, after in pairwise(left)) == 4
+
+
+async def test_what_goes_wrong_with_one_log_keeps_no_other_from_being_shortened(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await house.loaded()
+    both = [store.logs.get_or_create(tp, ID, replace(CONFIG, segment_bytes=100), is_new=True) for tp in (A0, A1)]
+    for log in both:
+        write(store, log.tp, 8)
+        log.set_high_watermark(log.log_end_offset)
+        log.advance_log_start(log.log_end_offset)
+    works = retention.delete_old_segments
+
+    def delete(log: PartitionLog, now_ms: int, count_max: int) -> int:
+        if log.tp == A0:
+            raise ValueError("a bug")
+        return works(log, now_ms, count_max)
+
+    monkeypatch.setattr(expiry, "delete_old_segments", delete)
+    before = tasks.failures.total()
+    await Expiry(house.clock, lambda: both, partial(asyncio.sleep, 0)).delete_old_segments()
+    assert [len(log.segments) > 1 for log in both] == [True, False]
+    assert tasks.failures.total() == before + 1
 
 
 async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors
-from logyard.broker.log.validation import is_little, validate
+from logyard.broker.log.validation import is_little, validate, validate_with_header
 from logyard.broker.records import batch, compression
-from logyard.broker.records.batch import Bounds, Record
+from logyard.broker.records.batch import BatchHeader, Bounds, Record
 from logyard.broker.records.compression import Recoding
 from logyard.broker.records.crc import crc32c
+from logyard.broker.records.varint import write_varint
+from tests.support.batches import Batch, Rec
 from tests.support.logs import new_log
 
 NOW = 1_700_000_000_000
@@ -56,6 +58,22 @@ def test_a_right_header_leaves_the_batch_as_it_came(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
+def test_a_header_is_returned_only_if_it_is_that_of_what_is_appended(codec: int) -> None:
+    def header_of(sent: bytearray, **bounds: Any) -> BatchHeader | None:
+        got, header = validate_with_header(memoryview(sent), Bounds(**bounds), NOW)
+        assert header is None or header == batch.parse_header(got)
+        return header
+
+    usual = made([NOW, NOW + 3], codec)
+    assert header_of(bytearray(usual)) is not None
+    assert header_of(bytearray(usual), log_append_time=True) is not None
+    assert header_of(with_max(bytearray(usual), NOW - 1)) is None
+    assert header_of(made([NOW, NOW], codec, log_append_time_ms=NOW)) is None
+    assert header_of(bytearray(usual), recoding=Recoding((codec + 1) % 5)) is None
+    assert header_of(usual + usual) is None
+
+
+@pytest.mark.parametrize("codec", CODECS)
 def test_refused_records_are_named(codec: int) -> None:
     times = [NOW, NOW - 100, NOW, NOW + 100, -1]
     refused = refusal(made(times, codec), timestamp_before_max_ms=50, timestamp_after_max_ms=50)
@@ -91,6 +109,16 @@ def test_a_wrong_count_is_refused(codec: int) -> None:
     assert refusal(with_max(sent, NOW)).code is ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.parametrize("offset", [1, 1000, -1])
+def test_a_record_that_is_not_where_its_batch_is_stays_so_as_on_kafka_in_uncompressed_batches(offset: int) -> None:
+    def sent(codec: int = 0) -> bytearray:
+        odd = Batch(0, 0, (Rec(offset, b"k", b"v", NOW),), codec)
+        return bytearray(odd.encode())
+
+    assert bytes(validate(memoryview(sent()), Bounds(keys_wanted=True), NOW)) == sent()
+    assert refusal(sent(compression.ZSTD)).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_batch_with_a_wrong_largest_time_is_compressed_anew() -> None:
     sent = with_max(made([NOW - 5, NOW], compression.GZIP), 0)
     got = validate(memoryview(sent), Bounds(recoding=Recoding(compression.LZ4)), NOW)
@@ -111,3 +139,12 @@ def test_long_validations_are_not_little() -> None:
     assert not little(batch.build(large, compression=compression.ZSTD)), "it swells"
     assert little(made([NOW] * 10, compression.ZSTD))
     assert not little(batch.build(large), recoding=Recoding(compression.GZIP))
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_varint_without_an_end_is_not_followed_on_the_event_loop(at: int) -> None:
+    sent = batch.build([Record(0, NOW, None, bytes(100_000))])
+    body = bytes(at) + b"\x80" * 11 + bytes(100_000)
+    sent[batch.HEADER_SIZE :] = write_varint(len(body)) + body
+    struct.pack_into(">i", sent, 8, len(sent) - 12)
+    assert not is_little(memoryview(sent), Bounds()), "a time or offset of more than ten bytes ends the look"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from logyard.login import librdkafka, security
+from logyard.broker.security.sasl import jaas as brokers_jaas
+from logyard.login import jaas, librdkafka, security
 from logyard.login.security import SECRETS, BadSettings, Security
 
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -121,6 +122,14 @@ def test_what_is_wrong_is_named(given: dict[str, object], said: str) -> None:
         security.of(given)
     assert "hunter2" not in str(found.value)
     assert found.value.__cause__ is None
+
+
+@pytest.mark.parametrize("written", [r"a\tb", r"a\\b", r"\101\7", r"\"quoted\"", r"\q", "plain"])
+def test_a_password_of_jaas_is_read_as_brokers_and_kafkas_clients_read_it(written: str) -> None:
+    line = f'ScramLoginModule required username="u" password="{written}";'
+    (theirs,) = brokers_jaas.parse(line)
+    assert jaas.parse(line).options == theirs.options
+    assert jaas.parse(jaas.written("M", theirs.options)).options == theirs.options
 
 
 def test_no_secret_is_in_a_repr() -> None:

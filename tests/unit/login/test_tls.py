@@ -3,13 +3,15 @@
 import re
 import socket
 import ssl
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
-from logyard.login import tls
+from logyard.login import http, librdkafka, tls
 from logyard.login.security import BadSettings, Security
 from tests.support.authority import Authority, Issued
 
@@ -97,6 +99,64 @@ def test_each_form_of_certificates(authority: Authority, server: Issued, alice: 
         assert subject(authority, server, security) == "alice"
 
 
+def test_certificates_among_words_of_any_language(authority: Authority, server: Issued, tmp_path: Path) -> None:
+    noted, folder = tmp_path / "noted.pem", tmp_path / "folder"
+    noted.write_text(f"# Főtanúsítvány\n{authority.certificate.read_text()}# Ende\n")
+    folder.mkdir()
+    name = subprocess.check_output(["openssl", "x509", "-hash", "-noout", "-in", authority.certificate], text=True)
+    (folder / f"{name.strip()}.0").write_text(noted.read_text())
+    for security in (
+        Security(ssl_cafile=str(noted)),
+        Security(ssl_ca=noted.read_text()),
+        Security(ssl_cafile=str(folder)),
+    ):
+        assert subject(authority, server, security) == ""
+        assert http.of(security).trust.context().get_ca_certs()
+
+
+def test_what_tasks_trust_has_no_key(authority: Authority, alice: Issued) -> None:
+    """A file of authorities may be one with a key: what is trusted goes to the tasks, and the key does not."""
+    assert "PRIVATE KEY" in alice.pem.read_text()
+    trusted = http.of(Security(ssl_cafile=str(alice.pem))).trust.authorities
+    assert trusted is not None
+    assert "BEGIN CERTIFICATE" in trusted
+    assert "KEY" not in trusted
+
+
+def test_a_certificate_is_trusted_by_itself(authority: Authority, server: Issued) -> None:
+    """As in Java: who has the server's certificate in the trust store needs no authority."""
+    own = server.certificate.read_text().split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
+    for given in (Security(ssl_ca=own), Security(ssl_cafile=str(server.pkcs12), ssl_ca_password="changeit")):
+        assert subject(authority, server, given) == ""
+    assert http.of(Security(ssl_ca=own)).trust.context().verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def test_librdkafka_takes_each_form(authority: Authority, alice: Issued, tmp_path: Path) -> None:
+    """It reads no PKCS12 as authorities, knows a store by its name, and wants the lines of PEM."""
+    ca, store = str(authority.certificate), tmp_path / "store.jks"  # a common name of PKCS12 files
+    store.write_bytes(alice.pkcs12.read_bytes())
+    for security in (
+        Security(ssl_cafile=ca, ssl_certfile=str(alice.pem), security_protocol="SSL"),
+        Security(ssl_cafile=str(store), ssl_ca_password="changeit", security_protocol="SSL"),
+        Security(ssl_cafile=ca, ssl_certfile=str(store), ssl_password="changeit", security_protocol="SSL"),
+        Security(
+            ssl_ca=one_line(authority.certificate),
+            ssl_certificate=one_line(alice.certificate),
+            ssl_key=one_line(alice.key),
+            security_protocol="SSL",
+        ),
+    ):
+        confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", **librdkafka.options(security)})
+
+
+def test_a_token_that_http_cannot_carry_is_not_shown() -> None:
+    """The library's error would have it."""
+    odd = Security(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", oauth_token="hunter2\n")
+    with pytest.raises(BadSettings, match="oauth_token: it has") as found:
+        http.of(odd)
+    assert "hunter2" not in str(found.value)
+
+
 def test_names_and_trust_are_checked(authority: Authority, server: Issued, tmp_path: Path) -> None:
     ca = str(authority.certificate)
     other = str(Authority(tmp_path).certificate)
@@ -144,3 +204,22 @@ def test_no_key_stays_on_the_disk(
         )
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["text", "a key", "a file", "a folder"])
+def test_authorities_without_a_certificate_are_not_the_systems(form: str, alice: Issued, tmp_path: Path) -> None:
+    key = Path(alice.pem).read_text().partition("-----BEGIN CERTIFICATE")[0]
+    (tmp_path / "key.pem").write_text(key)
+    (tmp_path / "folder").mkdir()
+    given: dict[str, dict[str, Any]] = {
+        "text": {"ssl_ca": "nonsense"},
+        "a key": {"ssl_ca": key},
+        "a file": {"ssl_cafile": str(tmp_path / "key.pem")},
+        "a folder": {"ssl_cafile": str(tmp_path / "folder")},
+    }
+    security = Security(security_protocol="SSL", **given[form])
+    with pytest.raises(BadSettings, match=r"the CA certificates \(.+\) cannot be read"):
+        tls.authorities(security)
+    if "ssl_ca" in given[form]:
+        with pytest.raises(BadSettings, match=r"the CA certificates \(.+\) cannot be read"):
+            librdkafka.options(security)

@@ -124,5 +124,6 @@ def test_what_is_asked(version: int) -> None:
     header = 4 + 2 + 2 + 4 + 2 + (1 if codec.is_flexible(3, version) else 0)
     message = codec.decode_request(3, version, memoryview(body)[header:])
     assert queries(message.topics, version) == [TopicQuery("a")]
+    assert queries([*message.topics] * 3, version) == [TopicQuery("a")], "once, as in Kafka"
     assert queries(None, version) is None
     assert queries([], version) == (None if version == 0 else [])

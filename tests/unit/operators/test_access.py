@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
+from logyard.admin.acls.acls import Acl, Resource, as_json
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.login.security import SECRETS, Security
 from logyard.operators.access import (
@@ -66,6 +67,18 @@ def test_acls_are_added_once(cluster: MemoryCluster) -> None:
     assert (len(gone["deleted"]), len(cluster.acls)) == (2, 1)
     assert told["outcome"]["sentence"] == "2 ACLs removed"
     assert done(DeleteAclsOperator(task_id="d", acls=found["created"][:2]))[0]["deleted"] == []
+
+
+def test_an_acl_that_no_tool_adds_can_be_removed(cluster: MemoryCluster) -> None:
+    """Brokers take any operation on any resource; what is there, and on the page, has to go when somebody says so."""
+    odd = Acl(Resource("TOPIC", "flights"), "User:alice", "IDEMPOTENT_WRITE")
+    cluster.acls.add(odd)
+    with pytest.raises(AirflowFailException, match="only supports operations"):
+        done(CreateAclsOperator(task_id="a", acls=[as_json(odd)]))
+    gone, _ = done(DeleteAclsOperator(task_id="d", acls=[as_json(odd)]))
+    assert (gone["deleted"], cluster.acls) == ([as_json(odd)], set())
+    with pytest.raises(AirflowFailException, match="permission"):
+        done(DeleteAclsOperator(task_id="d", acls=[{**as_json(odd), "permission": "perhaps"}]))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +168,9 @@ def test_a_connection_says_which_right_it_lacks(cluster: MemoryCluster, monkeypa
 def test_the_forms_secrets_are_shown_as_dots() -> None:
     fields = get_provider_info()["connection-types"][0]["conn-fields"]
     hidden = {name for name, one in fields.items() if one["schema"].get("format") == "password"}
-    assert hidden == {*SECRETS, "http_tokens"} - {"password"}  # the password has its own field in every connection
-    assert {name for name in fields if name in {one.name for one in dataclasses.fields(Security)}} >= hidden - {
-        "http_tokens"
-    }
+    of_others = {"http_tokens", "schema_registry_password"}
+    assert hidden == {*SECRETS, *of_others} - {"password"}  # the password has its own field in every connection
+    assert {name for name in fields if name in {one.name for one in dataclasses.fields(Security)}} >= hidden - of_others
     assert all(one["description"] for one in fields.values())
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import ClusterUnreachable, EnsembleUnreachable
+from logyard.admin.schema_registry import SchemaRegistry
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.hooks.cluster import ClusterHook
@@ -294,7 +295,9 @@ def test_the_connections_form_is_complete_and_matches_what_is_read() -> None:
     info = get_provider_info()
     jsonschema.validate(info, json.loads(resources.files("airflow").joinpath("provider_info.schema.json").read_text()))
     declared = set(info["connection-types"][0]["conn-fields"])
-    assert declared <= {one.name for one in fields(ClusterSettings)}
+    registry = {f"schema_registry_{one.name}" for one in fields(SchemaRegistry)}
+    assert declared <= {one.name for one in fields(ClusterSettings)} | registry
+    assert registry <= declared
 
 
 def test_every_class_that_airflow_is_told_about_exists() -> None:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
-from logyard.admin.cluster.snapshot import NewTopic, ReplicaSize
+from logyard.admin.cluster.snapshot import DirectorySpace, LogDirs, NewTopic, ReplicaSize
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
@@ -121,5 +121,20 @@ def test_a_broker_that_has_replicas_on_its_disks_is_not_stopped(
     unseen = ReplicaSize(1, "/data", TopicPartition("secret", 0), 5)
     monkeypatch.setattr(MemoryClient, "replica_sizes", lambda *_: [unseen])
     with pytest.raises(WaitFailed, match="broker 1 has replicas of secret on its disks: not stopped"):
+        run(decommission(stop_brokers=True, poll_interval_s=40), context())
+    assert cluster.stopped == []
+
+
+def test_a_broker_that_cannot_tell_what_its_disk_holds_is_not_stopped(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__LOGYARD__BROKER_START_COMMAND", '["it", "{broker_id}"]')
+    monkeypatch.setenv("AIRFLOW__LOGYARD__BROKER_STOP_COMMAND", '["it", "{broker_id}"]')
+    lost = LogDirs(directories=(DirectorySpace(1, "/data/1"), DirectorySpace(1, "/data/2", is_online=False)))
+    told = MemoryClient.log_dirs
+    monkeypatch.setattr(
+        MemoryClient, "log_dirs", lambda client, brokers=None: lost if brokers == [1] else told(client, brokers)
+    )
+    with pytest.raises(WaitFailed, match="broker 1 cannot tell what is in /data/2, which is offline: not stopped"):
         run(decommission(stop_brokers=True, poll_interval_s=40), context())
     assert cluster.stopped == []

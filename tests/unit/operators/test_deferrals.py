@@ -17,6 +17,7 @@ from logyard.operators.airflow_names import (
     AirflowSkipException,
     TaskDeferred,
 )
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.sensors.cluster import (
     BrokerUpSensor,
     ControllerElectedSensor,
@@ -26,6 +27,7 @@ from logyard.operators.sensors.cluster import (
 )
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
 from logyard.operators.topics import AddPartitionsOperator, DeleteTopicOperator
+from logyard.operators.triggers import base as trigger_base
 from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import context, first_event, run, use
 from tests.support.memory_clients import MemoryClient
@@ -137,6 +139,25 @@ def test_a_sensor_that_waited_too_long_fails_and_says_for_what(
     operator.soft_fail = True
     with pytest.raises(AirflowSkipException):
         operator.resume_execution("execute_complete", {"event": event}, context())
+
+
+def test_a_backend_of_secrets_that_is_away_ends_no_wait(cluster: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger that reports how far it is reads the connection for that too."""
+    asked = []
+
+    class Away(ClusterHook):
+        async def asettings(self) -> Any:
+            asked.append(1)
+            raise RuntimeError("the backend does not answer")
+
+    monkeypatch.setattr(trigger_base, "FIRST_REPORT_S", 0.0)
+    monkeypatch.setattr(trigger_base, "REPORT_S", 0.0)
+    monkeypatch.setattr(trigger_base, "ClusterHook", Away)
+    later(cluster, _move)
+    sensor = ReassignmentDoneSensor(task_id="s", deferrable=True, poke_interval=0.01, plan=PLAN)
+    result, deferrals = run(sensor, context())
+    assert (deferrals, "done" in result) == (1, True)
+    assert asked
 
 
 def test_a_condition_that_can_no_longer_come_true_fails_a_sensor_for_good_or_skips_it() -> None:

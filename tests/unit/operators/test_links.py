@@ -34,6 +34,8 @@ class Fields:
         ({"plan": "null"}, ""),
         ({"drain": "[4, 5]", "topics": "[]"}, "&broker=4&broker=5"),
         ({"brokers": [4]}, "&broker=4"),
+        ({"broker": 4}, "&broker=4"),
+        ({"broker": "default"}, ""),
         ({"group": "a&b=<c>", "topic": "t"}, "&topic=t&group=a%26b%3D%3Cc%3E"),
     ],
 )

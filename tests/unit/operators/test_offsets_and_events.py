@@ -12,6 +12,7 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.cluster.observation import Observation, Wanted, observe
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.sensors.cluster import UnderReplicatedPartitionsSensor
@@ -159,7 +160,7 @@ def test_a_change_of_the_controller_is_one_event(cluster: MemoryCluster) -> None
 
 def test_without_zookeeper_only_the_loss_of_the_controller_is_an_event(cluster: MemoryCluster) -> None:
     event = ControllerChangedEvent(patience=1)
-    event.names_count = False
+    event.connection = ClusterSettings(bootstrap=("memory:1",))
     for anybody in (1, 3, 2):
         cluster.controller = anybody
         assert event.changes(look(cluster), None) == []

@@ -8,9 +8,12 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.operators import job_outcomes
+from logyard.operators.airflow_names import AirflowSkipException
+from logyard.operators.batches import BatchTopicsOperator
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.outcome import Outcome
+from logyard.operators.spark import ExportSegmentsOperator
 from logyard.operators.topics import AddPartitionsOperator, CreateTopicOperator
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
@@ -58,6 +61,19 @@ def test_a_task_that_wants_no_xcom_pushes_none(cluster: MemoryCluster) -> None:
     ctx = context()
     CreateTopicOperator(task_id="c", topic="u", do_xcom_push=False, wait_for_leaders=False).execute(ctx)
     assert ctx["ti"].values == {}
+
+
+def test_a_task_that_skips_itself_tells_why(cluster: MemoryCluster) -> None:
+    for made in (
+        BatchTopicsOperator(task_id="b", topics="[]", skip_without=True),
+        ExportSegmentsOperator(task_id="e", topics="[]", destination="", skip_without=True),
+    ):
+        ctx = context()
+        with pytest.raises(AirflowSkipException):
+            made.execute(ctx)
+        sentence = ctx["ti"].values["outcome"]["sentence"]
+        assert sentence.startswith("Nothing was done: no topics")
+        assert sentence.endswith("are given, neither by the factory nor by the form")
 
 
 def test_the_log_has_the_sentence_and_the_table() -> None:

@@ -187,6 +187,19 @@ def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkey
         plan(topics=["nowhere"])
 
 
+def test_disks_are_minded_as_brokers_report_them(cluster: MemoryCluster) -> None:
+    cluster.disks = {(broker, f"/data/{broker}"): (100_000, 90_000) for broker in (1, 2, 3, 4)}
+    free = {entry["broker"]: (entry["free"], entry["verdict"]) for entry in plan(drain=[1])["disks"]}
+    assert free[1] == (90_000, "fits")
+    cluster.disks = {(broker, f"/data/{broker}"): (100_000, 999) for broker in (1, 2, 3, 4)}
+    with pytest.raises(DiskTooFull, match="are free"):
+        plan(drain=[1])
+    with pytest.raises(DiskTooFull, match="are free"):
+        run(decommission(brokers=[1]), context())
+    assert not any(a.is_reassigning for a in cluster.assignments.values())
+    plan(drain=[1], disk_capacities=10**9)  # a user knows better
+
+
 def test_disks_are_minded_where_their_capacities_are_known(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,14 +281,28 @@ def test_a_verification_keeps_what_others_have_set_since(cluster: MemoryCluster)
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
+def test_the_log_tells_soon_what_is_copied(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], deferrable: bool
+) -> None:
+    cluster.sizes = dict.fromkeys(cluster.assignments, 3 * 2**20)
+    cluster.ticks_to_move = 200
+    for module in (trigger_base, operator_base):
+        monkeypatch.setattr(module, "FIRST_REPORT_S", 0.0)
+    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
+    run(execute(document, throttle="5", deferrable=deferrable), context())
+    assert capsys.readouterr().out.count("0 of 1 move in place; 3.0 MiB of 3.0 MiB copied") == 1
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
 def test_the_log_tells_waves_bytes_and_rate(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], deferrable: bool
 ) -> None:
     cluster.sizes = dict.fromkeys(cluster.assignments, 3 * 2**20)
     document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
     cluster.ticks_to_move = 200
-    monkeypatch.setattr(trigger_base, "REPORT_S", 0.05)
-    monkeypatch.setattr(operator_base, "REPORT_S", 0.05)
+    for module in (trigger_base, operator_base):
+        monkeypatch.setattr(module, "FIRST_REPORT_S", 0.05)
+        monkeypatch.setattr(module, "REPORT_S", 0.05)
     run(execute(document, throttle="5", deferrable=deferrable), context())
     told = capsys.readouterr().out
     assert "0 of 1 moves done; this wave: 1 move, 3.0 MiB to copy of 3.0 MiB that are left" in told

@@ -12,9 +12,9 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
-from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout
+from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 from logyard.operators.consuming import CommitOffsetsOperator, ConsumeFromTopicOperator, Unfinished, as_ranges
-from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook
 from logyard.operators.producing import ProduceToTopicOperator, as_record
 from logyard.operators.sensors.records import AwaitRecordFunctionSensor, AwaitRecordSensor
 from tests.support.airflow_tasks import CONNECTION, context, run, use
@@ -154,6 +154,19 @@ def test_a_group_reads_to_the_end_and_commits(kafka: MockKafka) -> None:
     assert kafka.committed("g1", "c1") == 7
 
 
+def test_a_group_that_has_read_more_than_there_is_fails_loudly(kafka: MockKafka) -> None:
+    """A log that was cut, or a topic made anew: else the first records of the new log would never be read."""
+    kafka.write("anew", [("k", "v")] * 3)
+    kafka.commit("anew-readers", "anew", 10)
+    for dry_run in (True, False):
+        reader = ConsumeFromTopicOperator(task_id="r", topics=["anew"], group="anew-readers", dry_run=dry_run)
+        with pytest.raises(RecordsFailed, match="offset 10 is committed, and the log ends at 3"):
+            run(reader, context())
+    assert kafka.committed("anew-readers", "anew") == 10
+    kafka.commit("anew-readers", "anew", 3)
+    assert run(reader, context())[0]["records"] == 0
+
+
 def test_a_function_that_fails_commits_only_what_is_done(kafka: MockKafka) -> None:
     kafka.write("c2", [(None, str(n)) for n in range(4)])
 
@@ -227,6 +240,58 @@ def test_a_sensor_without_a_group_begins_at_the_end_and_times_out(kafka: MockKaf
     sensor = AwaitRecordSensor(task_id="s", topics=["s2"], deferrable=True, poke_interval=0.1, timeout=0.5)
     with pytest.raises(AirflowSensorTimeout, match="no record was accepted"):
         run(sensor, context())
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+@pytest.mark.parametrize("kind", ["soft_fail", "never_fail"])
+def test_a_sensor_that_may_be_skipped_is(kafka: MockKafka, deferrable: bool, kind: str) -> None:
+    kafka.write("s4", [(None, "no")])
+    waits: dict[str, Any] = {"topics": ["s4"], "poke_interval": 0.1, "timeout": 0.2, "deferrable": deferrable}
+    wrong: dict[str, Any] = {"apply_function": "no.such.function"}
+    skips: dict[str, Any] = {kind: True}
+    for fields in (waits, waits | wrong):
+        with pytest.raises((AirflowSensorTimeout, AirflowFailException)):
+            run(AwaitRecordSensor(task_id="s", **fields), context())
+        with pytest.raises(AirflowSkipException):
+            run(AwaitRecordSensor(task_id="s", **fields, **skips), context())
+
+
+def test_a_first_look_that_fails_ends_a_sensor_as_a_poke_would(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.write("s5", [(None, "yes")])
+    looks: list[int] = []
+
+    def always_away(*_: object, **__: object) -> dict[str, int]:
+        raise RecordsFailed("nobody answers")
+
+    def away(*_: object, **__: object) -> dict[str, int]:
+        looks.append(1)
+        if len(looks) % 3:
+            raise RecordsFailed("nobody answers")
+        return {"s5-0": 0}
+
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", away)
+    waits: dict[str, Any] = {"topics": ["s5"], "poke_interval": 0.05, "timeout": 10, "deferrable": True}
+    with pytest.raises(RecordsFailed):  # retried, if the task has retries left
+        AwaitRecordSensor(task_id="s", soft_fail=True, **waits).execute(context())
+    with pytest.raises(AirflowSkipException):
+        AwaitRecordSensor(task_id="s", never_fail=True, **waits).execute(context())
+    looks.clear()
+    assert run(AwaitRecordSensor(task_id="s", silent_fail=True, **waits), context())[0]["record"]["value"] == "yes"
+    assert len(looks) == 3
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", always_away)
+    with pytest.raises(AirflowSensorTimeout, match="nobody answers"):
+        AwaitRecordSensor(task_id="s", silent_fail=True, **{**waits, "timeout": 0.2}).execute(context())
+
+
+def test_a_refusal_is_not_waited_for_even_silently(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> dict[str, int]:
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t")
+
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", refused)
+    with pytest.raises(AirflowFailException):
+        AwaitRecordSensor(task_id="s", topics=["t"], silent_fail=True, timeout=30).execute(context())
 
 
 def test_a_function_is_called_for_each_record(kafka: MockKafka) -> None:

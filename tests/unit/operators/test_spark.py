@@ -14,17 +14,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowException, AirflowFailException
+from logyard.operators.job_summary import JobFailed, summary
 from logyard.operators.spark import (
     FAILED_SUMMARY,
     AuditSegmentsOperator,
     CompactSegmentsOperator,
     ExportSegmentsOperator,
-    JobFailed,
     job_file,
-    summary,
 )
-from logyard.operators.spark_place import SparkPlace
 from tests.support.airflow_tasks import Store, context
+from tests.support.spark_submit import Submit, spark_at, submit
 
 pytestmark = pytest.mark.airflow
 
@@ -35,33 +34,6 @@ CONNECTION = {"conn_type": "logyard", "host": "a:1,b:2", "extra": {"cluster_file
 def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(CONNECTION))
     spark_at(monkeypatch, "local[*]")
-
-
-def spark_at(monkeypatch: pytest.MonkeyPatch, master: str, deploy_mode: str = "client") -> None:
-    found = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": deploy_mode}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(found))
-
-
-class Submit:
-    """Stands where spark-submit is called: writes a summary where the command line says, and may fail."""
-
-    def __init__(self, content: str | None, fails: bool = False) -> None:
-        self.content, self.fails = content, fails
-        self.operator: Any = None
-
-    def __call__(self, operator: Any, ctx: Any) -> None:
-        self.operator = operator
-        arguments = operator.application_args
-        if self.content is not None:
-            Path(arguments[arguments.index("--output") + 1]).write_text(self.content)
-        if self.fails:
-            raise AirflowException("spark-submit ended with 1")
-
-
-def submit(monkeypatch: pytest.MonkeyPatch, content: str | None, fails: bool = False) -> Submit:
-    stand_in = Submit(content, fails)
-    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda operator, ctx: stand_in(operator, ctx))
-    return stand_in
 
 
 def test_a_job_gets_the_cluster_and_returns_its_summary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,70 +183,6 @@ def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) 
         AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
 
 
-def test_elsewhere_addresses_and_python_are_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark_at(monkeypatch, "spark://master.example:7077")
-    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    stand_in = submit(monkeypatch, "{}")
-    AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
-    done = stand_in.operator
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & set(done.conf)
-    assert "SPARK_LOCAL_IP" not in done.env_vars
-    assert done.env_vars["PYSPARK_PYTHON"] == "/opt/python"
-    assert done.env_vars["PYSPARK_DRIVER_PYTHON"] == sys.executable
-
-
-@pytest.mark.parametrize(
-    ("master", "here"),
-    [
-        ("local", True),
-        ("local[4]", True),
-        ("spark://127.0.0.1:7077", True),
-        ("spark://localhost:7077,localhost:7078", True),
-        ("spark://localhost:7077,other:7077", False),
-        ("spark://spark-master:7077", False),
-        ("yarn", False),
-        ("k8s://https://localhost:6443", False),
-    ],
-)
-def test_a_master_is_on_this_machine_or_not(master: str, here: bool) -> None:
-    assert SparkPlace(master).is_here is here
-
-
-def test_no_python_driver_runs_inside_a_standalone_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark_at(monkeypatch, "spark://master.example:7077", "cluster")
-    submit(monkeypatch, "{}")
-    with pytest.raises(AirflowFailException, match="set deploy-mode to client"):
-        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
-
-
-def test_a_driver_in_the_cluster_gets_its_files_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark_at(monkeypatch, "yarn", "cluster")
-    extra = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "http_tokens": '{"1": "hidden"}'}
-    secured = {"conn_type": "logyard", "host": "a:1", "login": "u", "password": "secret", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(secured))
-    sent: dict[str, Any] = {}
-
-    def look(operator: Any, ctx: Any) -> None:
-        sent["files"] = [(Path(name).name, Path(name).read_text()) for name in operator.files.split(",")]
-        sent["words"], sent["env"] = operator.application_args, operator.env_vars
-
-    monkeypatch.setattr(SparkSubmitOperator, "execute", look)
-    operator = ExportSegmentsOperator(task_id="a", topics=["t"], destination="/d", value_schema="id BIGINT")
-    done = operator.execute(context())
-    assert done == {"job": "export", "summary": "in the driver's log"}
-    assert [name for name, _ in sent["files"]] == ["value_schema.ddl", "security.json", "tokens.json"]
-    assert sent["files"][0][1] == "id BIGINT"
-    where = dict(zip(sent["words"], sent["words"][1:], strict=False))
-    assert (where["--security"], where["--tokens"]) == ("security.json", "tokens.json")
-    assert (where["--value-schema"], "--output" in where, sent["env"]) == ("value_schema.ddl", False, {})
-
-
-def test_a_cluster_file_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark_at(monkeypatch, "yarn", "cluster")
-    with pytest.raises(AirflowFailException, match="cluster_file is for one machine"):
-        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
-
-
 def test_a_job_that_failed_leaves_its_summary_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     submit(monkeypatch, '{"verdict": "bad", "findings": [1]}', fails=True)
     ctx = context()
@@ -341,6 +249,14 @@ def test_a_topic_with_a_bad_verdict_is_audited_again(monkeypatch: pytest.MonkeyP
     again = submit(monkeypatch, json.dumps(audited | {"by_topic": {"b": row(verdict="ok")}}))
     operator.execute(context(store))
     assert topics_of(again) == ["b"]
+
+
+def test_a_bad_verdict_says_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 2, "warn": 0}}
+    found = [{"message": f"finding {number}"} for number in range(5)]
+    submit(monkeypatch, json.dumps(audited | {"first_findings": found}), fails=True)
+    with pytest.raises(JobFailed, match="audit: the verdict is bad: finding 0; finding 1; finding 2 "):
+        AuditSegmentsOperator(task_id="a", topics=["a"]).execute(context())
 
 
 def test_without_state_between_tries_all_topics_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

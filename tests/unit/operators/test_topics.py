@@ -137,7 +137,9 @@ def test_delete_guards_and_is_idempotent(cluster: MemoryCluster) -> None:
         run(DeleteTopicOperator(task_id="d", topic="t", must_be_empty=True), context())
     with pytest.raises(AirflowFailException, match="does not match"):
         run(DeleteTopicOperator(task_id="d", topic="t", must_match="tmp-.*"), context())
-    assert run(DeleteTopicOperator(task_id="d", topic="t", wanted="False"), context())[0]["deleted"] is False
+    ctx = context()
+    assert run(DeleteTopicOperator(task_id="d", topic="t", wanted="False"), ctx)[0]["deleted"] is False
+    assert ctx["ti"].values["outcome"]["sentence"] == "Topic t stays: it was not to be deleted"
     operator = DeleteTopicOperator(task_id="d", topic="t")
     assert run(operator, context())[0]["deleted"] is True
     assert run(operator, context())[0]["deleted"] is False
@@ -200,5 +202,18 @@ def test_records_are_deleted_forward_only(cluster: MemoryCluster) -> None:
     run(create(), context())
     MemoryClient(cluster).delete_records({TopicPartition("t", 0): 5})
     operator = DeleteRecordsOperator(task_id="r", topic="t", before='{"0": 3, "1": 4}')
+    asked, _ = run(DeleteRecordsOperator(task_id="r", topic="t", before={"1": 4}, dry_run=True), context())
+    assert (asked["log_start_offsets"], asked["records"]) == ({"1": 4}, 4)
     result, _ = run(operator, context())
-    assert result["log_start_offsets"] == {"0": 5, "1": 4}
+    assert (result["log_start_offsets"], result["records"]) == ({"0": 5, "1": 4}, 4)
+    ctx = context()
+    again, _ = run(operator, ctx)
+    assert again == result | {"records": 0}
+    assert ctx["ti"].values["outcome"]["sentence"] == "Topic t: 0 records of 2 partitions deleted"
+
+
+def test_nothing_is_asked_where_no_records_are_to_be_deleted() -> None:
+    ctx = context()
+    result, _ = run(DeleteRecordsOperator(task_id="r", topic="t", before="{}"), ctx)
+    assert result == {"topic": "t", "log_start_offsets": {}, "records": 0}
+    assert ctx["ti"].values["outcome"]["sentence"] == "Topic t: no records were to be deleted"

@@ -1,7 +1,6 @@
 """Airflow's home for these tests (set before anything imports Airflow), and a cluster in memory."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.needed import lacks
 from tests.support.page_app import Connections, PageClient, connections, make_app
 
 STATIC = Path(__file__).resolve().parents[3] / "plugins" / "logyard_ui" / "static"
@@ -49,9 +49,7 @@ def viewer(cluster: MemoryCluster, known: Connections) -> PageClient:
 def pure() -> Any:
     """What the pure files answer, asked of node: [file, expression] → value."""
     if shutil.which("node") is None:
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail("missing: node")
-        pytest.skip("missing: node, for the view's pure functions (the browser's tests use them too)")
+        lacks("missing: node, for the view's pure functions (the browser's tests use them too)")
 
     def ask(file: str, expression: str, before: str = "") -> Any:
         address = json.dumps((STATIC / file).as_uri())

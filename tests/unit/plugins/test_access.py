@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.operators.hooks.cluster import ClusterHook
+from logyard.plugins.logyard_ui.access.actions import ActionDag, Actions
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Clock, Connections, PageClient, login, make_app
 
@@ -172,12 +173,21 @@ def test_actions_are_the_dags_of_that_connection(cluster: MemoryCluster, known: 
     app = make_app(cluster)
     assert PageClient(app, "VIEWER").json("/api/actions")["actions"] == [
         {"action": "reassign_replicas", "dag_id": "logyard_reassign_replicas", "paused": False, "may_run": False}
+        | {"default_conn_id": None, "other_conn_ids": []}
     ]
     west = PageClient(app, "OP").json("/api/actions?conn_id=kafka_west")["actions"]
     assert [(a["action"], a["dag_id"], a["paused"], a["may_run"]) for a in west] == [
         ("reassign_replicas", "west_reassign_replicas", True, True),
         ("compact_segments", "west_compact_segments", True, True),
     ]
+
+
+def test_a_dag_that_chooses_the_cluster_names_the_others(cluster: MemoryCluster, known: Connections) -> None:
+    served = [ActionDag("copy_records", "copy_records", name, False, "a") for name in ("logyard_default", "b", "a")]
+    alone = ActionDag("create_topic", "create_topic", "logyard_default", False)
+    app = make_app(cluster, actions=Actions(lambda: [*served, alone]))
+    found = PageClient(app, "OP").json("/api/actions")["actions"]
+    assert {one["action"]: one["other_conn_ids"] for one in found} == {"copy_records": ["a", "b"], "create_topic": []}
 
 
 def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connections) -> None:
@@ -192,19 +202,3 @@ def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connection
     assert "/api/plan" in described["paths"]
     text = json.dumps(described)
     assert "http://" not in text.replace("http://page", "")
-
-
-@pytest.mark.parametrize("name", ["page", "dashboard_tile", "run_tab"])
-def test_modules_of_the_view(cluster: MemoryCluster, known: Connections, name: str) -> None:
-    asked = PageClient(make_app(cluster))
-    found = asked.answer(f"/static/{name}.js")
-    assert (found.status_code, found.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
-    again = asked.answer(f"/static/{name}.js", **{"If-None-Match": found.headers["etag"]})
-    assert again.status_code == 304
-
-
-@pytest.mark.parametrize(
-    "name", ["nothing.js", "..%2F..%2Fplugin.js", "%2e%2e/plugin.py", "PAGE.js", "page.js.map", "page"]
-)
-def test_nothing_else_is_served(cluster: MemoryCluster, known: Connections, name: str) -> None:
-    assert PageClient(make_app(cluster)).answer(f"/static/{name}").status_code in (404, 422)

@@ -10,7 +10,9 @@ from logyard.admin.cluster import translation
 from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
+    DirectorySpace,
     GroupView,
+    LogDirs,
     NewTopic,
     PartitionView,
     ReplicaSize,
@@ -92,7 +94,15 @@ def test_one_pass_counts_what_many_passes_count(seed: int) -> None:
         name = str(row["name"])
         assert row["under_replicated"] == len(snapshot.under_replicated([name]))
         assert row["offline"] == len(snapshot.unled([name]))
-        assert row["replication_factor"] == snapshot.topics[name].replication_factor
+        moves = snapshot.reassignments or {}
+        wanted = [
+            len(
+                set(view.replicas)
+                - set(move.adding if (move := moves.get(TopicPartition(name, view.partition))) else ())
+            )
+            for view in snapshot.topics[name].partitions
+        ]
+        assert row["replication_factor"] == max(wanted, default=0)
         assert sum(placed) == sum(len(view.replicas) for view in snapshot.topics[name].partitions)
         assert sum(led) == sum(view.leader in found.columns for view in snapshot.topics[name].partitions)
 
@@ -180,8 +190,8 @@ def test_a_silent_broker_lacks_only_its_own_bytes() -> None:
     found = sizes_json(sizes, client.snapshot())
     assert found == {"topics": {"t": {"bytes": 15, "leader_bytes": 10}}, "brokers": {"1": 16}}  # u is deleted
     assert directories_json(sizes, 1) == [
-        {"path": "/a", "bytes": 11, "replicas": 2, "future_replicas": 0},
-        {"path": "/b", "bytes": 5, "replicas": 0, "future_replicas": 1},
+        {"path": "/a", "bytes": 11, "replicas": 2, "future_replicas": 0, "total": None, "free": None, "online": True},
+        {"path": "/b", "bytes": 5, "replicas": 0, "future_replicas": 1, "total": None, "free": None, "online": True},
     ]
     assert directories_json(sizes, 2) is None
     with pytest.raises(ClusterUnreachable, match="broker 2"):
@@ -282,13 +292,24 @@ def test_a_plan_of_too_many_partitions_is_refused() -> None:
     views = tuple(PartitionView(number, 1, (1,), (1,)) for number in range(PARTITIONS_MAX + 1))
     snapshot = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views)})
     with pytest.raises(BadPlanRequest, match="name topics"):
-        preview(PlanRequest(balance=True), snapshot, {}, [])
+        preview(PlanRequest(balance=True), snapshot, {}, LogDirs())
     few = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views[:20])})
-    found = preview(PlanRequest(drain=(1,), limit=10), few, None, [])
+    found = preview(PlanRequest(drain=(1,), limit=10), few, None, LogDirs())
     assert (len(found["partitions"]), found["partitions_total"], found["complete"]) == (10, 20, False)
     assert found["running"] is None
     sizes = [ReplicaSize(1, "/d", TopicPartition("t", number), 10) for number in range(20)]
-    known = preview(PlanRequest(drain=(1,)), few, None, sizes, 1000)
+    known = preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes)), 1000)
     assert [(b["bytes_peak"], b["capacity"]) for b in known["brokers"]] == [(200, 1000), (200, 1000)]
     with pytest.raises(DiskTooFull, match="broker 2 would hold 200 of its 240 bytes"):
-        preview(PlanRequest(drain=(1,)), few, None, sizes, ((1, 1000), (2, 240)))
+        preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes)), ((1, 1000), (2, 240)))
+    disks = (DirectorySpace(1, "/d", 1000, 800), DirectorySpace(2, "/d", 1000, 300))
+    tight = preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes), disks))
+    assert [(d["broker"], d["comes"], d["goes"], d["free_least"]) for d in tight["disks"]] == [
+        (1, 0, 200, 800), (2, 200, 0, 100),
+    ]  # fmt: skip
+    assert tight["warnings"] == ["broker 2: its disks will be 90% full while replicas move"]
+    full = (disks[0], DirectorySpace(2, "/d", 1000, 199))
+    with pytest.raises(DiskTooFull, match="broker 2: 200 B come and 199 B are free"):
+        preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes), full))
+    stated = preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes), full), 10_000)
+    assert len(stated["warnings"]) == 1

@@ -1,6 +1,7 @@
 """Findings: each rule at its limits, what is not known, the route, and the dialogs that mend them."""
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +16,8 @@ from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.counts import count_cluster
 from logyard.plugins.logyard_ui.cluster.gathering import DAY_MS, Gathered, gather
 from logyard.plugins.logyard_ui.cluster.sizes import read_sizes
-from logyard.plugins.logyard_ui.findings.rules import RULES, Item, Known, find, readers
+from logyard.plugins.logyard_ui.findings.rules import DISK_AHEAD_S, RULES, Item, Known, find, readers
+from logyard.plugins.logyard_ui.history.disk_forecast import GROWS, DiskForecast
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Clock, Connections, PageClient, make_app
@@ -60,6 +62,7 @@ def _names(items: list[Item] | None) -> list[str | None]:
 
 def test_a_cluster_without_faults_has_no_finding() -> None:
     made = _cluster(t={0: [1, 2], 1: [2, 3], 2: [3, 1]})
+    made.disks = {(broker, f"/data/{broker}"): (1000, 500) for broker in (1, 2, 3)}
     assert {kind for kind, items in find(_known(made, ["t"])).items() if items != []} == set()
 
 
@@ -74,6 +77,26 @@ def test_partitions_that_lack_a_replica_name_who_is_dead() -> None:
     assert (item.number, item.values) == (1, {"out_of_sync": [2], "dead": [2]})
 
 
+def test_disks_that_are_full_or_will_be_soon() -> None:
+    made = _cluster(t={0: [1, 2], 1: [2, 3], 2: [3, 1]})
+    assert _found(made, "disk_full") is None, "brokers before version 4 do not tell"
+    made.disks = {
+        (1, "/data/1"): (1000, 101),
+        (2, "/data/2"): (1000, 100),
+        (2, "/data/more"): (2000, 20),
+        (3, "/data/3"): (1000, 900),
+    }
+    two = [
+        Item(99.0, broker=2, values={"path": "/data/more", "free": 20, "full_in_s": None}),
+        Item(90.0, broker=2, values={"path": "/data/2", "free": 100, "full_in_s": None}),
+    ]
+    assert _found(made, "disk_full") == two
+    soon = DiskForecast(3, "/data/3", 1000, 900, GROWS, 86_400, 300, DISK_AHEAD_S)
+    later = DiskForecast(1, "/data/1", 1000, 101, GROWS, 86_400, 1, DISK_AHEAD_S + 1)
+    found = find(replace(_known(made), disks=[soon, later]))["disk_full"]
+    assert found == [*two, Item(10.0, broker=3, values={"path": "/data/3", "free": 900, "full_in_s": DISK_AHEAD_S})]
+
+
 def test_replicas_that_a_move_adds_are_no_finding() -> None:
     made = _cluster(t={0: [1, 2]})
     known = _known(made)
@@ -81,6 +104,24 @@ def test_replicas_that_a_move_adds_are_no_finding() -> None:
     behind = known.snapshot.topics["t"].partitions[0]
     assert behind.isr == (1, 2)
     assert RULES["under_replicated"](Known(known.snapshot, known.counts, moving)) == []
+
+
+def test_a_replica_that_a_move_adds_is_not_named_beside_one_that_is_out_of_sync() -> None:
+    made = _cluster(t={0: [1, 2, 3]})
+    made.kill(2)
+    for _ in range(5):
+        made.tick()
+    known = _known(made)
+    (view,) = known.snapshot.topics["t"].partitions
+    assert view.isr == (1, 3)
+    moved = replace(view, replicas=(1, 2, 3, 4))
+    snapshot = replace(known.snapshot, topics={"t": replace(known.snapshot.topics["t"], partitions=(moved,))})
+    moving = {_tp("t"): Assignment((1, 2, 3, 4), (4,), ())}
+    (item,) = RULES["under_replicated"](Known(snapshot, known.counts, moving)) or []
+    assert item.values["out_of_sync"] == [2]
+    counts = count_cluster(snapshot.topics, snapshot.brokers, moving)
+    (unhealthy,) = counts.unhealthy
+    assert (unhealthy.replicas, unhealthy.isr, unhealthy.adding) == ((1, 2, 3, 4), (1, 3), (4,))
 
 
 def test_one_replica_and_too_many_in_sync() -> None:
@@ -178,7 +219,7 @@ def test_what_cannot_be_read_is_not_known(monkeypatch: pytest.MonkeyPatch) -> No
     known = _known(made)
     items = find(Known(known.snapshot, known.counts, {}, Gathered()))
     assert {kind for kind, one in items.items() if one is None} == {
-        *("hanging", "min_insync", "byte_skew", "partition_skew", "small_segments", "unread", "idle")
+        *("hanging", "min_insync", "byte_skew", "partition_skew", "small_segments", "unread", "idle", "disk_full")
     }
 
 
@@ -207,6 +248,12 @@ ITEMS: dict[str, dict[str, Any]] = {
     "replication_factor_1": {"number": 3, "values": {"partitions": 3}},
     "leader_skew": {"number": 6, "broker": 1, "topic": None, "values": {"mean": 3, "not_preferred": 2}},
     "byte_skew": {"number": 6e9, "broker": 1, "topic": None, "values": {"mean": 3e9}},
+    "disk_full": {
+        "number": 93.5,
+        "broker": 1,
+        "topic": None,
+        "values": {"path": "/d", "free": 1e9, "full_in_s": 2.6e5},
+    },
     "partition_skew": {"number": 4.5, "values": {"partition": 0, "bytes": 5e9, "mean": 1e9}},
     "small_segments": {
         "number": 200,

@@ -2,8 +2,10 @@
 
 import json
 import threading
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import sessionmaker
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.ports import DescribingClient
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.history import slots
@@ -35,7 +38,7 @@ from logyard.plugins.logyard_ui.history.series import Subject, series
 from logyard.plugins.logyard_ui.history.store import SAMPLES, HistoryStore
 from logyard.plugins.logyard_ui.history.taking import take
 from logyard.plugins.logyard_ui.plugin import LogyardPlugin, begin_history
-from logyard.plugins.logyard_ui.views.history import read_history
+from logyard.plugins.logyard_ui.views.history import POINTS_MAX, read_history
 from tests.support.memory_clients import MemoryClient, MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import PageClient
@@ -43,6 +46,7 @@ from tests.support.page_app import PageClient
 pytestmark = pytest.mark.airflow
 
 T0 = TopicPartition("t", 0)
+DISKS = Sample(disks={1: {"/a": (10**13, 7), "/b": (5, 4)}})
 SAMPLE = Sample(
     {"t": TopicPoint(90, 50, 5_000, 15_000)}, {"g": GroupPoint({"t": (40, 50)})}, {1: 7_000, 2: 8_000}, 15_000
 )
@@ -64,6 +68,7 @@ def store(sessions: Callable[[], AbstractContextManager[Any]]) -> HistoryStore:
 
 def test_a_sample_is_packed_and_bounded() -> None:
     assert unpack(pack(SAMPLE)) == SAMPLE
+    assert unpack(pack(DISKS)) == DISKS
     many = Sample(
         {f"topic-{n}": TopicPoint(n, n, n, n) for n in range(2_000)},
         {f"group-{n}": GroupPoint({"t": (n, n)}) for n in range(1_000)},
@@ -75,6 +80,13 @@ def test_a_sample_is_packed_and_bounded() -> None:
     assert (len(kept.topics), len(kept.groups), kept.bytes) == (TOPICS_MAX, GROUPS_MAX, 2_000_000)
     assert min(point.bytes for point in kept.topics.values()) == 2_000 - TOPICS_MAX
     assert len(pack(many)) < 20_000
+
+
+def test_samples_of_earlier_versions_are_read() -> None:
+    earlier = {"t": {"t": [90, 50, 5_000, 15_000]}, "g": {"g": {"t": [40, 50]}}, "b": {"1": 7_000, "2": 8_000}}
+    data = zlib.compress(json.dumps({**earlier, "s": 15_000}).encode())
+    assert unpack(data) == SAMPLE
+    assert unpack(data, Subject("broker", "1").only) == replace(SAMPLE, topics={}, groups={})
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", pack(SAMPLE)[:-3], pack(SAMPLE)[5:]])
@@ -115,36 +127,71 @@ def _at(minute: int, end: int, done: int, *, size: int = 1_000, lag: int = 0) ->
     return minute * 60, Sample({"t": topic}, {"g": GroupPoint({"t": (done, lag)})}, {1: size}, 3 * size)
 
 
+def drawn(points: list[tuple[int, Sample]], subject: Subject) -> dict[str, Any]:
+    return series(iter(points), subject, points[-1][0] if points else 0)
+
+
 def test_rates_are_differences_and_stop_at_gaps_and_resets() -> None:
     points = [_at(1, 0, 0), _at(2, 600, 60), _at(3, 660, 0), _at(4, 0, 120), _at(60, 6_000, 240)]
-    found = series(points, Subject("topic", "t"))
+    found = drawn(points, Subject("topic", "t"))
     assert found["times"] == [60, 120, 180, 240, 3_600]
     assert found["series"]["records_in"] == [None, 10.0, 1.0, None, None]  # made anew, then a gap
     assert found["series"]["records_out"] == [None, 1.0, None, 2.0, None]  # offsets were reset
     assert found["series"]["bytes_in"] == [None, 100.0, 10.0, None, None]
     assert found["series"]["bytes"] == [3_000.0] * 5
-    assert series(points, Subject("cluster"))["series"]["records_in"] == found["series"]["records_in"]
-    assert series(points, Subject("broker", "1"))["series"] == {"bytes": [1_000.0] * 5}
-    assert series(points, Subject("broker", "9"))["series"] == {"bytes": [None] * 5}
-    assert series([], Subject("cluster"))["times"] == []
+    assert drawn(points, Subject("cluster"))["series"]["records_in"] == found["series"]["records_in"]
+    assert drawn(points, Subject("broker", "1"))["series"]["bytes"] == [1_000.0] * 5
+    unknown = [None] * 5
+    everything = {"bytes": unknown, "disk_used": unknown, "disk_total": unknown}
+    assert drawn(points, Subject("broker", "9"))["series"] == everything
+    assert drawn([], Subject("cluster"))["times"] == []
+
+
+def test_points_that_were_chosen_far_apart_are_no_gap() -> None:
+    points = [_at(minute, minute * 60, 0) for minute in (0, 120, 240)]
+    assert drawn(points, Subject("topic", "t"))["series"]["records_in"] == [None, None, None]
+    found = series(points, Subject("topic", "t"), 240 * 60, 120 * 60)
+    assert found["series"]["records_in"] == [None, 1.0, 1.0]
+
+
+def test_an_edited_connection_makes_no_rate_of_two_clusters() -> None:
+    one = [(time, replace(sample, cluster="one")) for time, sample in (_at(1, 0, 0), _at(2, 60, 60))]
+    two = [(time, replace(sample, cluster="two")) for time, sample in (_at(3, 10**9, 10**9), _at(4, 10**9, 10**9))]
+    assert drawn([*one, *two], Subject("cluster"))["series"]["records_in"] == [None, 1.0, None, 0.0]
+    early = _at(0, 0, 0)  # of a version that kept no id
+    assert drawn([early, *one], Subject("topic", "t"))["series"]["records_in"] == [None, 0.0, 1.0]
+
+
+def test_only_what_is_drawn_is_unpacked() -> None:
+    data = pack(replace(SAMPLE, topics={**SAMPLE.topics, "u": TopicPoint(1, 1, 1, 1)}, cluster="id"))
+    for subject in (Subject("cluster"), Subject("topic", "t"), Subject("group", "g"), Subject("broker", "1")):
+        whole, part = unpack(data), unpack(data, subject.only)
+        assert whole is not None
+        assert part is not None
+        assert drawn([(60, part)], subject) == drawn([(60, whole)], subject)
+    topic, broker = unpack(data, Subject("topic", "u").only), unpack(data, Subject("broker", "1").only)
+    assert topic is not None
+    assert broker is not None
+    assert (list(topic.topics), dict(topic.groups["g"].topics)) == (["u"], {})
+    assert (broker.topics, broker.groups, broker.brokers, broker.cluster) == ({}, {}, {1: 7_000, 2: 8_000}, "id")
 
 
 def test_a_topic_or_group_that_appears_makes_no_rate_jump() -> None:
     (_, before), (_, after) = _at(1, 0, 0), _at(2, 60, 60)
     old = Sample(dict(after.topics) | {"old": TopicPoint(10**9, 1, 1, 1)}, {"h": GroupPoint({"t": (10**9, 0)})}, {}, 0)
     both = Sample(old.topics, dict(after.groups) | dict(old.groups), {}, 0)
-    found = series([(60, before), (120, both), (180, after)], Subject("cluster"))["series"]
+    found = drawn([(60, before), (120, both), (180, after)], Subject("cluster"))["series"]
     assert (found["records_in"], found["records_out"]) == ([None, 1.0, 0.0], [None, 1.0, 0.0])
 
 
 def test_when_a_group_is_caught_up() -> None:
-    found = series([_at(1, 0, 0, lag=900), _at(2, 0, 60, lag=600), _at(3, 0, 60, lag=300)], Subject("group", "g"))
+    found = drawn([_at(1, 0, 0, lag=900), _at(2, 0, 60, lag=600), _at(3, 0, 60, lag=300)], Subject("group", "g"))
     assert found["now"] == {"at_s": 180, "lag": 300, "lag_rate": -5.0, "caught_up_s": 60, "last_commit_s": 120}
     assert found["series"] == {"records_out": [None, 1.0, 0.0], "lag": [900.0, 600.0, 300.0]}
-    grows = series([_at(1, 0, 0, lag=0), _at(2, 0, 0, lag=60)], Subject("group", "g"))["now"]
+    grows = drawn([_at(1, 0, 0, lag=0), _at(2, 0, 0, lag=60)], Subject("group", "g"))["now"]
     assert (grows["lag_rate"], grows["caught_up_s"], grows["last_commit_s"]) == (1.0, None, None)
-    assert series([_at(1, 0, 0)], Subject("group", "g"))["now"]["lag_rate"] is None
-    assert series([_at(1, 0, 0)], Subject("group", "other"))["now"] is None
+    assert drawn([_at(1, 0, 0)], Subject("group", "g"))["now"]["lag_rate"] is None
+    assert drawn([_at(1, 0, 0)], Subject("group", "other"))["now"] is None
 
 
 def test_one_of_many_takes_a_sample(sessions: Callable[[], AbstractContextManager[Any]], store: HistoryStore) -> None:
@@ -169,14 +216,14 @@ def test_samples_are_written_read_and_thinned_out(
         assert store.claim("c", slot)
         store.write("c", slot, SAMPLE)
     assert store.claim("c", 900)  # whoever claimed it died
-    assert [slot for slot, _ in store.read("c", 6)] == [11, 12, 1_000]
-    assert store.read("d", 0) == []
+    assert [slot for slot, _ in store.samples("c", 6)] == [11, 12, 1_000]
+    assert list(store.samples("d", 0)) == []
     store.thin_out("c", 1_000)
-    assert [slot for slot, _ in store.read("c", 0)] == [5, 11, 1_000]
+    assert [slot for slot, _ in store.samples("c", 0)] == [5, 11, 1_000]
     with sessions() as session:
         assert 900 not in session.scalars(select(SAMPLES.c.slot)).all()
     store.forget(60_000)
-    assert store.read("c", 0) == []
+    assert list(store.samples("c", 0)) == []
 
 
 def test_a_cluster_is_sampled(cluster: MemoryCluster) -> None:
@@ -197,6 +244,30 @@ def test_a_cluster_is_sampled(cluster: MemoryCluster) -> None:
     assert set(found.groups) == {"readers"}  # a lag without the lost partition would be too small
 
 
+def test_a_long_history_is_read_in_few_points(store: HistoryStore) -> None:
+    """Each is a sample of the whole cluster: all of a month, unpacked for each viewer, took minutes and gigabytes."""
+    last = 7 * 24 * 60
+    for slot in range(0, last + 1, 10):
+        store.claim("c", slot)
+        store.write("c", slot, replace(SAMPLE, topics={"t": TopicPoint(slot * 60, 1, 1, 1)}))
+    found = read_history(store, "c", last, 7 * 24, Subject("topic", "t"))
+    assert len(found["times"]) <= POINTS_MAX + 2
+    assert found["times"][-1] == last * 60
+    assert set(found["series"]["records_in"][1:]) == {1.0}
+
+
+def test_viewers_share_one_reading(viewer: PageClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = []
+    real = HistoryStore.samples
+    monkeypatch.setattr(HistoryStore, "samples", lambda *a: readings.append(a) or real(*a))
+    for _ in range(5):
+        viewer.json("/api/history?kind=topic&name=t")
+    assert len(readings) == 1
+    viewer.json("/api/history?kind=topic&name=u")
+    viewer.json("/api/history?kind=topic&name=t&hours=2")
+    assert len(readings) == 3
+
+
 def test_two_samplers_share_the_slots(store: HistoryStore, cluster: MemoryCluster) -> None:
     now = 60_000 * 100
     settings = ClusterSettings(bootstrap=("memory:1",))
@@ -211,32 +282,65 @@ def test_two_samplers_share_the_slots(store: HistoryStore, cluster: MemoryCluste
             one.round()
             one.round()  # the same minute
         cluster.end_offsets[T0] += 60
-    found = read_history(store, "c", 0, Subject("topic", "t"))
+    found = read_history(store, "c", 104, 2, Subject("topic", "t"))
     assert found["times"] == [60 * slot for slot in range(100, 105)]
     assert found["series"]["records_in"] == [None, 1.0, 1.0, 1.0, 1.0]
     assert found["problem"] is None
 
 
-def test_a_cluster_that_is_down_leaves_a_gap_and_the_others_go_on(store: HistoryStore, cluster: MemoryCluster) -> None:
+@pytest.mark.parametrize(("fails_after_s", "slots"), [(0, [100, 100]), (90, [101, 103])])
+def test_a_cluster_that_is_down_leaves_a_gap_and_the_others_go_on(
+    store: HistoryStore, cluster: MemoryCluster, fails_after_s: int, slots: list[int]
+) -> None:
+    """Under the time of their own sample: else their rates would be doubled in one minute and missing in the next."""
     now = 60_000 * 100
     down = MemoryCluster({1: None})
     down.running = set()
 
     class Both(MemoryConnector):
         def cluster(self, settings: ClusterSettings) -> MemoryClient:
-            return MemoryClient(down if settings.bootstrap == ("down:1",) else cluster)
+            nonlocal now
+            is_down = settings.bootstrap == ("down:1",)
+            now += 1000 * fails_after_s * is_down
+            return MemoryClient(down if is_down else cluster)
 
     listed = {"a": ClusterSettings(bootstrap=("down:1",)), "c": ClusterSettings(bootstrap=("memory:1",))}
-    Sampler(store, Both(cluster), lambda: listed, lambda: now).round()
-    assert store.read("a", 0) == []
-    assert [slot for slot, _ in store.read("c", 0)] == [100]
+    sampler = Sampler(store, Both(cluster), lambda: listed, lambda: now)
+    for _ in slots:
+        sampler.round()
+    assert list(store.samples("a", 0)) == []
+    assert [slot for slot, _ in store.samples("c", 0)] == sorted({*slots})
+
+
+def test_whatever_one_cluster_leads_to_the_others_are_sampled(
+    store: HistoryStore, cluster: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(MemoryConnector):
+        def cluster(self, settings: ClusterSettings) -> DescribingClient:
+            if settings.bootstrap == ("odd:1",):
+                raise KeyError("no error of ours")
+            return super().cluster(settings)
+
+    now = 60_000 * 100
+    listed = {"a": ClusterSettings(bootstrap=("odd:1",)), "c": ClusterSettings(bootstrap=("memory:1",))}
+    sampler = Sampler(store, Odd(cluster), lambda: listed, lambda: now)
+    for minute in range(3):
+        now = 60_000 * (100 + minute)
+        sampler.round()
+    assert [slot for slot, _ in store.samples("c", 0)] == [100, 101, 102]
+    assert sampler.problem == "the history of a is not kept: KeyError"
+    assert len([one for one in caplog.records if sampler.problem in one.getMessage()]) == 1
+    del listed["a"]
+    now = 60_000 * 103
+    sampler.round()
+    assert sampler.problem == ""
 
 
 def test_without_a_table_the_page_says_so(sessions: Callable[[], AbstractContextManager[Any]]) -> None:
     bare = HistoryStore(sessions)
     with pytest.raises(DBAPIError):
         bare.claim("c", 1)
-    found = read_history(bare, "c", 0, Subject("cluster"))
+    found = read_history(bare, "c", 100, 1, Subject("cluster"))
     assert (found["times"], found["problem"]) == ([], "no history is kept yet")
 
 
@@ -263,8 +367,8 @@ def test_it_begins_with_the_api_server_and_stands_in_no_requests_way(monkeypatch
 def test_what_is_plotted_and_said(pure: Any) -> None:
     data = {
         "series": {
-            "records_in": [None, 1],
-            "records_out": [None, None],
+            "records_in": [2, 1],
+            "records_out": [None, 3],
             "lag": [5, 4],
             "bytes": [None, None],
         }
@@ -278,7 +382,7 @@ def test_what_is_plotted_and_said(pure: Any) -> None:
     )
     still = "Its offsets have not moved in this time."
     assert pure("history_plots.js", asked) == [
-        [["Records", [["in", [None, 1]]]], ["Lag", [["records", [5, 4]]]]],
+        [["Records", [["in", [2, 1]]]], ["Lag", [["records", [5, 4]]]]],
         *("0.3", "12.3 k", "3.2 M", "–", ""),
         f"300 records behind, 5 fewer each second: caught up in 60 s. {still}",
         f"300 records behind, 2 more each second: it does not catch up. {still}",

@@ -16,6 +16,7 @@ from logyard.admin.acls import acls
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.configs.entities import Entity
 from logyard.admin.transactions.transactions import Producer, Transaction
+from logyard.admin.users.users import NewPassword
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.access.actions import ActionDag, Actions
 from tests.support.memory_clients import MemoryClient
@@ -36,6 +37,7 @@ QUERIES = {
     "records": "topic=orders",
     "group": "name=billing",
     "broker": "id=1",
+    "broker_check": "broker=1&set=broker.id=4",
     "plan": "topic=payments&drain=1",
 }
 
@@ -59,9 +61,12 @@ def viewer() -> Iterator[PageClient]:
     cluster.znodes.make("/consumers/reports/offsets/orders/0", b"1")
     client.create_acls(acls.parse({"topic": "orders", "principal": "User:billing", "operation": "Read"}))
     client.alter_quotas(Entity(("users",), ("billing",)), {"consumer_byte_rate": 1048576.0})
+    client.alter_users([NewPassword("billing", "SCRAM-SHA-512", "a password", 8192)], {})
+    client.alter_broker_configs(None, {"log.retention.ms": "86400000"})
     with connections():
-        dag = ActionDag("create_topic", "logyard_create_topic", "logyard_default", False)
-        yield PageClient(make_app(cluster, actions=Actions(lambda: [dag])), "OP")
+        names = ("create_topic", "alter_broker_settings")
+        dags = [ActionDag(name, f"logyard_{name}", "logyard_default", False) for name in names]
+        yield PageClient(make_app(cluster, actions=Actions(lambda: dags)), "OP")
 
 
 def _examples() -> dict[str, dict[str, Any]]:

@@ -30,6 +30,27 @@ def test_every_view_is_a_module_that_sets_its_global() -> None:
         assert f'globalThis["{name}"] =' in said or f"globalThis.{name} =" in said
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("", []),
+        (" https://docs.example.com/logyard/ ", ["https://docs.example.com/logyard/"]),
+        ("javascript:alert(1)", []),
+    ],
+)
+def test_docs_that_a_house_has_published_are_linked(
+    monkeypatch: pytest.MonkeyPatch, given: str, shown: list[str]
+) -> None:
+    from logyard.dags.factories import params
+    from logyard.plugins.logyard_ui.plugin import docs_menu
+
+    monkeypatch.setenv("AIRFLOW__LOGYARD__DOCS_URL", given)
+    assert [entry["href"] for entry in docs_menu()] == ["logyard/docs", *shown]
+    text = params.docs("What it does.", "logyard_default")
+    assert [f"[Logyard's docs]({href})" in text for href in shown] == [True] * len(shown)
+    assert ("Logyard's docs" in text) == bool(shown)
+
+
 def test_no_view_sets_html() -> None:
     for module in STATIC.glob("*.js"):
         source = module.read_text()

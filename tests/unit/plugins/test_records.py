@@ -22,12 +22,13 @@ from logyard.broker.records.decode import Record
 from logyard.broker.transactions import record_format as transactions
 from logyard.broker.transactions.states import State
 from logyard.broker.transactions.transaction import Stored
+from logyard.operators.contents.decoding import SHOWN_CHARS, decode
+from logyard.operators.contents.masks import STARS, fields_of, read_rules
+from logyard.operators.contents.shown import Search
 from logyard.plugins.logyard_ui.cache.worker import Busy
 from logyard.plugins.logyard_ui.records import reading
 from logyard.plugins.logyard_ui.records.answer import keeping
-from logyard.plugins.logyard_ui.records.decoding import SHOWN_CHARS, decode
 from logyard.plugins.logyard_ui.records.looks import THREADS, WAITING_MAX, Looks
-from logyard.plugins.logyard_ui.records.masks import STARS, fields_of, read_rules
 from logyard.plugins.logyard_ui.records.reading import NEWEST, OFFSET, TIME, Question, Raw, read
 from logyard.plugins.logyard_ui.records.words import in_words
 from tests.support.memory_clients import MemoryClient
@@ -161,7 +162,7 @@ def test_bytes_are_shown_as_what_they_are(data: bytes, kind: str, text: str) -> 
 
 
 def test_what_is_shown_can_be_sent() -> None:
-    keep = keeping("t", None, "", "")
+    keep = keeping("t", None, Search())
     shown = keep(Raw(0, 1, 1, b'["\\udfff"]', b'{"a": "\\ud800"}', (("\ud800", b"v"),), transactional=False))
     text = json.dumps(shown, ensure_ascii=False)
     assert text.encode().decode() == text
@@ -218,7 +219,7 @@ def test_fields_are_hidden_and_search_does_not_find_them() -> None:
     assert hidden is not None
     value = json.dumps({"card": {"number": "4111", "kind": "x"}, "number": 3, "people": [{"email": "a@b.c"}]}).encode()
     raw = Raw(0, 1, 2, b"secret-key", value, (("email", b"a@b.c"), ("trace", b"7")), False)
-    shown = keeping("payments", hidden, "", "")(raw)
+    shown = keeping("payments", hidden, Search())(raw)
     assert json.loads(shown["value"]["text"]) == {
         "card": {"number": STARS, "kind": "x"},
         "number": 3,
@@ -228,17 +229,29 @@ def test_fields_are_hidden_and_search_does_not_find_them() -> None:
     assert [entry[1]["kind"] for entry in shown["headers"]] == ["hidden", "text"]
     assert not [hint for hint in ("4111", "a@b.c") if hint in json.dumps(shown)]
     for guess in ("4111", "a@b.c"):
-        assert keeping("payments", hidden, "", guess)(raw) is None
-        assert keeping("payments", None, "", guess)(raw) is not None
-    assert keeping("payments", hidden, "secret", "")(raw) is None
+        assert keeping("payments", hidden, Search.of("", guess))(raw) is None
+        assert keeping("payments", None, Search.of("", guess))(raw) is not None
+    assert keeping("payments", hidden, Search.of("secret", ""))(raw) is None
     told = (("a", b'{"email": "a@b.c"}'), ("b", b"[" * 99 + b'"a@b.c"' + b"]" * 99), ("c", b"\x81\xa5email\xa1x"))
-    kept = keeping("payments", hidden, "", "")(raw._replace(headers=told, value=b"\x81\xc4\x05email\xa5a@b.c"))
+    kept = keeping("payments", hidden, Search())(raw._replace(headers=told, value=b"\x81\xc4\x05email\xa5a@b.c"))
     assert [entry[1]["kind"] for entry in kept["headers"]] == ["json", "hidden", "messagepack"]
     assert "a@b.c" not in json.dumps(kept)
     everything = fields_of(read_rules('[{"fields": ["*"]}]'), "any", [])
     assert everything is not None
     covered = {"kind": "hidden", "text": "", "size": len(value), "cut": False}
-    assert keeping("any", everything, "", "")(raw)["value"] == covered
+    assert keeping("any", everything, Search())(raw)["value"] == covered
+
+
+def test_an_answer_is_bounded_whatever_the_headers_are() -> None:
+    """A hundred records with fifty long headers each were an answer of 104 MB."""
+    long = "a" * 900_000
+    raw = Raw(0, 1, 2, None, b"v", tuple((long, long.encode()) for _ in range(60)), False)
+    shown = keeping("t", None, Search())(raw)
+    assert len(json.dumps(shown)) < 50 * 3_000
+    assert (len(shown["headers"]), shown["headers_total"]) == (50, 60)
+    [name, value] = shown["headers"][0]
+    assert (len(name), len(value["text"]), value["cut"], value["size"]) == (1_000, 1_000, True, 900_000)
+    assert keeping("t", None, Search.of("", "aaaa"))(raw) is not None  # the search sees all of it
 
 
 NONSENSE = ("{", '{"fields": ["a"]}', '[{"fields": "a"}]', "[{}]", '[{"fields": ["a"], "field": 1}]')

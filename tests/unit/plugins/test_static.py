@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from logyard.admin.acls import acls
+from logyard.admin.configs.secrets import secret_names
+from logyard.broker.config.keys import KEYS
+
 STATIC = Path(__file__).resolve().parents[3] / "plugins" / "logyard_ui" / "static"
 FILES = sorted(STATIC.glob("*.js"))
 IMPORT = re.compile(r'import \{([^}]*)\} from "([^"]*)";')
@@ -107,6 +111,7 @@ SAMPLES = {
     "alter_topic": {"topic": "t", "before": {"a": "1", "b": "2"}, "configs": "a=2"},
     "expand_topic": {"topic": "t", "partitions": 3, "expand_to": "4"},
     "delete_topic": {"topic": "t", "records": 1, "bytes": 1},
+    "empty_topic": {"topic": "t", "records": 9, "before": {"0": 5, "7": 4}},
     "reassign_replicas": {
         "plan": {"partitions_total": 1, "bytes_moved": 8, "bytes_in": {"1": 8}, "bytes_out": {}},
         "exact": True,
@@ -119,7 +124,35 @@ SAMPLES = {
     "reset_offsets": {"group": "g", "members": 0, "to": "shift", "shift": "5"},
     "delete_group": {"group": "g", "members": 0, "partitions": 2},
     "abort_hanging_transactions": {"topics": ["t"], "hanging": 2},
+    "send_record": {"topic": "t", "key": "k", "value": "v", "headers": "a=b", "partition": "2", "partitions": 3},
+    "copy_records": {"topic": "t", "to_topic": "u", "start": "time", "time": "2026-01-31T12:00", "partitions": "0, 2"},
     "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
+    "alter_broker_settings": {
+        "broker": "default",
+        "before": {"num.io.threads": "4", "log.retention.ms": "1"},
+        "told": {"num.io.threads": "4", "log.retention.ms": "1"},
+        "hidden": [],
+        "configs": "num.io.threads=8",
+    },
+    "grant_access": {"user": "a", "writes": "orders., pay.", "groups": "g", "prefixed": True},
+    "revoke_access": {"user": "a", "reads": "orders", "delete_user": True},
+    "add_acl": {"principal": "User:a", "permission": "DENY", "type": "GROUP", "name": " g ", "prefixed": True},
+    "remove_acl": {
+        "acl": {
+            "permission": "ALLOW",
+            "principal": "User:a",
+            "operation": "DESCRIBE_CONFIGS",
+            "type": "CLUSTER",
+            "pattern": "LITERAL",
+            "name": "kafka-cluster",
+            "host": "*",
+        }
+    },
+    "create_user": {"user": "a", "password_connection": "a_password", "iterations": "4096"},
+    "change_password": {"user": "a", "password_connection": "a_password", "mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"},
+    "delete_user": {"user": "a"},
+    "set_quota": {"of": "user and client", "user": "", "client": "app", "request_percentage": "12.5"},
+    "remove_quota": {"of": "ip", "ip": "10.0.0.7", "before": {"connection_creation_rate": 3}},
     "recover_controller": {},
     "compact_segments": {"topics": "a, b"},
     "audit_replicas": {"topics": "a b"},
@@ -160,7 +193,82 @@ def test_what_a_form_sends_is_what_the_dag_takes(pure: Any) -> None:
     assert confs["recover_controller"]["dry_run"] is True  # who only clicks on changes nothing
     assert confs["reassign_replicas"]["approve"] is False
     assert confs["elect_leaders"] == {"topics": ["t"]}  # nothing unclean that was not asked for by name
+    assert confs["alter_broker_settings"] == {
+        "broker": "default",
+        "settings": {"num.io.threads": "8", "log.retention.ms": None},
+    }
+    assert "password_connection" not in confs["grant_access"]
+    assert confs["change_password"]["change_password"] is True
+    assert confs["create_user"]["change_password"] is False  # who has a password keeps it
+    assert confs["set_quota"] == {
+        "of": "user and client",
+        "user": "",
+        "client": "app",
+        "limits": {"request_percentage": 12.5},
+    }
+    assert confs["remove_quota"]["limits"] == {"connection_creation_rate": None}
+    for name, part in (("add_acl", "add"), ("remove_acl", "remove")):
+        assert len(acls.parse(confs[name][part][0])) == 1
     assert confs["reset_offsets"] == {"group": "g", "to": "+5", "topics": [], "approve": True}
+
+
+def test_acls_are_those_that_kafkas_tool_lets_one_add(pure: Any) -> None:
+    assert pure("acl_actions.js", "m.OPERATIONS") == {kind: list(found) for kind, found in acls.OPERATIONS.items()}
+
+
+def test_an_acl_and_a_limit_are_said(pure: Any) -> None:
+    asked = (
+        "[m.resource({type: 'TOPIC', pattern: 'LITERAL', name: '*'}),"
+        " m.resource({type: 'GROUP', pattern: 'PREFIXED', name: 'g'}),"
+        " m.resource({type: 'TRANSACTIONAL_ID', pattern: 'LITERAL', name: 'x'}), m.resource({type: 'CLUSTER'}),"
+        " m.limited({user: '', client: null, ip: null}), m.limited({user: 'a', client: '', ip: null}),"
+        " m.limited({user: null, client: null, ip: ''}), m.limits({request_percentage: 50, producer_byte_rate: 1024})]"
+    )
+    assert pure("security_words.js", asked) == [
+        *("all topics", "groups that begin with g", "transactional id x", "the cluster"),
+        *("all other users", "user a, all other clients", "all other addresses"),
+        "writes 1.0 KiB/s, requests 50 % of a thread",
+    ]
+
+
+def test_only_what_differs_of_a_quota_is_sent(pure: Any) -> None:
+    # What some set for no limit; it is not exact in JavaScript, and must neither be sent again nor hinder others.
+    limits = {"producer_byte_rate": 10, "consumer_byte_rate": 2**63 - 1}
+    row = {"user": "a", "client": None, "ip": None, "limits": limits}
+    asked = (
+        f"(() => {{ const spec = m.setQuota, values = f.starting(spec, m.quotaValues({json.dumps(row)}));"
+        " const edited = {...values, producer_byte_rate: '', request_percentage: '7'};"
+        " return [spec.check(values), spec.conf(edited), spec.title(values), f.wrong(spec, edited),"
+        " Object.keys(f.wrong(spec, {...edited, consumer_byte_rate: '0'}))]; })()"
+    )
+    assert pure("quota_actions.js", asked, FORMS) == [
+        "No limit is changed yet.",
+        {"of": "user", "user": "a", "limits": {"producer_byte_rate": None, "request_percentage": 7}},
+        "Limits of user a",
+        {},
+        ["consumer_byte_rate"],
+    ]
+
+
+def test_a_secret_of_a_broker_is_never_sent(pure: Any) -> None:
+    names = [*KEYS, "listener.name.a.ssl.keystore.key", "x.sasl.jaas.config", "my.api.key", " SSL.Key.Password"]
+    assert pure("config_lines.js", f"m.secrets({json.dumps(names)})") == secret_names(names)
+    configs = [
+        {"name": "num.io.threads", "value": "4", "override": True},
+        {"name": "log.retention.ms", "value": "7", "override": False},
+        {"name": "plugin.pass", "value": None, "override": True, "sensitive": True},
+    ]
+    asked = (
+        f"(() => {{ const values = m.brokerSettings(1, {json.dumps(configs)}, 'log.retention.ms');"
+        " const typed = (configs) => m.alterBrokerSettings.check({...values, configs});"
+        " return [values.configs, values.before, typed(values.configs), typed('num.io.threads=5'),"
+        " typed('num.io.threads=4\\nplugin.pass=x'), typed('ssl.key.password=x')]; })()"
+    )
+    lines, before, added, changed, hidden, named = pure("broker_actions.js", asked)
+    assert (lines, before) == ("num.io.threads=4\nlog.retention.ms=7", {"num.io.threads": "4"})
+    assert (added, changed) == ("", "")  # what only comes from elsewhere is set here by its line
+    assert hidden.startswith("plugin.pass is a secret")
+    assert named.startswith("ssl.key.password is a secret")
 
 
 def test_where_a_group_reads_on_is_asked_for_as_far_as_it_matters(pure: Any) -> None:

@@ -218,8 +218,22 @@ def test_brokers_and_racks(viewer: PageClient, cluster: MemoryCluster) -> None:
     assert one["broker"] == found["brokers"][1]
     assert one["log_dirs"] == [
         {"path": "/data/2", "bytes": one["broker"]["bytes"], "replicas": 8, "future_replicas": 0}
+        | {"total": None, "free": None, "online": True}
     ]
+    assert one["broker"]["disk"] is None
     assert viewer.answer("/api/broker?id=9").status_code == 404
+
+
+def test_brokers_say_how_full_their_disks_are(cluster: MemoryCluster, known: Connections) -> None:
+    cluster.disks = {(2, "/data/2"): (1000, 250), (2, "/data/empty"): (4000, 3000)}
+    viewer = PageClient(make_app(cluster))
+    one = viewer.json("/api/broker?id=2")
+    assert [(d["path"], d["total"], d["free"], d["replicas"]) for d in one["log_dirs"]] == [
+        ("/data/2", 1000, 250, 8),
+        ("/data/empty", 4000, 3000, 0),
+    ]
+    assert one["broker"]["disk"] == {"total": 5000, "free": 3250, "fullest": 0.75}
+    assert [broker["disk"] is None for broker in viewer.json("/api/brokers")["brokers"]] == [True, False, True]
 
 
 def test_the_map_adds_up(viewer: PageClient) -> None:

@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.schema import API_NAMES, ZERO_UUID, Kind
-from logyard.broker.protocol.writers import Shared
+from logyard.broker.protocol.writers import Shared, SharedItem, SharedItems
 from logyard.broker.server.api_table import VERSIONS
 from tests.support.messages import as_kio_sees, filled, kio_decode, kio_encode
 
@@ -277,6 +277,36 @@ def test_an_array_shared_by_messages_is_written_once_and_the_same(version: int) 
         assert codec.encode_request(6, version, 1, "c", {**head, **shared}) == expected
     (kept,) = shared.values()
     assert len(kept.written) == 1
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_a_struct_in_arrays_of_several_messages_is_written_once_and_the_same(version: int) -> None:
+    """LeaderAndIsr to brokers of which each has some of the partitions."""
+    states = [
+        SharedItem({"topic_name": "t", "partition_index": n, "isr": [1, n], "replicas": [1, 2]}) for n in range(3)
+    ]
+
+    def fields(chosen: list[SharedItem]) -> dict[str, Any]:
+        if version < 2:
+            return {"ungrouped_partition_states": chosen}
+        return {"topic_states": [{"topic_name": "t", "partition_states": chosen}]}
+
+    for chosen in (states[:2], states[1:], states):
+        expected = codec.encode_request(4, version, 1, "c", fields(list(chosen)))
+        assert codec.encode_request(4, version, 1, "c", fields(SharedItems(chosen))) == expected
+    states[0]["isr"] = [7]
+    assert codec.encode_request(4, version, 1, "c", fields(SharedItems(states))) == expected, "it is not encoded again"
+
+
+def test_a_shared_struct_is_encoded_anew_for_another_version() -> None:
+    item = SharedItem({"topic_name": "t", "partition_index": 1, "isr": [1], "replicas": [1, 2], "is_new": True})
+    for version in (4, 7, 0, 7, 4):
+        name = "ungrouped_partition_states" if version < 2 else "partition_states"
+        inner: dict[str, Any] = {name: [item]}
+        shared: dict[str, Any] = {name: SharedItems([item])}
+        if version >= 2:
+            inner, shared = ({"topic_states": [{"topic_name": "t", **fields}]} for fields in (inner, shared))
+        assert codec.encode_request(4, version, 1, "c", shared) == codec.encode_request(4, version, 1, "c", inner)
 
 
 @pytest.mark.parametrize("size", [32_767, 32_768])

@@ -118,3 +118,34 @@ def test_answers_are_those_of_the_codec(version: int) -> None:
     made = produce.encode_response(version, 321, OUTCOMES, 55, ENDPOINTS)
     assert made == codec.encode_response(0, version, 321, tree_of(version))
     assert produce.encode_response(version, 1, []) == codec.encode_response(0, version, 1, {})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("topic", ["t", "x" * 127, "x" * 249])
+@pytest.mark.parametrize("error_code", [0, 3])
+def test_the_answer_of_one_partition_is_that_of_the_codec(version: int, topic: str, error_code: int) -> None:
+    outcome = PartitionOutcome(topic, 2**31 - 1, error_code, 2**63 - 1, -1, 7)
+    partition = {
+        "index": outcome.partition,
+        "error_code": error_code,
+        "base_offset": outcome.base_offset,
+        "log_append_time_ms": -1,
+        "log_start_offset": 7,
+        "record_errors": [],
+        "error_message": None,
+    }
+    tree = {"responses": [{"name": topic, "partition_responses": [partition]}], "throttle_time_ms": 250}
+    made = produce.encode_response(version, 2**31 - 1, [outcome], 250)
+    assert made == codec.encode_response(0, version, 2**31 - 1, tree)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"record_errors": [(0, None)]}, {"error_message": ""}, {"current_leader": (-1, -1)}],
+)
+@pytest.mark.parametrize("version", [9, 10, 12])
+def test_what_one_partition_is_told_besides_is_in_its_answer(version: int, told: dict[str, Any]) -> None:
+    outcome = PartitionOutcome("a", 0, 6)._replace(**told)
+    plain = produce.encode_response(version, 1, [PartitionOutcome("a", 0, 6)])
+    made = produce.encode_response(version, 1, [outcome])
+    assert (made == plain) is ("current_leader" in told and version < 10)

@@ -55,3 +55,22 @@ def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending() -> 
     pauses.end()
     thread.join(20)
     assert [problem.message for problem in problems] == ["the broker is stopping"]
+
+
+@pytest.mark.usefixtures("unpaused")
+@pytest.mark.parametrize(("batches", "records"), [(2_000, 1), (20, 1_000), (1, 20_000)])
+def test_a_pause_is_for_a_millisecond_of_work_however_it_is_batched(batches: int, records: int) -> None:
+    """It once came after each batch: logs of one record a batch took fifty times as long to load."""
+    taken: list[None] = []
+    made = batch.build([batch.Record(n, 1000, b"k", b"v") for n in range(records)])
+    pauses.use(lambda: taken.append(None))
+
+    def read() -> None:
+        for _ in range(batches):
+            assert len(batch.records(made)) == records
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join(60)
+    work = batches * (records + pauses.PER_BATCH)
+    assert work / pauses.RECORDS / 2 - 1 <= len(taken) <= work / pauses.RECORDS + 1

@@ -3,7 +3,29 @@ import pytest
 from logyard.broker.errors import CorruptData
 from logyard.broker.records.varint import read_varint, wrapped, write_varint
 
-EDGES = [0, 1, -1, 63, 64, -64, -65, 2**31, -(2**31), 2**62, -(2**62), 2**63 - 1, -(2**63)]
+EDGES = [
+    0,
+    1,
+    -1,
+    63,
+    64,
+    -64,
+    -65,
+    8191,
+    8192,
+    -8192,
+    -8193,
+    2**20 - 1,
+    2**20,
+    -(2**20),
+    -(2**20) - 1,
+    2**31,
+    -(2**31),
+    2**62,
+    -(2**62),
+    2**63 - 1,
+    -(2**63),
+]
 
 
 @pytest.mark.parametrize("value", EDGES)
@@ -23,5 +45,6 @@ def test_bits_beyond_64_are_nothing_and_bytes_beyond_ten_are_damage() -> None:
     assert read_varint(b"\xff" * 9 + b"\x7f", 0)[0] == read_varint(b"\xff" * 9 + b"\x01", 0)[0] == -(2**63)
     with pytest.raises(CorruptData):
         read_varint(b"\xff" * 11, 0)
-    with pytest.raises(IndexError):
-        read_varint(b"\xff", 0)
+    for present in range(5):
+        with pytest.raises(IndexError):
+            read_varint(b"\xff" * present, 0)

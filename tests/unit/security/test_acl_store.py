@@ -18,6 +18,7 @@ from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import acls
 from logyard.broker.znodes.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from logyard.broker.znodes.ops import Create, Delete, SetData
+from tests.support.longest_turn import longest_turn
 
 T = ResourceType.TOPIC
 LITERAL, PREFIXED = ResourcePattern(T, "t"), ResourcePattern(T, "pre", PatternType.PREFIXED)
@@ -114,6 +115,84 @@ async def test_two_who_write_at_the_same_time_lose_nothing(world: World) -> None
     await two.obeys(LITERAL, *added)
 
 
+async def test_many_at_once_leave_what_they_should(world: World) -> None:
+    """Both brokers add fifty users at once, each tenth is removed again; then one comes and goes fifty times."""
+    one, two = await world.broker(), await world.broker()
+    users = [AclEntry(f"User:{number}", Permission.ALLOW, Operation.READ) for number in range(50)]
+
+    async def change(number: int) -> None:
+        await (one, two)[number % 2].store.create(LITERAL, [users[number]])
+        await (two, one)[number % 2].store.create(LITERAL, [users[number]])
+        if number % 10 == 0:
+            await two.store.delete([named(LITERAL)._replace(principal=users[number].principal)])
+
+    await asyncio.gather(*map(change, range(50)))
+    for broker in (one, two):
+        await broker.obeys(LITERAL, *(user for number, user in enumerate(users) if number % 10))
+    await one.store.delete([EVERYTHING])
+    for _ in range(50):
+        await one.store.create(LITERAL, [READ])
+        await two.store.delete([named(LITERAL)])
+    for broker in (one, two):
+        await broker.obeys(LITERAL)
+    assert await one.zk.read([acls.path(LITERAL)]) == [None]
+
+
+PATTERNS = [LITERAL, ResourcePattern(T, "*"), PREFIXED]
+
+
+def named(pattern: ResourcePattern) -> AclFilter:
+    return EVERYTHING._replace(type=pattern.type, name=pattern.name, kind=pattern.kind)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_acls_are_added_to_those_of_one_pattern(world: World, pattern: ResourcePattern) -> None:
+    one = await world.broker()
+    denied = AclEntry("User:a", Permission.DENY, Operation.READ)
+    await one.store.create(pattern, [READ, WRITE])
+    await one.store.create(pattern, [WRITE, denied])
+    assert {each: one.known.entries(each) for each in PATTERNS} == {
+        each: {READ, WRITE, denied} if each == pattern else frozenset() for each in PATTERNS
+    }
+    allowed = named(pattern)._replace(operation=Operation.READ, permission=Permission.ALLOW)
+    assert await one.store.delete([allowed]) == [{(pattern, READ): None}]
+    assert one.known.entries(pattern) == {WRITE, denied}
+    assert await one.store.delete([named(pattern)]) == [{(pattern, WRITE): None, (pattern, denied): None}]
+    assert len(one.known) == 0
+
+
+async def test_acls_of_a_principal_are_not_those_of_everybody(world: World) -> None:
+    one = await world.broker()
+    for entry, other in ((READ, "User:*"), (READ._replace(principal="User:*"), "User:a")):
+        await one.store.create(LITERAL, [entry])
+        assert await one.store.delete([EVERYTHING._replace(principal=other)]) == [{}]
+        assert await one.store.delete([EVERYTHING._replace(principal=entry.principal)]) == [{(LITERAL, entry): None}]
+
+
+async def test_what_is_changed_while_a_broker_starts_is_not_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it comes before or after the znodes were read: the watches are set first."""
+    one = await world.broker()
+    late = Broker(world.tree)
+    world.brokers.append(late)
+    read, reads = late.zk.read, 0
+
+    async def slow(paths: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        found = await read(paths)
+        await one.store.create(LITERAL, [AclEntry(f"User:{reads}", Permission.DENY, Operation.READ)])
+        return found
+
+    await one.store.create(LITERAL, [READ])
+    monkeypatch.setattr(late.zk, "read", slow)
+    await late.watcher.start()
+    monkeypatch.setattr(late.zk, "read", read)
+    assert reads
+    await late.obeys(LITERAL, *one.known.entries(LITERAL))
+
+
 async def test_who_always_loses_gives_up(world: World) -> None:
     one = await world.broker()
     await one.store.create(LITERAL, [READ])
@@ -153,6 +232,16 @@ async def test_what_two_filters_match_counts_for_the_first(world: World) -> None
     await one.store.create(LITERAL, [READ, WRITE])
     reads = EVERYTHING._replace(operation=Operation.READ)
     assert await one.store.delete([reads, EVERYTHING]) == [{(LITERAL, READ): None}, {(LITERAL, WRITE): None}]
+
+
+async def test_many_filters_over_many_acls_hold_nobody_up(world: World) -> None:
+    broker = await world.broker()
+    for number in range(5_000):
+        broker.known.put(ResourcePattern(T, f"t{number}"), [READ])
+    filters = [EVERYTHING._replace(name=f"x{n}", kind=PatternType.MATCH, type=T) for n in range(400)]
+    async with longest_turn() as longest:
+        assert await broker.store.delete(filters) == [{}] * 400
+    assert longest.seconds < 0.5
 
 
 async def test_a_bad_znode_fails_the_first_load_and_is_named(world: World) -> None:

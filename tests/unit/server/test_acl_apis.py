@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.principals import Client, Secured
+from logyard.broker.znodes.acls import Operation, ResourceType
+from tests.support.principals import Acl, Client, Secured, acl
 
 
 @pytest.fixture
@@ -58,6 +59,50 @@ async def test_acls_are_created_described_and_deleted(broker: Secured) -> None:
     deleted = [[(m.resource_name, m.pattern_type) for m in each.matching_acls] for each in answer.filter_results]
     assert (deleted[0], sorted(deleted[1]), deleted[2]) == ([("*", 3)], [("t", 3), ("t", 4)], [])
     assert await described(root) == []
+
+
+async def test_the_same_acl_twice_is_one(broker: Secured) -> None:
+    root = await broker.client("User:root")
+    answer = await root.ask("CreateAcls", creations=[created(), created(), created(resource_type=5)])
+    assert [result.error_code for result in answer.results] == [0, 0, 0]
+    assert await described(root, resource_type_filter=2) == [("t", 3, "User:x", 3)]
+    kinds = [wanted(resource_type_filter=kind, pattern_type_filter=3) for kind in (3, 2, 5)]
+    deleted = (await root.ask("DeleteAcls", filters=kinds)).filter_results
+    assert [[match.resource_type for match in each.matching_acls] for each in deleted] == [[], [2], [5]]
+
+
+async def test_who_deletes_by_the_old_version_leaves_prefixes(broker: Secured) -> None:
+    root = await broker.client("User:root")
+    acls = [created(), created(resource_name="*"), created(resource_name="tx"), created(resource_pattern_type=4)]
+    await root.ask("CreateAcls", creations=acls)
+    by_name = [wanted(resource_type_filter=2, resource_name_filter=name) for name in ("t", "*")]
+    deleted = (await root.ask("DeleteAcls", 0, filters=[*by_name, wanted(resource_type_filter=2)])).filter_results
+    assert [[match.resource_name for match in each.matching_acls] for each in deleted] == [["t"], ["*"], ["tx"]]
+    assert await described(root, 0) == []
+    assert await described(root) == [("t", 4, "User:x", 3)]
+
+
+async def test_acls_are_seen_with_describe_and_changed_with_alter(broker: Secured) -> None:
+    """Each step of allows and denies on the cluster; Alter allows Describe, and its deny does not deny that."""
+    a = await broker.client("User:a")
+
+    def on_cluster(operation: Operation, allows: bool = True) -> Acl:
+        return acl("User:a", operation, ResourceType.CLUSTER, "kafka-cluster", allows=allows)
+
+    alter, describe = on_cluster(Operation.ALTER), on_cluster(Operation.DESCRIBE)
+    no_alter, no_describe = on_cluster(Operation.ALTER, allows=False), on_cluster(Operation.DESCRIBE, allows=False)
+    for given, sees, changes in (
+        ([alter], 0, 0),
+        ([alter, no_alter], 0, 31),
+        ([alter, no_alter, no_describe], 31, 31),
+        ([on_cluster(Operation.CREATE)], 31, 31),
+        ([describe], 0, 31),
+    ):
+        broker.put(*given)
+        assert (await a.ask("DescribeAcls", **wanted())).error_code == sees
+        (made,) = (await a.ask("CreateAcls", creations=[created()])).results
+        (gone,) = (await a.ask("DeleteAcls", filters=[wanted(principal_filter="User:x")])).filter_results
+        assert (made.error_code, gone.error_code) == (changes, changes)
 
 
 @pytest.mark.parametrize(

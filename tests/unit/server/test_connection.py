@@ -186,6 +186,22 @@ def memory(server: Server) -> int:
     return len(buffer)
 
 
+def test_connections_that_have_nothing_unread_share_buffers() -> None:
+    """A silent peer holds no buffer; half a request is kept for its connection, whoever receives meanwhile."""
+    first, halves, last = Server(), Server(), Server()
+    first.feed(sized(frame(OTHER, b"one")))
+    used = first.connection.get_buffer(-1).obj
+    first.connection.buffer_updated(0)  # a receive of nothing
+    whole = frame(OTHER, b"two" * 100)
+    halves.feed(sized(whole)[:50])
+    assert halves.connection.get_buffer(-1).obj is used
+    last.feed(sized(frame(OTHER, b"three" * 1000)))
+    assert last.connection.get_buffer(-1).obj is not used
+    halves.feed(sized(whole)[50:])
+    assert halves.frames == [whole]
+    assert [server.wire.written for server in (first, last)] == [first.frames, last.frames]
+
+
 async def test_memory_shrinks_after_a_large_frame() -> None:
     server = Server()
     large = sized(frame(OTHER, b"x" * (3 * BUFFER_BYTES_KEPT)))

@@ -17,6 +17,7 @@ from logyard.broker.znodes import delegation_tokens
 from logyard.broker.znodes.delegation_tokens import TokenInfo
 from logyard.broker.znodes.ops import Create, Delete
 from tests.support.inside_broker import InsideBroker
+from tests.support.longest_turn import longest_turn
 from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -142,6 +143,38 @@ async def test_who_sees_a_token(broker: InsideBroker) -> None:
     assert (other.principal_name, other.token_requester_principal_name) == ("b", "a")
     wrong = await a.ask(CREATE, 2, renewers=[{"principal_type": "Group", "principal_name": "b"}])
     assert wrong.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+async def test_an_owner_is_a_user(broker: InsideBroker) -> None:
+    """A log-in with the token would be one of `User:b`, and `Group:b` is whom the rights would be looked up for."""
+    a = await user(broker, "a")
+    for kind in ("Group", ""):
+        wrong = await a.ask(CREATE, 3, owner_principal_type=kind, owner_principal_name="b", renewers=[])
+        assert (wrong.error_code, wrong.token_id) == (ErrorCode.INVALID_PRINCIPAL_TYPE, "")
+
+
+async def test_a_token_is_no_longer_than_zookeeper_takes(broker: InsideBroker) -> None:
+    """ZooKeeper closes the broker's connection on a request above its jute.maxbuffer."""
+    a = await user(broker, "a")
+    renewers = [{"principal_type": "User", "principal_name": f"{number:0>200}"} for number in range(6000)]
+    refused = await a.ask(CREATE, 3, renewers=renewers)
+    assert (refused.error_code, refused.token_id) == (ErrorCode.INVALID_REQUEST, "")
+    assert (await a.ask(CREATE, 3, renewers=renewers[:100])).error_code == NONE
+
+
+async def test_a_hundred_thousand_owners_hold_nobody_up(broker: InsideBroker) -> None:
+    a = await user(broker, "a")
+    for number in range(200):
+        token = TokenInfo(f"many-{number}", "User:b", "User:b", (), 1, 2**50, 2**50)
+        await broker.components.tokens.take(token.token_id, token)
+    owners = [{"principal_type": "User", "principal_name": f"nobody-{number}"} for number in range(100_000)]
+    frame = a.encode(DESCRIBE, 3, owners=owners)
+    async with longest_turn() as longest:
+        a.send(frame)
+        assert await a.frame() is not None
+    for number in range(200):
+        await broker.components.tokens.take(f"many-{number}", None)
+    assert longest.seconds < 2
 
 
 async def test_expired_tokens_are_refused_and_deleted(broker: InsideBroker) -> None:

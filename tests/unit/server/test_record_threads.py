@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from logyard.broker.errors import ApiError
+from logyard.broker.server import record_threads
 from logyard.broker.server.record_threads import AT_ONCE, RecordThreads
 
 
@@ -57,6 +58,44 @@ async def test_only_so_many_work_at_a_time(threads: RecordThreads) -> None:
 
     await asyncio.gather(*(threads.submit(work, Peer()) for _ in range(4 * AT_ONCE)))
     assert most[0] <= AT_ONCE
+
+
+async def test_little_work_is_not_paused_and_much_is(threads: RecordThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(time, "sleep", rests.append)
+
+    def work(pieces: int, each_s: float) -> None:
+        for _ in range(pieces):
+            end = time.monotonic() + each_s
+            while time.monotonic() < end:
+                pass
+            threads.pause()
+
+    monkeypatch.setattr(record_threads, "WORK_S", 60.0)
+    await threads.submit(lambda: work(50, 0.0), Peer())
+    assert rests == []
+    monkeypatch.setattr(record_threads, "WORK_S", 0.0005)
+    await threads.submit(lambda: work(20, 0.001), Peer())
+    assert rests == [record_threads.REST_S] * 20
+
+
+async def test_one_small_work_after_the_other_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little each is: a thread that is never idle must not keep the interpreter."""
+    rests: list[float] = []
+    monkeypatch.setattr(time, "sleep", rests.append)
+    monkeypatch.setattr(record_threads, "REST_S", 10.0)  # no gap between two pieces is as long
+    threads = RecordThreads(threads=1)
+
+    def work() -> None:
+        end = time.monotonic() + 0.4 * record_threads.WORK_S
+        while time.monotonic() < end:
+            pass
+        threads.pause()
+
+    for _ in range(30):
+        await threads.submit(work, Peer())
+    threads.close()
+    assert len(rests) >= 10  # every third one at the latest
 
 
 async def test_what_is_done_for_who_is_gone_ends(threads: RecordThreads) -> None:

@@ -208,18 +208,27 @@ async def test_lists_leave_out_what_may_not_be_described(broker: Secured) -> Non
     assert len((await a.ask("ListGroups", **listed)).groups) == 2
 
 
-async def test_created_topics_show_their_settings_to_who_may_see_them(broker: Secured) -> None:
+@pytest.mark.parametrize("is_tried_only", [True, False])
+async def test_created_topics_show_their_settings_to_who_may_see_them(broker: Secured, is_tried_only: bool) -> None:
     a = await broker.client(A)
     broker.put(acl(A, Op.CREATE, C, CLUSTER), acl(A, Op.DESCRIBE_CONFIGS, T, "seen"))
     names = ("seen", "hidden")
-    wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
-    answer = await a.ask("CreateTopics", topics=wanted, timeout_ms=5000, validate_only=False)
+    given = [{"name": "segment.bytes", "value": "100000"}]
+    wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1, "configs": given} for name in names]
+    answer = await a.ask("CreateTopics", topics=wanted, timeout_ms=5000, validate_only=is_tried_only)
     seen, hidden = sorted(answer.topics, key=lambda t: str(t.name), reverse=True)
     assert (seen.error_code, seen.topic_config_error_code, seen.num_partitions) == (0, 0, 1)
-    assert seen.topic_id.int
-    assert seen.configs
+    assert bool(seen.topic_id.int) is not is_tried_only
+    told = {one.name: (one.value, one.config_source, one.read_only, one.is_sensitive) for one in seen.configs}
+    assert (told["segment.bytes"][:2], told["compression.type"][:2]) == (("100000", 1), ("producer", 5))
     assert (hidden.error_code, hidden.topic_config_error_code, hidden.num_partitions) == (0, 29, -1)
     assert (hidden.topic_id.int, hidden.replication_factor, hidden.configs) == (0, -1, None)
+    if not is_tried_only:
+        asked = [{"resource_type": 2, "resource_name": "seen", "configuration_keys": None}]
+        (described,) = (await a.ask("DescribeConfigs", resources=asked)).results
+        assert told == {
+            one.name: (one.value, one.config_source, one.read_only, one.is_sensitive) for one in described.configs
+        }
 
 
 async def test_deleting_by_id_tells_the_name_only_to_who_may_describe_it(broker: Secured) -> None:

@@ -249,6 +249,13 @@ def of_the_cluster() -> Iterator[Case]:
     change = {"resources": [{"resource_type": 4, "resource_name": "1", "configs": []}], "validate_only": True}
     yield Case("AlterConfigs", change, on_cluster(Op.ALTER_CONFIGS), {31})
     yield Case("IncrementalAlterConfigs", change, on_cluster(Op.ALTER_CONFIGS), {31})
+    logger: dict[str, Any] = {"resource_type": 8, "resource_name": "1"}
+    levels = {"resources": [{**logger, "configuration_keys": []}]}
+    seen = [*on_cluster(Op.DESCRIBE_CONFIGS), *on_cluster(Op.ALTER_CONFIGS)]
+    yield Case("DescribeConfigs", levels, seen, {31}, note="of a logger")
+    level = {"resources": [{**logger, "configs": [{"name": "kafka.controller", "config_operation": 1, "value": None}]}]}
+    yield Case("IncrementalAlterConfigs", level | {"validate_only": True}, on_cluster(Op.ALTER_CONFIGS), {31},
+               note="of a logger")  # fmt: skip
     moved = {"dirs": [{"path": "/nowhere", "topics": [{"name": "t", "partitions": [0]}]}]}
     yield Case("AlterReplicaLogDirs", moved, alter, {31})
     yield Case("DescribeLogDirs", {"topics": None}, describe, {31})
@@ -332,6 +339,18 @@ async def test_with_each_sufficient_right_each_request_gets_further(broker: Secu
             found = codes(await client.ask(case.api, case.version, **case.fields))
             if case.refused & found:
                 wrong[case.name, right] = found
+    assert wrong == {}
+
+
+async def test_the_right_to_do_everything_is_each_right(broker: Secured) -> None:
+    client = await broker.client(WHO)
+    wrong = {}
+    for case in CASES:
+        for _, kind, name in case.rights[:1]:
+            broker.put(*given(case), acl(WHO, Op.ALL, kind, name))
+            found = codes(await client.ask(case.api, case.version, **case.fields))
+            if case.refused & found:
+                wrong[case.name] = found
     assert wrong == {}
 
 

@@ -243,6 +243,13 @@ async def test_only_the_controller_alters_and_that_is_checked_before_the_right()
     assert [(r["user"], r["error_code"]) for r in answer["results"]] == [(user, 41) for user in "abc"]
 
 
+async def test_nothing_to_alter_is_no_fault_and_any_broker_describes() -> None:
+    broker = await services()
+    assert await alter(broker) == {}
+    assert await notified(broker) == []
+    assert await describe(await services(active=False)) == []
+
+
 async def test_describing_needs_describe_on_the_cluster() -> None:
     assert await describe(await services(rights=Only(Operation.DESCRIBE))) == []
     with pytest.raises(ApiError) as refused:

@@ -101,6 +101,17 @@ def test_tokens_come_from_a_pattern_or_a_file(answers: type[Answers], tmp_path: 
     assert "give --token-file" in clusters.connect(arguments("--bootstrap-server", "h:1")).unreachable[1]
 
 
+def test_a_token_that_http_cannot_carry_is_not_shown(answers: type[Answers], tmp_path: Path) -> None:
+    """The library's error would have it."""
+    (tmp_path / "1.token").write_text("hun\nter2\n")
+    (tmp_path / "tokens.json").write_text('{"2": "hun\\nter2"}')
+    given = ["--token-file", str(tmp_path / "{broker}.token"), "--tokens", str(tmp_path / "tokens.json")]
+    found = clusters.connect(arguments("--bootstrap-server", "h:1", *given))
+    assert found.brokers == {}
+    assert "1.token has line breaks" in found.unreachable[1]
+    assert "--tokens has line breaks" in found.unreachable[2]
+
+
 def test_a_broker_without_an_http_side_is_named(answers: type[Answers], tmp_path: Path) -> None:
     (tmp_path / "t").write_text("x")
     answers.addresses = {1: None, 2: "127.0.0.1:82"}
@@ -112,8 +123,10 @@ def test_a_broker_without_an_http_side_is_named(answers: type[Answers], tmp_path
 def test_what_is_missing_is_said_in_one_line(answers: type[Answers], tmp_path: Path) -> None:
     with pytest.raises(JobFailed, match="give --bootstrap-server"):
         clusters.connect(arguments())
-    with pytest.raises(JobFailed, match="a JSON file is expected"):
+    with pytest.raises(JobFailed, match="a cluster file is for the brokers' own machine"):
         clusters.connect(arguments("--cluster-file", str(tmp_path / "no")))
+    with pytest.raises(JobFailed, match="a JSON file is expected"):
+        clusters.connect(arguments("--cluster-file", str(tmp_path)))
     with pytest.raises(JobFailed, match="topic x does not exist on c"):
         clusters.connect(arguments("--bootstrap-server", "h:1")).partitions(["x"])
 

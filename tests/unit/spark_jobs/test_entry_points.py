@@ -37,7 +37,9 @@ def test_spark_connect_is_refused_in_one_line_before_anything_is_asked(
     monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
     monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: pytest.fail("nothing is asked"))
     main = importlib.import_module(f"logyard.spark_jobs.{job}.job").main
-    assert main(["--topic", "t", *(["--destination", str(tmp_path)] if job == "export" else [])]) == 1
+    words = {"export": ["--topic", "t", "--destination", str(tmp_path)]}
+    words["maintenance"] = ["--destination", str(tmp_path), "--catalog", "c.json", "--table", "lake.t"]
+    assert main(words.get(job, ["--topic", "t"])) == 1
     said = f"{job}.py: {job} needs Spark's RDDs, which Spark Connect does not have: give --master, and no --remote\n"
     assert capsys.readouterr() == ("", said)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from logyard.spark_jobs import session
+from logyard.spark_jobs import executors, session
 from logyard.spark_jobs.errors import JobFailed, SparkGone
 from logyard.spark_jobs.turns import failed_words, take_turns
 
@@ -100,7 +100,7 @@ def test_spark_starts_once_and_says_when_it_is_gone(monkeypatch: pytest.MonkeyPa
     spark = session.SparkStart("app", {"a": "b"})
     assert started == [], "nobody has work yet"
     turns = take_turns("job", [f"t{n}" for n in range(8)], lambda topic: (spark.context(), ""), at_once=8)
-    assert (turns.parts, started) == ([context] * 8, [("app", {"a": "b"}, session.NEEDS)])
+    assert (turns.parts, started) == ([context] * 8, [("app", {"a": "b"}, executors.NEEDS)])
     context.stopped = True
     with pytest.raises(SparkGone, match="has ended"):
         spark.context()

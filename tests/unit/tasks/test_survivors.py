@@ -266,7 +266,8 @@ async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("what", ["open_worker", "logs", "end"])
-async def test_logs_are_cleaned(what: str) -> None:
+async def test_logs_are_cleaned(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.broker.cleaner.cleaner.WARM_S", 0.0)  # an idle worker ends at once
     async with LeaseWorld() as world:
         fill(world.lead(), 60)
         worker = Worker(world)
@@ -277,7 +278,20 @@ async def test_logs_are_cleaned(what: str) -> None:
         cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10), **failing)
         cleaner.start()
         await until(lambda: cleaner.cleaned)
+        if what == "end":
+            await until(lambda: worker.ends)
         await cleaner.close()
+
+
+async def test_a_worker_that_cannot_end_does_not_keep_a_broker_from_ending() -> None:
+    async with LeaseWorld() as world:
+        worker = Worker(world)
+        cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10))
+        cleaner.start()
+        await until(lambda: worker.ends)  # idle: ended, and opened again for the next log
+        worker.end = fails_once(worker.end)  # type: ignore[method-assign]
+        async with asyncio.timeout(10):
+            await cleaner.close()
 
 
 @pytest.mark.parametrize("what", ["open_worker", "logs", "end"])

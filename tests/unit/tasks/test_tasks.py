@@ -4,7 +4,9 @@ import asyncio
 import gc
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -72,6 +74,28 @@ async def test_a_future_that_somebody_else_cancels_ends_nothing(counted: Counter
     await asyncio.wait([task])
     assert task.cancelled(), "its own end is one"
     assert counted == {"a loop": 1, "a chore": 1}
+
+
+@pytest.mark.parametrize("start", [tasks.keep, partial(tasks.every, interval_s=0, first_s=0)], ids=["keep", "every"])
+async def test_who_fails_while_it_is_ended_has_ended(start: Callable[..., Any], counted: Counter[str]) -> None:
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        turns += 1
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise RuntimeError("a clean-up that fails")
+
+    task = start(name="a loop", work=work)
+    await asyncio.sleep(0.01)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=10)
+    assert done, "it was started again"
+    assert task.cancelled()
+    assert turns == 1
+    assert counted == {"a loop": 1}
 
 
 async def test_what_is_done_once_is_told_and_who_waits_gets_it_too(counted: Counter[str]) -> None:

@@ -1,5 +1,9 @@
 """ssl.principal.mapping.rules: the cases of Kafka's SslPrincipalMapperTest, and what Java's replacement does."""
 
+import contextlib
+import threading
+import time
+
 import pytest
 
 from logyard.broker.tls.principal_rules import NoRuleApplies, PrincipalRules
@@ -27,6 +31,28 @@ SIX = "RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/"
 )
 def test_names(rules: str, subject: str, name: str) -> None:
     assert PrincipalRules(rules).name_of(subject) == name
+
+
+def test_a_subject_made_for_a_rule_takes_no_time() -> None:
+    """The rule is that of Kafka's documentation; a certificate like this one kept a broker busy for hours."""
+    began = time.monotonic()
+    with pytest.raises(NoRuleApplies, match="was not matched within"):
+        PrincipalRules(f"{SIX}L,DEFAULT").name_of("CN=a" + ",OU=x,O=x,L=x,ST=x" * 400)
+    assert time.monotonic() - began < 10
+
+
+def test_others_are_served_while_a_subject_is_matched() -> None:
+    matched, turns = threading.Event(), 0
+
+    def match() -> None:
+        with contextlib.suppress(NoRuleApplies):
+            PrincipalRules(f"{SIX}L").name_of("CN=a" + ",OU=x,O=x,L=x,ST=x" * 400)
+        matched.set()
+
+    threading.Thread(target=match).start()
+    while not matched.wait(0.01):
+        turns += 1
+    assert turns > 2
 
 
 def test_no_rule() -> None:

@@ -1,15 +1,21 @@
 """Stores of every kind give key, chain and trust; what is wrong is one line that names the key and tells no secret."""
 
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from structlog.testing import capture_logs
 
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.listener_settings import ListenerSettings
-from logyard.broker.tls.context import client_context, read_stores, server_context
+from logyard.broker.tls.context import client_context, read_stores, server_context, unasked_suites
+from logyard.broker.tls.handshakes import Handshakes
+from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.tls.problems import TlsProblem
 from tests.support.certificates import PASSWORD, Authority
 
@@ -129,6 +135,10 @@ JKS = {"ssl.keystore.location": "own.p12", "ssl.keystore.password": PASSWORD}
             INLINE | {"ssl.truststore.location": "java.jks"},
             "is a trust store in Java's own format; convert it: keytool",
         ),
+        (
+            INLINE | {"ssl.truststore.location": "root.p12", "ssl.truststore.password": "wrong"},
+            "the password is wrong or missing (ssl.truststore.password",
+        ),
         (INLINE | {"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.2 or TLSv1.3 is needed"),
         (INLINE | {"ssl.enabled.protocols": "TLSv9"}, "ssl.enabled.protocols: 'TLSv9' is unknown"),
         (
@@ -194,6 +204,59 @@ def test_suites_and_versions(suites: str, protocols: str, expected: tuple[str | 
     assert suite is not None
     assert expected[0] in (None, suite[0])
     assert done.version() == expected[1]
+
+
+ONE_SUITE = """\
+openssl_conf = init
+[init]
+ssl_conf = tls
+[tls]
+system_default = defaults
+[defaults]
+Ciphersuites = TLS_AES_256_GCM_SHA384
+"""
+SHOW = """\
+import sys
+from tests.unit.tls.test_stores import INLINE, listener
+from logyard.broker.tls.context import read_stores, server_context, unasked_suites
+settings = listener(INLINE | {"ssl.cipher.suites": sys.argv[1]})
+print(unasked_suites(server_context(settings, *read_stores(settings)), settings))
+"""
+
+
+@pytest.mark.parametrize(
+    ("suites", "unasked"),
+    [
+        ("", ()),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", ()),
+        ("TLS_AES_256_GCM_SHA384", ("TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")),
+        ("TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256", ("TLS_CHACHA20_POLY1305_SHA256",)),
+        ("TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256", ()),
+    ],
+)
+def test_suites_of_tls_1_3_that_stay_are_told(suites: str, unasked: tuple[str, ...]) -> None:
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ROOT.pem}
+    given = INLINE | trust | ({"ssl.cipher.suites": suites} if suites else {})
+    settings = listener(given)
+    assert unasked_suites(server_context(settings, *read_stores(settings)), settings) == unasked
+    with capture_logs() as logged:
+        TlsListeners(Handshakes()).open(BrokerConfig.parse("", HEAD | given))
+    assert [line["suites"] for line in logged] == ([", ".join(unasked)] if unasked else [])
+
+
+def test_openssls_own_configuration_chooses_suites_of_tls_1_3(tmp_path: Path) -> None:
+    """As docs/security.md says it."""
+    chosen = tmp_path / "openssl.cnf"
+    chosen.write_text(ONE_SUITE)
+    ran = subprocess.run(
+        [sys.executable, "-c", SHOW, "TLS_AES_256_GCM_SHA384"],
+        env={**os.environ, "OPENSSL_CONF": str(chosen)},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert ran.stdout.strip() == "()"
 
 
 @pytest.mark.parametrize(

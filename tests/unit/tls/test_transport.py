@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from logyard.broker.server.admission import RequestMemory
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.tls.transport import TlsTransport
 from tests.support.tls_listener import (
@@ -194,6 +195,35 @@ def test_a_muted_connection_gets_what_was_decrypted_before(run: Callable[[Main],
             for body in bodies:
                 assert await answer(reader) == body
             writer.close()
+
+    run(main)
+
+
+def test_who_waits_for_memory_goes_on_with_what_was_decrypted(run: Callable[[Main], None]) -> None:
+    """The bound of requests' memory counts what is decrypted, and nothing that OpenSSL holds is left there."""
+
+    async def main() -> None:
+        memory = RequestMemory(100_000)
+        async with listening(Echo(), settings(), memory=memory) as listener:
+            (_, one), (other_reader, other) = await connect(listener), await connect(listener)
+            first = random.Random(1).randbytes(300_000)
+            second = random.Random(2).randbytes(100_000)  # it comes in one receive, and no more bytes after it
+            one.write(framed(first)[:200_000])
+            while memory.left >= 0:
+                await asyncio.sleep(0.001)
+            other.write(framed(second) + framed(b"ab"))
+            while not memory.waiting:
+                await asyncio.sleep(0.001)
+            small_reader, small = await connect(listener)
+            small.write(framed(b"cd"))
+            assert await answer(small_reader) == b"cd"
+            assert memory.waiting == 1
+            one.transport.abort()
+            assert await answer(other_reader) == second
+            assert await answer(other_reader) == b"ab"
+            assert memory.left == 100_000
+            for writer in (other, small):
+                writer.close()
 
     run(main)
 

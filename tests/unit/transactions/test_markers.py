@@ -61,6 +61,17 @@ async def test_brokers_do_not_wait_for_each_other(world: TransactionWorld) -> No
     await ended(world)
 
 
+async def test_a_leader_that_moves_while_its_request_is_out_is_found(world: TransactionWorld) -> None:
+    """The metadata came before the request failed, and none come later."""
+    world.links.gate.clear()
+    world.links.unreachable = {1}
+    await commit(world, "x", 0)
+    world.lead(2, 2, 2, 2)
+    world.links.gate.set()
+    await ended(world)
+    assert [broker for broker, _ in world.links.sent] == [2]
+
+
 @pytest.mark.parametrize("code", DONE)
 async def test_what_counts_as_written(world: TransactionWorld, code: ErrorCode) -> None:
     world.links.answers[TP[0]] = code

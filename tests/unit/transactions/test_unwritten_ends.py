@@ -1,6 +1,8 @@
 """Ends of transactions that are written later, together, or not at all."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -15,6 +17,18 @@ COMMITTED = [State.EMPTY, State.ONGOING, State.PREPARE_COMMIT]
 COMMIT = [*COMMITTED, State.COMPLETE_COMMIT]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No end is written but by `world.settle`, however slow the machine is, unless a test says so."""
+    monkeypatch.setattr(unwritten_ends, "WRITE_AFTER_S", 3600.0)
+
+
+async def until(world: TransactionWorld, states: list[State]) -> None:
+    async with asyncio.timeout(20):
+        while world.states() != states:
+            await asyncio.sleep(0.001)
+
+
 async def ended(world: TransactionWorld, name: str = "x") -> Producer:
     """An id whose transaction has its markers; the record of its end is not written."""
     producer = await world.begin(name, TP[0])
@@ -26,11 +40,11 @@ async def ended(world: TransactionWorld, name: str = "x") -> Producer:
 
 
 async def test_an_end_is_written_after_a_while(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten_ends, "WRITE_AFTER_S", 0.005)
-    producer = await ended(world)
+    monkeypatch.setattr(unwritten_ends, "WRITE_AFTER_S", 0.001)
+    producer = await world.begin("x", TP[0])
+    assert await world.end(producer) is NONE
+    await until(world, COMMIT)
     assert await world.end(producer) is NONE, "a retry"
-    await asyncio.sleep(0.02)
-    assert world.states() == COMMIT
 
 
 async def test_the_next_transaction_needs_no_record_of_the_last_ones_end(world: TransactionWorld) -> None:
@@ -84,13 +98,25 @@ async def test_an_end_is_stored_however_often_it_takes(
     world.links.gate.clear()
     assert await world.end(producer) is NONE
     world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
+    tries = len(world.log.batches) + 3
     world.links.gate.set()
-    await asyncio.sleep(0.02)
+    async with asyncio.timeout(20):
+        while len(world.log.batches) < tries:
+            await asyncio.sleep(0.001)
     assert world.states() == COMMITTED
+    raised: list[object] = []
+
+    def fail(*arguments: object) -> None:
+        raised.append(arguments)
+        raise ZeroDivisionError
+
     with monkeypatch.context() as patched:
-        patched.setattr(world.log, "append", lambda *_: 1 / 0)
-        await asyncio.sleep(0.01)
+        patched.setattr(world.log, "append", fail)
+        async with asyncio.timeout(20):
+            while len(raised) < 3:
+                await asyncio.sleep(0.001)
     world.log.failing = NONE
+    await until(world, COMMIT)
     await asyncio.sleep(0.02)
     assert world.states() == COMMIT, "once"
     assert len(world.links.sent) == 1
@@ -113,6 +139,44 @@ async def test_ends_are_written_together(world: TransactionWorld) -> None:
     world.log.batches.clear()
     world.coordinator.write_ends()
     assert [len(records) for _, records, _ in world.log.batches] == [1, 1, 1]
+
+
+async def test_ends_that_are_due_anew_wait_for_the_next_turn(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn has had its portion, the last one of those that were due before."""
+    timers: list[Callable[[], object]] = []
+    monkeypatch.setattr(unwritten_ends, "PER_TURN", 1)
+
+    class Handle:
+        def cancel(self) -> None: ...
+
+    class Timers:
+        def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Handle:
+            timers.append(partial(callback, *args))
+            return Handle()
+
+    ends = unwritten_ends.UnwrittenEnds(world.owned, world.log, Timers(), lambda: 0, 1000)
+    for name in ("x", "y"):
+        await ended(world, name)
+    world.log.batches.clear()
+
+    def add(name: str) -> None:
+        led = world.owned.find(name)
+        assert not isinstance(led, ErrorCode)
+        ends.add(led, led.transactions[name])
+
+    add("x")
+    timers.pop()()  # what is due is written in the next turn
+    add("y")
+    portion, due = timers
+    timers.clear()
+    portion()
+    assert len(world.log.batches) == 1
+    due()
+    assert len(world.log.batches) == 1
+    timers.pop()()
+    assert len(world.log.batches) == 2
 
 
 async def test_the_next_coordinator_writes_the_same_markers_again(world: TransactionWorld) -> None:

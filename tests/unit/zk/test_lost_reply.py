@@ -16,6 +16,7 @@ ME, OTHER = 11, 12
         ([Create("/a"), SetData("/a", b"x", 0)], {"/a": Znode(b"x", 1, 5)}),
         ([SetData("/a", b"x", 3)], {"/a": Znode(b"x", 4, 5)}),
         ([Check("/e", 1), Delete("/a", 2)], {"/a": None}),
+        ([SetData("/a", b"x", 3), Create("/n", b"a", sequential=True)], {"/a": Znode(b"x", 4, 5)}),
     ],
 )
 def test_it_happened(ops: list[ZkOp], found: dict[str, Znode | None]) -> None:
@@ -37,6 +38,8 @@ def test_it_happened(ops: list[ZkOp], found: dict[str, Znode | None]) -> None:
         ([SetData("/a", b"x", 3)], {"/a": None}),
         ([Delete("/a")], {"/a": Znode(b"", 0, 5)}),
         ([Delete("/a"), SetData("/b", b"x", 0)], {"/a": None, "/b": Znode(b"y", 1, 5)}),
+        ([SetData("/a", b"x", 3), Create("/n", b"a", sequential=True)], {"/a": Znode(b"x", 5, 5)}),
+        ([Check("/a", 0), Create("/n", b"a", sequential=True)], {}),
         ([Check("/a", 0)], {}),
     ],
 )

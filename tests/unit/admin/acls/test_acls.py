@@ -57,7 +57,7 @@ def test_producers_and_consumers() -> None:
     assert all(acls.check(one) is one for one in told)
     read = acls.consumer(ALICE, [FLIGHTS, Resource(acls.GROUP, "g")])
     assert [one.operation for one in read] == ["READ", "DESCRIBE", "READ"]
-    with pytest.raises(BadAcl, match="--consumer you must specify a group"):
+    with pytest.raises(BadAcl, match="--consumer you must specify a --topic and a --group"):
         acls.consumer(ALICE, [FLIGHTS])
     with pytest.raises(BadAcl, match="--producer only"):
         acls.producer(ALICE, [FLIGHTS, Resource(acls.GROUP, "g")])

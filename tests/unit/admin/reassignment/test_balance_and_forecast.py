@@ -201,3 +201,8 @@ def test_a_dead_broker_that_is_emptied_is_in_the_forecast() -> None:
     snapshot = client.snapshot()
     found = forecast(snapshot, client.replica_sizes(), [Move(TopicPartition("t", 0), (1,), (2,), 7)])
     assert [(e["broker"], e["alive"], e["replicas_after"]) for e in found] == [(1, False, 0), (2, True, 1)]
+    # Nobody tells what it holds: no count, and none below nothing.
+    assert [(found[0][f"bytes_{when}"]) for when in ("before", "after", "peak")] == [None] * 3
+    assert forecast_lines(found)[0].startswith("broker 1 (dead): not known → not known (at most not known)")
+    document = make_plan(snapshot, []).as_json(50) | {"brokers": found}
+    assert "| 1 | not known | not known | 1 → 0 |" in as_markdown(document)

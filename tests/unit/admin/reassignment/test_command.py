@@ -339,3 +339,13 @@ def test_a_throttle_does_not_take_away_what_others_throttle(yard: Yard) -> None:
     yard.cluster.configs["t"][settings.LEADERS] = "1:2"
     yard.execute(MOVE, throttle=9)
     assert yard.cluster.configs["t"][settings.LEADERS] == "1:2,0:1,0:2"
+
+
+def test_a_disk_that_gets_too_full_is_a_warning_and_a_file_is_an_order(yard: Yard) -> None:
+    yard.cluster.sizes = {T0: 1000}
+    yard.cluster.disks = {(3, "/data/3"): (10_000, 999), (4, "/data/4"): (10_000, 9_000)}
+    yard.execute(MOVE)
+    assert [line for line in yard.said if line.startswith("Warning")] == [
+        "Warning: broker 3: 1000 B come and 999 B are free: move less at once, or add disks or a broker"
+    ]
+    assert yard.cluster.assignments[T0].is_reassigning

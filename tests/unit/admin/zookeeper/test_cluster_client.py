@@ -100,3 +100,37 @@ def test_what_only_brokers_can_do(client: ZooKeeperClusterClient) -> None:
         client.alter_reassignments({T0: None})
     with pytest.raises(ApiError, match="log_dirs need --bootstrap-server"):
         client.alter_replica_log_dirs({("t", 0, 1): "/b"})
+
+
+def test_who_has_no_settings_left_has_no_znode(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
+    def change(kind: str, name: str, **values: str) -> None:
+        client.alter_entity(kind, name, values, () if values else ["rate"])
+
+    for kind, name in (("users", "u"), ("users", "u/clients/c"), ("users", "u/clients/d"), ("ips", "::1")):
+        change(kind, name, rate="1")
+    change("users", "u")  # clients are below it
+    assert znodes.content("/config/users/u")["config"] == {}
+    change("users", "u/clients/c")
+    assert znodes.children("/config/users/u/clients") == ["d"]
+    change("users", "u/clients/d")
+    change("ips", "::1")
+    assert (znodes.children("/config/users"), znodes.children("/config/ips")) == ([], [])
+    change("users", "nobody")
+    assert znodes.children("/config/users") == []
+    change("users", "v", rate="1")
+    change("users", "v/clients/c", rate="1")
+    change("users", "v/clients/c")
+    assert znodes.content("/config/users/v")["config"] == {"rate": "1"}  # it has settings of its own
+    change("brokers", "1", rate="1")
+    change("brokers", "1")
+    assert znodes.content("/config/brokers/1")["config"] == {}
+    assert len(znodes.children("/config/changes") or ()) == 13
+
+
+def test_settings_and_their_notification_are_one_step(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
+    for number, value in enumerate(("1", "2")):
+        client.alter_topic_configs("t", {"size": value})
+        settings, told = znodes.read(["/config/topics/t", f"/config/changes/config_change_{number:010}"])
+        assert settings is not None
+        assert told is not None
+        assert settings.mzxid == told.czxid

@@ -37,6 +37,22 @@ def test_a_topics_life(run: Any, brokers: TreeZnodes) -> None:
     assert "MarkedForDeletion: true" in run("topics", "describe", *THERE, "--topic", "t")[1]
 
 
+def test_who_comes_second_leaves_the_settings_of_the_first(
+    run: Any, brokers: TreeZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = brokers.commit
+
+    def overtaken(ops: Any) -> list[OpResult]:
+        monkeypatch.setattr(brokers, "commit", honest)
+        brokers.topic("t", {0: [0]})
+        return honest(ops)
+
+    monkeypatch.setattr(brokers, "commit", overtaken)
+    create = ("topics", "create", *THERE, "--topic", "t", "--replica-assignment", "0")
+    assert run(*create, "--config", "retention.ms=5")[2] == "logyard: Topic 't' already exists.\n"
+    assert brokers.content("/config/topics/t")["config"] == {}
+
+
 def test_many_topics_are_described_by_a_few_batches(
     run: Any, brokers: TreeZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

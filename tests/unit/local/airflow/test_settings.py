@@ -39,15 +39,35 @@ def test_no_secret_is_a_password_of_a_name(home: Home) -> None:
 
 def test_everything_is_bound_to_loopback_and_ours(home: Home) -> None:
     base = {"PATH": "/bin", "AIRFLOW__CORE__DAGS_FOLDER": "/another", "AIRFLOW_CONN_X": "y", "LANG": "C"}
-    found = environment(home, 18080, {"AIRFLOW_CONN_LOGYARD_DEFAULT": "{}"}, base)
+    found = environment(home, 18080, {"AIRFLOW__API__WORKERS": "2"}, base)
     assert found["AIRFLOW__API__HOST"] == found["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert found["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
     assert found["AIRFLOW__CORE__DAGS_FOLDER"] == str(dags_folder())
     assert found["LANG"] == "C"
+    assert found["AIRFLOW__API__WORKERS"] == "2"
     assert "AIRFLOW_CONN_X" not in found
     assert found["PATH"].endswith(":/bin")
     assert list(home.plugins.iterdir()) == []
     assert home.password() not in json.dumps(found)
+
+
+def test_connections_can_be_tested_and_files_are_read_every_30_seconds(home: Home) -> None:
+    found = environment(home, 18080, {}, {})
+    assert found["AIRFLOW__CORE__TEST_CONNECTION"] == "Enabled"
+    assert found["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] == "30"
+    assert int(found["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"]) <= 30
+
+
+def test_own_dags_are_read_beside_the_packaged_ones(tmp_path: Path) -> None:
+    own = tmp_path / "mine"
+    home = Home(tmp_path / "home", tmp_path / "kernels", own)
+    home.prepare()
+    (own / "d.py").write_text("")
+    home.prepare()  # keeps what is there
+    assert [path.name for path in own.iterdir()] == ["d.py"]
+    found = json.loads(environment(home, 18080, {}, {})["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    assert [bundle["kwargs"]["path"] for bundle in found] == [str(dags_folder()), str(own)]
+    assert len({bundle["name"] for bundle in found}) == 2
 
 
 def test_dags_are_the_packages_own() -> None:

@@ -17,20 +17,24 @@ def replica(home: Path, name: str, segments: dict[int, int]) -> None:
 
 
 @pytest.fixture
-def description(tmp_path: Path) -> dict[str, object]:
+def log_dirs(tmp_path: Path) -> dict[int, list[str]]:
     replica(tmp_path / "0", "flights-0", {0: 10, 500: 20})
     replica(tmp_path / "1", "flights-0", {0: 10, 480: 15, 700: 5})
     replica(tmp_path / "1", "flights-1", {0: 7})
-    return {"brokers": [{"id": broker, "log_dirs": [str(tmp_path / str(broker))]} for broker in range(3)]}
+    for other in ("flights-unassigned-0", "flights-0.5e0a-delete", "other-0"):
+        replica(tmp_path / "1", other, {0: 100})
+    return {broker: [str(tmp_path / str(broker))] for broker in range(3)}
 
 
-def test_closed_segments_end_where_the_first_active_one_begins(description: dict[str, object]) -> None:
-    assert cluster_view.compactable_ends(description, "flights", [0, 1, 2]) == {0: 500, 1: 0}
+def test_closed_segments_end_where_the_first_active_one_begins(log_dirs: dict[int, list[str]]) -> None:
+    assert cluster_view.compactable_ends(cluster_view.segments(log_dirs, "flights")) == {0: 500, 1: 0}
 
 
-def test_only_the_logs_own_bytes_count(description: dict[str, object]) -> None:
-    assert cluster_view.topic_bytes(description, "flights", [0, 1]) == 30 + 30 + 7
-    assert sorted(cluster_view.directories(description, "flights", 1)) == [1]
+def test_only_the_logs_own_bytes_count(log_dirs: dict[int, list[str]]) -> None:
+    found = cluster_view.segments(log_dirs, "flights")
+    assert sorted(found) == [(0, 0), (0, 1), (1, 1)]
+    assert cluster_view.bytes_of(found) == 30 + 30 + 7
+    assert [cluster_view.bytes_of(found, broker) for broker in range(3)] == [30, 37, 0]
 
 
 def test_what_ails_a_cluster() -> None:

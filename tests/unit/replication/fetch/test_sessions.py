@@ -10,6 +10,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import LEADER_DURING_DELETE, TopicPartition
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
+from logyard.broker.replication.fetch.session_keys import forgotten_key
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from tests.support.disk_logs import batch, parse
 from tests.support.replica_world import T0, T1, World, follower_fetch, produce
@@ -101,6 +102,13 @@ def test_a_partition_asked_again_is_answered_again(world: SessionWorld) -> None:
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
     assert set(client.fetch(ask())) == {T0}
     assert client.fetch() == {}
+
+
+def test_the_topic_id_zero_is_unknown_and_harms_no_other(world: SessionWorld) -> None:
+    client, nobody = Client(world, by_id=True), TopicPartition("", 0)
+    for sent in (client.fetch(ask(nobody), ask(TopicPartition("", 7))), client.fetch()):
+        assert [a.error for a in sent.values()] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+    assert set(client.fetch(forgotten=[forgotten_key(None, None, 0)])) == {TopicPartition("", 7)}
 
 
 def test_the_high_watermark_alone_is_news(world: SessionWorld) -> None:
@@ -341,7 +349,7 @@ def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: SessionWorld) -
     assert len(world.partition(T0).observers) == 1
     world.hear([1, 2], [PartitionUpdate(T0, LEADER_DURING_DELETE, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
     client.fetch(ask(TopicPartition("", 0), topic_id=mine))
-    client.fetch(forgotten=[(mine, 0)])
+    client.fetch(forgotten=[(mine.int, 0)])
     assert world.partition(T0).observers == {}
     world.replicas.hosted.transitioned(world.partition(T0))
 

@@ -26,6 +26,7 @@ def loop() -> Iterator[VirtualLoop]:
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher, "portions", lambda records: [each.data for each in parse(records)] or [b""])
+    monkeypatch.setattr(fetcher, "ONE_PORTION_BYTES", 0)
 
 
 @pytest.mark.parametrize("left", [0, 1, 30])

@@ -43,6 +43,20 @@ def test_comments_and_spaces_are_left_out() -> None:
     assert options(text) == {"a": "b"}
 
 
+def test_names_and_numbers_in_quotes() -> None:
+    assert options('M required "prop name"=value index="3" more="value1 = 1, value2 = 2";') == {
+        "prop name": "value",
+        "index": "3",
+        "more": "value1 = 1, value2 = 2",
+    }
+
+
+@pytest.mark.parametrize("flag", jaas.FLAGS)
+def test_every_flag_is_read(flag: str) -> None:
+    (module,) = jaas.parse(f"test.Module {flag};")
+    assert (module.name, module.flag, dict(module.options)) == ("test.Module", flag, {})
+
+
 def test_the_last_of_two_options_counts() -> None:
     assert options("M required a=b a=c;") == {"a": "c"}
 

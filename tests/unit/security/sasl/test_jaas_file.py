@@ -51,6 +51,25 @@ def test_the_listeners_section_is_before_the_general_one(
     assert password(text + own, "IN") == "in-the-settings"
 
 
+def test_a_file_without_the_brokers_sections_has_no_module(tmp_path: Path) -> None:
+    path = tmp_path / "jaas.conf"
+    path.write_text(FILE.replace("KafkaServer", "Server"))
+    assert password(f"logyard.jaas.config.file={path}\n", "IN") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('x.PlainLoginModule required password="a"; x.PlainLoginModule required password="b";', "one login module"),
+        ("com.sun.security.auth.module.JndiLoginModule required;", "PlainLoginModule is expected"),
+    ],
+)
+def test_a_listener_has_one_module_of_its_mechanism(text: str, told: str) -> None:
+    """No other class is ever run, so that none has to be forbidden."""
+    with pytest.raises(ValueError, match=told):
+        password(f"listener.name.in.plain.sasl.jaas.config={text}\n", "IN")
+
+
 def test_without_a_file_there_is_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_OPTS", raising=False)
     assert password("", "IN") is None

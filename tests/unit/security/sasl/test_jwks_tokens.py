@@ -96,6 +96,19 @@ def test_rules() -> None:
     assert tokens(clock_skew_s=3600).validate(token({**GOOD, "exp": NOW - 60})).principal == "alice"
 
 
+def test_keys_of_another_curve_or_algorithm_are_passed_over() -> None:
+    """A token without a key id is tried with each key that may have signed it, whatever comes before that one."""
+    wide = ec.generate_private_key(ec.SECP384R1())
+    curves = [json.loads(ECAlgorithm.to_jwk(key.public_key())) for key in (wide, EC)]
+    only = {**json.loads(RSAAlgorithm.to_jwk(RSA.public_key())), "alg": "RS512"}
+    keys = parse_keys(json.dumps({"keys": [*curves, only]}).encode())
+    found = JwksTokens(TokenRules(), lambda: keys, lambda _: None)
+    assert found.validate(jwt.encode(GOOD, EC, "ES256")).principal == "alice"
+    assert found.validate(jwt.encode(GOOD, RSA, "RS512")).principal == "alice"
+    with pytest.raises(TokenRefused, match="no key"):
+        found.validate(jwt.encode(GOOD, RSA, "RS256"))
+
+
 def test_an_unknown_key_is_asked_for() -> None:
     asked: list[str] = []
     for kid in ("new", "x" * 5000):

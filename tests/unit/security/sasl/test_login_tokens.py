@@ -1,7 +1,7 @@
 """The tokens of a broker's own log-in: from an endpoint, a file or its options; renewed in time, and never shown."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,13 @@ class World:
     def __init__(self, life_s: float = 1000.0) -> None:
         self.life_s, self.now_s, self.elapsed_s = life_s, 5000.0, 0.0
         self.given: list[str] = []
+        self.asked: list[float] = []
         self.is_away = False
+        self.hold: Callable[[], None] = lambda: None
 
     def fetch(self) -> str:
+        self.asked.append(self.elapsed_s)
+        self.hold()
         if self.is_away:
             raise LoginRefused("the endpoint is away")
         number = len(self.given)
@@ -77,6 +81,40 @@ def test_an_endpoint_that_is_away_costs_nothing_while_the_token_is_valid() -> No
         tokens.token()
     world.is_away = False
     assert tokens.token() == world.given[1]
+
+
+def test_an_endpoint_that_fails_is_asked_again_after_a_pause() -> None:
+    """It may take its time-out each time, and every link to another broker would wait for that."""
+    world = World()
+    tokens = world.tokens()
+    tokens.token()
+    world.is_away = True
+    world.wait(800)
+    for _ in range(25):
+        assert tokens.token() == world.given[0]
+        world.wait(1)
+    assert world.asked == [0, 800, 810, 820]
+
+
+def test_who_comes_while_another_asks_goes_on_with_the_old_token() -> None:
+    world, asked, answered = World(), threading.Event(), threading.Event()
+    tokens = world.tokens()
+    first = tokens.token()
+
+    def hold() -> None:
+        asked.set()
+        assert answered.wait(10)
+
+    world.hold = hold
+    world.wait(800)
+    found: list[str] = []
+    waiting = threading.Thread(target=lambda: found.append(tokens.token()))
+    waiting.start()
+    assert asked.wait(10)
+    assert tokens.token() == first
+    answered.set()
+    waiting.join(10)
+    assert found == [world.given[1]]
 
 
 def test_a_clock_that_jumps_changes_nothing_between_two_tokens() -> None:

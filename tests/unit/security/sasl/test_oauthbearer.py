@@ -43,10 +43,10 @@ def test_a_token_logs_in() -> None:
 
 def test_a_refusal_takes_two_steps() -> None:
     server = OAuthBearerServer(validator(RequiredScope="read admin"))
-    assert json.loads(server.step(first(jws(GOOD)))) == {"status": "insufficient_scope", "scope": "read admin"}
+    assert json.loads(server.step(first(jws(GOOD)))) == {"status": "insufficient_scope", "scope": "[read, admin]"}
     with pytest.raises(LoginRefused) as caught:
         server.step(b"\x01")
-    assert caught.value.told == '{"status":"insufficient_scope","scope":"read admin"}'
+    assert caught.value.told == '{"status":"insufficient_scope", "scope":"[read, admin]"}'
     assert server.identity is None
 
 

@@ -39,6 +39,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NONE, UNSUPPORTED, ILLEGAL, FAILED = 0, 33, 34, 58
 
 
+def now() -> float:
+    """The loop's clock, which is the broker's too and counts no standstill (tests/support/steady_loop.py)."""
+    return asyncio.get_running_loop().time()
+
+
 class World:
     """One broker for all tests of this file. What was counted before a test is left out."""
 
@@ -127,12 +132,12 @@ async def test_handlers_see_the_user(world: World) -> None:
 
 async def test_the_list_of_mechanisms_comes_with_the_refusal(world: World) -> None:
     client = await world.connect()
-    begun = time.monotonic()
+    begun = now()
     answer = await client.ask(HANDSHAKE, 1, mechanism="GSSAPI")
     assert answer.error_code == UNSUPPORTED
     assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
     assert await client.frame() is None
-    assert time.monotonic() - begun >= 0.05
+    assert now() - begun >= 0.05
 
 
 @pytest.mark.parametrize(("mechanism", "exchange", "told"), [
@@ -146,14 +151,14 @@ async def test_the_list_of_mechanisms_comes_with_the_refusal(world: World) -> No
 ])  # fmt: skip
 async def test_a_refusal_waits_and_closes(world: World, mechanism: str, exchange: Any, told: str) -> None:
     client = await world.connect()
-    begun = time.monotonic()
+    begun = now()
     with structlog.testing.capture_logs() as logged:
         answer = await client.log_in(mechanism, exchange)
         # What is sent meanwhile is not looked at.
         client.send(client.encode(METADATA, 9, topics=[]))
         assert await client.frame() is None
     assert (answer.error_code, answer.error_message) == (FAILED, told)
-    assert time.monotonic() - begun >= 0.05
+    assert now() - begun >= 0.05
     (line,) = [line for line in logged if line["event"] == "log-in refused"]
     assert (line["peer"], line["mechanism"], line["listener"]) == ("127.0.0.1", mechanism, "IN")
     assert line.get("user") == {"OAUTHBEARER": None}.get(
@@ -180,9 +185,9 @@ async def test_the_end_does_not_come_together_with_the_refusal(world: World) -> 
     """Clients such as kafka-python throw away an answer that they read together with the end."""
     client = await world.connect()
     await client.log_in(PLAIN, PlainClient("alice", "guess"))
-    answered = time.monotonic()
+    answered = now()
     assert await client.frame() is None
-    assert time.monotonic() - answered > 0.5
+    assert now() - answered > 0.5
 
 
 async def test_a_refusal_after_the_old_handshake_only_closes(world: World) -> None:
@@ -310,9 +315,9 @@ async def test_a_tokens_life_limits_the_session(world: World) -> None:
 async def test_who_guesses_is_slowed(world: World) -> None:
     async def guess(user: str) -> float:
         client = await world.connect()
-        begun = time.monotonic()
+        begun = now()
         assert (await client.log_in(PLAIN, PlainClient(user, "guess"))).error_code == FAILED
-        return time.monotonic() - begun
+        return now() - begun
 
     with structlog.testing.capture_logs() as logged:
         await asyncio.gather(*(guess("dave") for _ in range(24)))

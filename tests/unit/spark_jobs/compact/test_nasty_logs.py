@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from logyard.broker.cleaner import cleaning
+from logyard.broker.cleaner import cleaning, compiled_passes
 from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.real import OsDisk
 from logyard.spark_jobs.compact import rewrite
 from logyard.spark_jobs.compact import survey as spark_survey
-from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support.batches import APPEND_TIME, HORIZON, TRANSACTIONAL, Batch, Rec, batch, marker
 from tests.support.old_logs import AnyBatch, old, read_any, sizes
@@ -80,6 +80,10 @@ class Log:
             "config": {"segment.bytes": limit, "segment.index.bytes": 10**7, "delete.retention.ms": DAY},
         }
         made = cleaning.clean(lease, 10**6, OsDisk(), cleaning.unthrottled)
+        plain = [(parts / f"{group['segments'][0]:020d}.part").read_bytes() for group in made["groups"]]
+        again = cleaning.clean(lease, 10**6, OsDisk(), cleaning.unthrottled, compiled_passes.ENGINE)
+        assert {**again, "bytes_read": 0} == {**made, "bytes_read": 0}
+        assert plain == [(parts / f"{group['segments'][0]:020d}.part").read_bytes() for group in again["groups"]]
         out = {base: self.file(base).read_bytes() for base in self.last}
         for group in made["groups"]:
             first = group["segments"][0]
@@ -148,6 +152,16 @@ CASES: dict[str, Case] = {
         [0, 2**31 - 2, 2**31 + 5],
     ),
     "gaps inside a batch": ([[Batch(0, 9, (r(3, A), r(7, B))), batch([r(10, A)])]], {}, [7, 10]),
+    "a record far above its batch": (
+        [[batch([r(0, A)]), Batch(1, 0, (r(1000, A),))], [batch([r(2, A), r(3, B)])], [batch([r(4, A)])]],
+        {},
+        [1000, 3, 4],
+    ),
+    "records in the wrong order": (
+        [[batch([r(0, A), r(1, B)]), Batch(2, 2, (r(3, A), r(2, B), r(4, C)))], [batch([r(5, C)])]],
+        {},
+        [1, 3, 2, 4, 5],
+    ),
     "an empty batch at the end": ([[batch([r(0, A)]), Batch(1, 4, ())]], {}, [0]),
     "only empty batches": ([[Batch(0, 4, ()), Batch(5, 2, ())]], {}, []),
     "a batch that loses all but its last": ([[batch([r(n, A) for n in range(50)], codec=3)]], {}, [49]),
@@ -262,6 +276,8 @@ DAMAGE: dict[str, tuple[Callable[[Log], Any], int, int]] = {
     "a flipped record": (lambda log: patch(log, 0, at(log, 0, 2) + 66, b"\xff"), 0, 2),
     "a flipped header": (lambda log: patch(log, 0, at(log, 0, 2) + 36, b"\xff"), 0, 2),
     "a flipped old message": (lambda log: patch(log, 18, at(log, 18, 3) + 30, b"\xff"), 18, 3),
+    "a base offset too high": (lambda log: patch(log, 0, at(log, 0, 2), (50).to_bytes(8, "big")), 0, 2),
+    "a base offset too low": (lambda log: patch(log, 0, at(log, 0, 2), (4).to_bytes(8, "big")), 0, 2),
     "a length of nothing": (lambda log: patch(log, 0, at(log, 0, 4) + 8, bytes(4)), 0, 4),
     "a length beyond the file": (lambda log: patch(log, 0, at(log, 0, 4) + 8, b"\x7f"), 0, 4),
     "an unknown format": (lambda log: patch(log, 18, at(log, 18, 1) + 16, b"\x05"), 18, 1),

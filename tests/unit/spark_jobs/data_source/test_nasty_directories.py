@@ -202,7 +202,7 @@ def test_headers_that_do_not_fill_their_record_are_named(tmp_path: Path) -> None
     span = Range(of_partition_directory(str(directory)), 0, 1)
     (split,) = plan_splits(span, committed_only=True, columns=COLUMNS)
     with pytest.raises(
-        LogyardError, match=r"flights-3, segment 0 .*position 0 \(offset 0\): the headers of .* offset 0 "
+        LogyardError, match=r"flights-3, segment 0 .*position 0 \(offset 0\): a record runs over its end"
     ):
         list(split_rows(split))
 

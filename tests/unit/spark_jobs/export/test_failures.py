@@ -163,7 +163,7 @@ def test_a_topic_made_again_is_that_topics_trouble(world: World) -> None:
 def test_a_destination_that_fails_is_nobodys_trouble(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from logyard.spark_jobs.export import files
 
-    def full(path: str, sample: Any) -> Any:
+    def full(path: str, *_: Any) -> Any:
         raise OSError(28, "No space left on device", path)
 
     monkeypatch.setattr("logyard.spark_jobs.export.staged_files.open_parquet", full, raising=False)

@@ -10,7 +10,7 @@ import pytest
 from logyard.spark_jobs.export.files import Output, open_parquet
 from logyard.spark_jobs.export.partition_columns import parse
 from logyard.spark_jobs.export.schema.formats import Formats, SideFormat
-from logyard.spark_jobs.segments.chunks import HEADER_TYPE
+from logyard.spark_jobs.segments.arrow import HEADER_TYPE
 from logyard.spark_jobs.segments.splits import COLUMNS
 from logyard.spark_jobs.tables.iceberg import schema_json
 

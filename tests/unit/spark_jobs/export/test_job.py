@@ -333,7 +333,7 @@ def test_the_latest_rows_of_a_topic_that_was_made_again_replace_the_old_ones(fli
     [
         (("--columns", "offset,key"), "needs the column value"),
         (("--partition-by", "date"), "leave --partition-by out"),
-        (("--format", "delta"), "--format parquet, not delta"),
+        (("--format", "delta"), "into a table of a catalog, not delta"),
     ],
 )
 def test_upsert_says_what_does_not_go_with_it(words: tuple[str, ...], said: str, flights: Flights) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job
+from logyard.spark_jobs.export import pieces as pieces_module
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
@@ -97,6 +98,26 @@ def test_a_piece_takes_of_every_partition_about_as_much(replica: Replica) -> Non
     piece = Pieces(spans, splits_of).take(400)
     assert piece is not None
     assert [span.end for span in piece.ranges] == [100] * 4
+
+
+def test_a_piece_costs_what_is_in_it(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that a piece takes nothing of keeps the range it has: 300 partitions in 300 pieces are not 90,000."""
+    made = 0
+
+    def counted(*fields: Any) -> Range:
+        nonlocal made
+        made += 1
+        return Range(*fields)
+
+    monkeypatch.setattr(pieces_module, "Range", counted)
+    spans = [Range(replace(replica, partition=p), 0, 1) for p in range(300)]
+    pieces = Pieces(spans, lambda span: iter(splits(span, random.Random(1))))
+    taken = 0
+    while (piece := pieces.take(1)) is not None:
+        taken += len(piece.splits)
+        assert len(piece.ranges) == 300
+    assert taken == 300
+    assert made <= 3 * 300
 
 
 @pytest.mark.usefixtures("small")

@@ -178,6 +178,25 @@ def test_many_names_for_one_file_are_too_many(tmp_path: Path, monkeypatch: pytes
     assert not list(tmp_path.glob(".*"))
 
 
+def test_another_run_replaces_the_small_file_while_it_gets_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """link(2) fails with ENOENT where the file that it found is replaced before it has the new name."""
+    real, unlucky = os.link, [True] * 6
+
+    def raced(source: str, target: str) -> None:
+        if source.endswith("trimmed") and os.path.exists(source) and unlucky:
+            unlucky.pop()
+            raise FileNotFoundError(2, "No such file or directory", source, None, target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", raced)
+    model = grown(tmp_path, 60)
+    model.check(Versions(ManifestFolder(str(tmp_path))))
+    assert not unlucky
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_readers_beside_writers_that_tend_all_at_once(tmp_path: Path) -> None:
     model = grown(tmp_path, 3)
     history_of: dict[int, list[tuple[str, int]]] = {3: list(model.live.items())}

@@ -7,9 +7,10 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
 
+from logyard.broker.compiled import chunks
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
-from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments import arrow
 from logyard.spark_jobs.segments.files import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
 
@@ -62,7 +63,7 @@ def decoded(data: bytes, chunk_bytes: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks.read_chunks(Bytes(data), chunk_bytes=chunk_bytes):
         assert isinstance(chunk, chunks.Chunk)
-        table = chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory")))
+        table = arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory")))
         plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
         rows += [
             (r["offset"], r["timestamp"], r["key"], r["value"], [(h["key"], h["value"]) for h in r["headers"]])
@@ -86,7 +87,7 @@ def test_batch_columns() -> None:
     ]
     (chunk,) = chunks.read_chunks(Bytes(b"".join(b.encode() for b in log)))
     assert isinstance(chunk, chunks.Chunk)
-    rows = chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "m"))).to_pylist()
+    rows = arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "m"))).to_pylist()
     assert [r["offset"] for r in rows] == [5, 7, 8, 9, 10]
     assert [r["sequence"] for r in rows] == [2**31 - 2, 0, -1, -1, -1], "sequences wrap"
     assert [r["leaderEpoch"] for r in rows] == [3, 3, 0, 0, 0]
@@ -163,11 +164,21 @@ def test_a_payload_that_does_not_decompress_is_named(codec: int) -> None:
     assert "does not decompress" in damage.reason
 
 
-def test_headers_that_do_not_fill_their_record() -> None:
-    record = bytes([18, 0, 0, 0, 1, 1, 2, 2, 65, 10])  # one header, key "A", a value longer than what is left
-    chunk = chunks.open_trusted(chunk_of(damaged_record_batch(record, 1)), "m")
-    with pytest.raises(CorruptData, match="headers"):
-        chunks.record_batch(chunk, chunks.walk(chunk))
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (b"\2\2A\12", "runs over"),  # one header, key "A", a value longer than what is left
+        (b"\2\1\1", "runs over"),  # no key
+        (b"\2\2A\1\0", "runs over"),  # a byte more
+        (b"\4\2A\1", "does not end"),  # the second is not there
+        (b"\2\2A\377\377", "does not end"),
+    ],
+)
+def test_headers_that_do_not_fill_their_record(headers: bytes, reason: str) -> None:
+    body = b"\0\0\0\1\1" + headers  # attributes, two deltas, null key, null value
+    chunk = chunks.open_trusted(chunk_of(damaged_record_batch(bytes([2 * len(body)]) + body, 1)), "m")
+    with pytest.raises(chunks.CorruptBatch, match=reason):
+        chunks.walk(chunk)
 
 
 def test_visible_hides_control_and_aborted_batches() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logyard.spark_jobs.segments import kernels as k
-from logyard.spark_jobs.segments.chunks import CorruptBatch, Damage, read_chunks
+from logyard.broker.compiled import kernels as k
+from logyard.broker.compiled.chunks import CorruptBatch, Damage, read_chunks
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.indexes import byte_window, may_hold_time, offset_of_time
 from logyard.spark_jobs.segments.replicas import of_partition_directory

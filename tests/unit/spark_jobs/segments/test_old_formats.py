@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from logyard.broker.compiled import chunks
 from logyard.broker.records import message_set
 from logyard.broker.records.decode import Record
 from logyard.spark_jobs.audit.divergence import record_rows
 from logyard.spark_jobs.audit.partition import judge_partition
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
-from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments import arrow
 from logyard.spark_jobs.segments.indexes import offset_of_time
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from logyard.spark_jobs.segments.splits import COLUMNS as EXPORTED
@@ -97,7 +98,7 @@ def test_all_codecs(magic: int, codec: int) -> None:
         data = b"".join(message_set.message(r, r.offset, magic, 0) for r in records)
     (chunk,) = chunks.read_chunks(Bytes(data))
     assert isinstance(chunk, chunks.Chunk)
-    found = plain(chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory"))))
+    found = plain(arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory"))))
     expected = [(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in records]
     assert [(f["offset"], f["timestamp"], f["key"], f["value"]) for f in found] == expected
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from logyard.broker.compiled.chunks import CorruptBatch
 from logyard.spark_jobs.export.files import Output, WrittenSplit, write_split
 from logyard.spark_jobs.export.places.folder import FolderRun
 from logyard.spark_jobs.segments import splits
-from logyard.spark_jobs.segments.chunks import CorruptBatch
 from logyard.spark_jobs.segments.replicas import Replica
 from logyard.spark_jobs.segments.splits import Range, Split
 from tests.support import compaction_model as model

@@ -76,7 +76,7 @@ def test_records_reach_librdkafka_with_what_their_columns_say() -> None:
         values=[b"1", b"2", None, b"4"],
         topics=["t", "other", "t", "t"],
         partitions=[3, None, None, 0],
-        timestamps_ms=[None, 5, None, None],
+        timestamps_ms=[None, 5, None, 0],
         headers=[None, [("h", b"x")], None, []],
     )
     sender.send(rows)
@@ -85,11 +85,41 @@ def test_records_reach_librdkafka_with_what_their_columns_say() -> None:
             ("t", b"1", b"a", {"partition": 3}),
             ("other", b"2", None, {"timestamp": 5, "headers": [("h", b"x")]}),
             ("t", None, b"c", {}),
-            ("t", b"4", b"d", {"partition": 0}),
+            ("t", b"4", b"d", {"partition": 0, "timestamp": 1}),
         ],
         key=str,
     )
     assert producer.polls >= 2, "it waited for room in the queue"
+
+
+def test_rows_of_keys_and_values_are_each_sent_once_though_the_queue_is_full_in_between() -> None:
+    sender, producer = transactions("t")
+    keys = [None, *(b"%d" % number for number in range(9))]
+    sender.send(Rows(keys=keys, values=[b"v%d" % number for number in range(9)] + [None]))
+    assert producer.sent == [
+        ("t", value, key, {}) for key, value in zip(keys, [b"v%d" % n for n in range(9)] + [None], strict=True)
+    ]
+    assert producer.polls >= 3, "it waited for room in the queue"
+
+
+def test_a_plain_row_that_librdkafka_refuses_is_told() -> None:
+    sender, producer = transactions("t")
+
+    def refuse(*_: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+
+    producer.produce = refuse  # type: ignore[assignment]
+    with pytest.raises(CannotWrite, match=r"topic t: MSG_SIZE_TOO_LARGE .*raise kafka.message.max.bytes"):
+        sender.send(Rows([None], [b"v"]))
+
+
+def test_it_has_connected_when_it_starts() -> None:
+    """Else librdkafka asks for its coordinator in vain, and mostly not again for half a second."""
+    sender, producer = transactions("t")
+    told: list[int] = []
+    producer.init_transactions = lambda _: told.append(producer.polls)  # type: ignore[attr-defined]
+    sender.start()
+    assert told == [1]
 
 
 def test_the_option_goes_before_the_column() -> None:

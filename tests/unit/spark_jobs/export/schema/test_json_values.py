@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.formats import BadFormat, Formats, SideFormat
-from logyard.spark_jobs.export.schema.json_values import Misfit, reader
+from logyard.spark_jobs.export.schema.json_values import Misfit, plain_time, reader
 
 SCHEMA = """id BIGINT, ok BOOLEAN, small TINYINT, price DOUBLE, exact DECIMAL(6, 2), name STRING, raw BINARY, day DATE,
     at TIMESTAMP, tags ARRAY<STRING>, counts MAP<STRING, INT>, legs ARRAY<STRUCT<gate: INT NOT NULL>>"""
@@ -96,3 +97,23 @@ def test_a_schema_goes_with_json_and_json_with_a_schema() -> None:
         SideFormat("key", "json")
     with pytest.raises(BadFormat, match="--key-schema goes with --key-format json, not string"):
         SideFormat("key", "string", "a INT")
+
+
+# What `datetime.fromisoformat` of Python 3.10 reads, which Spark's executors may have.
+OLD = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}([+-]\d\d:\d\d)?")
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "z", "+01:00", "-0530", "+02"])
+@pytest.mark.parametrize("fraction", ["", ".5", ",25", ".123456", ".123456789"])
+@pytest.mark.parametrize("between", ["T", " "])
+def test_every_python_reads_the_same_times(between: str, fraction: str, zone: str) -> None:
+    """A time that ends with Z, which most writers of JSON make, is no dead letter where executors have Python 3.10."""
+    text = f"2026-01-31{between}12:00:07{fraction}{zone}"
+    assert OLD.fullmatch(plain_time(text))
+    assert datetime.fromisoformat(plain_time(text)) == datetime.fromisoformat(text.replace("z", "Z"))
+    assert plain_time(f"2026-01-31{between}12:00{zone}") == plain_time(f"2026-01-31{between}12:00:00{zone}")
+
+
+@pytest.mark.parametrize("text", ["2026-01-31", "noon", "2026-01-31T12:00:00+01:00:30", "2026-01-31T12:00:00ZZ", ""])
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert plain_time(text) == text

@@ -1,0 +1,95 @@
+"""A search by time on the event loop finds what the thread finds, or leaves it to the thread."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from logyard.broker.errors import ApiError
+from logyard.broker.log.disk.memory import MemoryFile
+from logyard.broker.log.segment import timestamps
+from logyard.broker.log.segment.scan import NotCached
+from tests.support.logs import NOW, SMALL, new_log, produced
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_ways_find_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    log = new_log(config=SMALL)
+    for number in range(60):
+        codec = rng.choice([0, 0, 0, 2])
+        values = [rng.randbytes(rng.randrange(60)) for _ in range(rng.randrange(1, 5))]
+        moment = NOW + number * 10 + rng.randrange(-30, 30)
+        log.append_as_leader(produced(values, timestamp=moment, compression=codec), 0, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(rng.randrange(log.log_end_offset // 2))
+    seen = Counter[str]()
+    for moment in range(NOW - 50, NOW + 700, 7):
+        wanted = log.timestamp_search(moment)()
+        try:
+            assert log.timestamp_search(moment).now() == wanted
+            seen["now"] += 1
+        except NotCached:
+            seen["in a thread"] += 1
+    assert seen["now"] > 5, seen
+    assert seen["in a thread"] > 5, seen
+
+
+def test_a_record_later_than_all_needs_no_thread() -> None:
+    log = new_log()
+    assert log.timestamp_search(0).now() is None
+    assert log.max_timestamp_search().now() is None
+    log.append_as_leader(produced([b"v"], timestamp=NOW), 0, now_ms=NOW)
+    assert log.timestamp_search(NOW + 1).now() is None
+    assert log.max_timestamp_search().now() == (NOW, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[b"x" * timestamps.LITTLE_BYTES], [b"x"] * (timestamps.LITTLE_RECORDS + 1)],
+    ids=["large", "many records"],
+)
+def test_what_a_client_made_large_is_left_to_the_thread(values: list[bytes]) -> None:
+    log = new_log()
+    log.append_as_leader(produced(values, timestamp=NOW), 0, now_ms=NOW)
+    with pytest.raises(NotCached):
+        log.timestamp_search(NOW).now()
+    assert log.timestamp_search(NOW)() == (NOW, 0, 0)
+
+
+def test_a_log_that_was_cut_meanwhile_is_left_to_the_thread() -> None:
+    log = new_log()
+    for number in range(4):
+        log.append_as_leader(produced([b"v"], timestamp=NOW + number), 0, now_ms=NOW)
+    search = log.timestamp_search(NOW + 3)
+    log.truncate_to(2)
+    with pytest.raises(NotCached):
+        search.now()
+    with pytest.raises(ApiError):
+        search()
+
+
+def test_a_segment_whose_index_is_not_loaded_is_left_to_the_thread() -> None:
+    log = new_log(config=SMALL)
+    for number in range(60):
+        log.append_as_leader(produced([b"x" * 50], timestamp=NOW + number), 0, now_ms=NOW)
+    log.flush()
+    log.segments[0].release()
+    with pytest.raises(NotCached):
+        log.timestamp_search(NOW).now()
+    assert log.timestamp_search(NOW)() == (NOW, 0, 0)
+
+
+def test_a_batch_of_which_only_the_header_is_in_memory_is_left_to_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that hangs would hold up the event loop, and with it every client."""
+    log = new_log()
+    log.append_as_leader(produced([b"x" * 8000], timestamp=NOW), 0, now_ms=NOW)
+    read_now = MemoryFile.read_nowait
+
+    def first_page_alone(file: MemoryFile, size: int, position: int) -> memoryview | None:
+        return read_now(file, size, position) if position + size <= 4096 else None
+
+    monkeypatch.setattr(MemoryFile, "read_nowait", first_page_alone)
+    with pytest.raises(NotCached):
+        log.timestamp_search(NOW).now()
+    assert log.timestamp_search(NOW)() == (NOW, 0, 0)

@@ -1,0 +1,54 @@
+"""Event triggers listen for weeks: they go by their connection as it is now, and wait for one that cannot be read."""
+
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.operators.triggers.events import ControllerChangedEvent
+from tests.support.airflow_tasks import first_event, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+pytestmark = pytest.mark.airflow
+
+
+class Edited(MemoryCluster):
+    """A cluster whose connection is edited while somebody listens; then the controller changes."""
+
+    edit: Any = None
+
+    def tick(self) -> None:
+        super().tick()
+        if self.looks == 4 and self.edit is not None:
+            self.edit()
+        if self.looks > 20:
+            self.controller = 2
+
+
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch) -> Edited:
+    made = Edited({1: None, 2: None, 3: None}, ticks_to_expire=0)
+    MemoryClient(made).create_topic(NewTopic("t", 2, 3))
+    use(monkeypatch, made)
+    return made
+
+
+def test_an_event_trigger_goes_by_the_connection_as_it_is_now(edited: Edited, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ZooKeeper brokers may name any broker as the controller, so a change of the name is no event."""
+    edited.edit = lambda: use(monkeypatch, edited, zookeeper="memory:2")
+    monkeypatch.setattr("logyard.operators.triggers.watch.REREAD_S", 0.0)
+    assert first_event(ControllerChangedEvent(poll_interval_s=0.01))["controller"] == 2
+
+
+def test_a_connection_that_cannot_be_read_at_first_ends_no_event_trigger(
+    edited: Edited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_LOGYARD_DEFAULT")
+    later = threading.Timer(0.5, lambda: use(monkeypatch, edited, zookeeper="memory:2"))
+    later.start()
+    assert first_event(ControllerChangedEvent(poll_interval_s=0.01))["controller"] == 2
+    later.join()
