@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition as TheirPlace
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
-from tests.support.copying import BATCH, FIND_COORDINATOR, copy_while_they_are_killed, pair_of
+from tests.support.copying import BATCH, FIND_COORDINATOR, copy_while_they_are_killed, frozen, killed, pair_of
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.transactional import WAIT_S, Copier, read, transactional, values
 from tests.support.wire_client import ask
@@ -339,4 +339,9 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
 
 def test_a_copy_is_exactly_once_while_brokers_are_restarted(own_yard: RealCluster) -> None:
     copier = Copier(own_yard.bootstrap, "source", "target", batch=BATCH)
-    copy_while_they_are_killed(own_yard, copier, signal.SIGTERM)
+    copy_while_they_are_killed(own_yard, copier, partial(killed, number=signal.SIGTERM))
+
+
+def test_a_copy_is_exactly_once_whoever_stands_still(own_yard: RealCluster) -> None:
+    """Coordinator and leader wake up when others have taken their places, with requests that were on their way."""
+    copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH), frozen)

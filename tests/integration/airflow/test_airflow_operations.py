@@ -1,5 +1,6 @@
 """Operating three real brokers by real DAG runs: scheduler, triggerer, workers that die, controllers that hang."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -14,7 +15,7 @@ import pytest
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.throttles import settings
-from logyard.local.airflow.api import Run, TaskView
+from logyard.local.airflow.api import AirflowError, Run, TaskView
 from logyard.local.airflow.dag_files import DAGS
 from tests.integration.conftest import CONFIG
 from tests.support.airflow_yard import Yard, running_yard
@@ -22,9 +23,12 @@ from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
+AGAIN = "logyard_again"
 OWN_DAGS = '''
-"""A reassignment that holds its worker, and sensors: airflow finds the dag objects by name."""
+"""A reassignment that holds its worker, sensors, a task that dies: airflow finds the dag objects by name."""
 
+import os
+import signal
 from datetime import timedelta
 
 from airflow.sdk import DAG
@@ -32,8 +36,22 @@ from airflow.sdk import DAG
 from logyard.dags.factories.controller_watch import controller_watch_dag
 from logyard.dags.factories.reassign_replicas import reassign_replicas_dag
 from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.producing import ProduceToTopicOperator
 from logyard.operators.sensors.cluster import BrokerUpSensor, UnderReplicatedPartitionsSensor
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
+from logyard.operators.transaction_outcomes import TransactionOutcome
+
+class Dies(ProduceToTopicOperator):
+    """Its first try is killed when it has committed, before Airflow knows of that."""
+
+    def execute(self, context):
+        if context["ti"].try_number == 1:
+            TransactionOutcome.known = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        return super().execute(context)
+
+with DAG(dag_id="dying", schedule=None, dagrun_timeout=timedelta(minutes=5)) as dying:
+    again = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+    Dies(task_id="write", topic="once", records=[{"value": str(n)} for n in range(5)], transactional=True, **again)
 
 holding = reassign_replicas_dag("holding_", deferrable=False)
 watching = controller_watch_dag("quick_", poll_interval_s=1.0)
@@ -51,8 +69,8 @@ with DAG(dag_id="sensing", schedule=None, dagrun_timeout=timedelta(minutes=5)) a
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Three brokers, and Airflow over the DAGs that `install-dags` wrote."""
-    awaited = ("logyard_topics_as_code", "holding_reassign_replicas", "sensing")
-    with running_yard(tmp_path_factory.mktemp("yard"), CONFIG, awaited, OWN_DAGS) as running:
+    awaited = ("logyard_topics_as_code", "holding_reassign_replicas", "sensing", "dying")
+    with running_yard(tmp_path_factory.mktemp("yard"), CONFIG, awaited, OWN_DAGS, again=AGAIN) as running:
         yield running
 
 
@@ -63,6 +81,42 @@ def test_every_dag_is_known_and_nothing_failed_to_import(yard: Yard) -> None:
     assert yard.api.import_errors() == []
     assert yard.api.plugin_import_errors() == []
     assert yard.api.get("/api/v2/dags/logyard_controller_watch")["is_paused"] is True
+
+
+def test_a_refusal_is_one_line_of_the_tasks_log(yard: Yard) -> None:
+    form = {"topic": "refused", "partitions": 1, "replication_factor": 1, "configs": {"retention.ms": "abc"}}
+    run = yard.api.trigger("logyard_create_topic", form)
+    with pytest.raises(AirflowError, match=r"retention\.ms"):
+        yard.api.wait_run(run, 120)
+    (task,) = [task for task in yard.api.tasks(run) if task.task_id == "create"]
+    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/create/logs/{task.try_number}"
+    lines = [line for line in yard.api.get(where)["content"] if isinstance(line, dict)]
+    errors = [line for line in lines if line.get("level") == "error"]
+    assert (len(errors), task.try_number) == (1, 1)
+    assert "retention.ms" in errors[0]["event"]
+    assert "frames" not in json.dumps(lines)
+
+
+def test_a_run_works_on_the_cluster_that_its_form_chooses(yard: Yard) -> None:
+    """By a connection that only the configuration names; others are refused, and the page finds the DAG for both."""
+    for dag in ("create_topic", "export_segments"):
+        yard.api.wait_dag(f"logyard_{dag}", 60)
+    run = yard.api.run_dag("logyard_create_topic", {"topic": "chosen", "logyard_conn_id": AGAIN}, 120)
+    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+    found = {
+        task["task_id"]: task["rendered_fields"]["logyard_conn_id"]
+        for task in yard.api.get(where)["task_instances"]
+        if "logyard_conn_id" in task["rendered_fields"]
+    }
+    assert set(found.values()) == {AGAIN}
+    with pytest.raises(AirflowError):
+        yard.api.trigger("logyard_create_topic", {"topic": "other", "logyard_conn_id": "spark_default"})
+    for conn_id in (AGAIN, "logyard_default"):
+        actions = yard.api.get("/logyard/api/actions", conn_id=conn_id)["actions"]
+        served = {one["dag_id"]: one["default_conn_id"] for one in actions}
+        assert served["logyard_create_topic"] == "logyard_default"
+        assert served.get("logyard_export_segments") is None
+        assert ("logyard_export_segments" in served) == (conn_id == "logyard_default")
 
 
 def test_topics_as_code_waits_for_a_person(yard: Yard) -> None:
@@ -247,6 +301,21 @@ def test_what_topics_keep_is_reported(yard: Yard) -> None:
 def _state(yard: Yard, run: Run, task_id: str) -> str:
     task = yard.task(run, task_id)
     return task.state if task else "none"
+
+
+def test_a_task_that_dies_behind_its_commit_has_written_once(yard: Yard) -> None:
+    yard.cluster.create("once", partitions=1)
+    run = yard.api.run_dag("dying", timeout_s=180)
+    (task,) = yard.api.tasks(run)
+    assert task.try_number == 2
+    assert yard.result(run, "write")["offsets"] == {"0": {"start": 0, "end": 5}}
+    values = [b"%d" % n for n in range(5)]
+    assert [message.value() for message in yard.cluster.consume("once", 5)] == values
+    body = {"dry_run": False, "dag_run_id": run.run_id, "only_failed": False, "reset_dag_runs": True}
+    yard.api.send("POST", "/api/v2/dags/dying/clearTaskInstances", json=body)
+    yard.api.wait_run(run, 180)
+    assert yard.result(run, "write")["offsets"] == {"0": {"start": 6, "end": 11}}  # behind the marker
+    assert [message.value() for message in yard.cluster.consume("once", 10)] == values * 2
 
 
 def _is_triggered(yard: Yard, run: Run, task_id: str) -> bool:

@@ -206,7 +206,7 @@ def test_every_action_starts_its_dag_with_what_was_filled_in(yard: Yard, admin: 
         admin.click("//*[@role='dialog']//button[.='Close']")
         where = f"/api/v2/dags/logyard_{dag}/dagRuns"
         (run,) = (found for found in yard.api.get(where)["dag_runs"] if found["state"] == "queued")
-        topic = {"topic": "acted"} if dag == "topic_lifecycle" else {}
+        topic = {"topic": "acted"} if dag in ("topic_lifecycle", "send_record", "copy_records") else {}
         assert {name: run["conf"][name] for name in conf | topic} == conf | topic, dag
         assert run["triggering_user_name"] == "admin"
         yard.api.send("DELETE", f"{where}/{run['dag_run_id']}")

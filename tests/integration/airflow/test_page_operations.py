@@ -14,12 +14,15 @@ from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_host import hosted
 from tests.support.page_steps import PAGE
+from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
 SHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 HOSTILE = "<img src=x onerror=globalThis.taken=1>"
 OUTCOME = {"sentence": "Topic orders created", "columns": ["partitions"], "rows": [[3]], "rows_in_all": 1}
+AUDITED = {"sentence": "60,000 records in 36 replicas: no finding", "columns": [], "rows": [], "rows_in_all": 0}
+EXPORTED = {"sentence": "16,186 rows exported in 3 files", "columns": [], "rows": [], "rows_in_all": 0}
 
 
 def _run(dag: str, run_id: str, conf: dict[str, Any], who: str | None, state: str = "success") -> dict[str, Any]:
@@ -43,10 +46,28 @@ def _airflow() -> dict[str, Any]:
         created,
         _run("reassign_replicas", "moves", {"plan": plan}, "ops"),
         _run("audit_replicas", "other", {"topics": ["payments"]}, "ops"),
+        _run("export_segments", "hourly", {}, None),
+        _run("export_segments", "lake", {"topics": ["payments"]}, "ops"),
     ]
     where = "/api/v2/dags/logyard_create_topic/dagRuns/one"
     task = {"task_id": "create", "map_index": -1, "state": "success", "try_number": 1, "start_date": "2026-11-23"}
+    audit = "/api/v2/dags/logyard_audit_replicas/dagRuns/other/taskInstances"
+    deal = {**task, "task_id": "batches"}
+    job = {**task, "task_id": "audit", "map_index": 0}
+    export = "/api/v2/dags/logyard_export_segments/dagRuns"
+    skipped = {**task, "task_id": "choose", "state": "skipped"}
+    exported = {**job, "task_id": "export"}
+    worked = [{**job, "dag_run_id": "other"}, {**exported, "dag_run_id": "lake"}]
     return {
+        # The hourly run, which is newer, had no destination: all that it has is skipped.
+        "/api/v2/dags/~/dagRuns/~/taskInstances/list": {"task_instances": worked, "total_entries": 2},
+        f"{export}/hourly/taskInstances": {"task_instances": [skipped], "total_entries": 1},
+        f"{export}/lake/taskInstances": {"task_instances": [deal, exported], "total_entries": 2},
+        f"{export}/lake/taskInstances/export/xcomEntries": {"xcom_entries": [{"key": "outcome"}], "total_entries": 1},
+        f"{export}/lake/taskInstances/export/xcomEntries/outcome": {"key": "outcome", "value": EXPORTED},
+        audit: {"task_instances": [deal, job], "total_entries": 2},
+        f"{audit}/audit/xcomEntries": {"xcom_entries": [{"key": "outcome"}], "total_entries": 1},
+        f"{audit}/audit/xcomEntries/outcome": {"key": "outcome", "value": AUDITED},
         "/api/v2/dags/~/dagRuns/list": {"dag_runs": runs, "total_entries": len(runs)},
         where: created,
         f"{where}/taskInstances": {"task_instances": [task], "total_entries": 1},
@@ -69,7 +90,7 @@ def test_what_was_done_on_a_cluster_and_on_a_topic(browser: Browser, page: str) 
     rows = f'return [...document.querySelectorAll("{table} tbody tr")].map((row) => row.innerText)'
     browser.goto(page)
     browser.wait_for(table, 60)
-    assert len(browser.script(rows)) == 4
+    assert len(browser.script(rows)) == 6
     assert HOSTILE in browser.text(table)
     assert "failed" in browser.text(table)
     browser.screenshot(SHOTS / "operations.png")
@@ -82,4 +103,50 @@ def test_what_was_done_on_a_cluster_and_on_a_topic(browser: Browser, page: str) 
     browser.wait_text("Topic orders created", 30)
     browser.screenshot(SHOTS / "operations-of-a-topic.png")
     assert browser.script("return globalThis.taken ?? null") is None
+    assert severe(browser.console()) == []
+
+
+def test_the_last_jobs_of_a_cluster_and_of_a_topic(browser: Browser, page: str) -> None:
+    table = "table[aria-label='Last audit, compaction and export']"
+    script = f'return [...document.querySelectorAll("{table} tbody tr")].map((row) => row.innerText)'
+
+    def shown() -> dict[str, str]:
+        rows = [" ".join(text.split()) for text in browser.script(script)]
+        return {row.split()[0]: row for row in rows} if rows and "…" not in str(rows) else {}
+
+    browser.goto(page)
+    browser.wait_for(table, 60)
+    eventually(lambda: "60,000 records in 36 replicas: no finding" in shown().get("Audit", ""), "what the audit found")
+    assert "success" in shown()["Audit"]
+    assert "failed" in shown()["Compaction"]
+    eventually(lambda: "16,186 rows exported in 3 files" in shown().get("Export", ""), "what the export did")
+    browser.goto(f"{page}?topic=orders")
+    browser.wait_for(table, 60)
+    eventually(shown, "they are known")
+    assert shown()["Audit"] == "Audit – – –"  # it was about another topic
+    assert shown()["Export"] == "Export – – –"  # so was this, and the hourly one did nothing
+    assert "A run over all topics." in shown()["Compaction"]
+    assert severe(browser.console()) == []
+
+
+def test_dags_that_choose_the_cluster_are_given_it(browser: Browser) -> None:
+    runs = [
+        _run("create_topic", "here", {"topic": "orders", "logyard_conn_id": "logyard_default"}, "here"),
+        _run("create_topic", "elsewhere", {"topic": "orders", "logyard_conn_id": "kafka_west"}, "elsewhere"),
+        _run("create_topic", "without", {"topic": "orders"}, "without"),
+    ]
+    answers = {"/api/v2/dags/~/dagRuns/list": {"dag_runs": runs, "total_entries": len(runs)}}
+    for default, shown in (("kafka_west", ["here"]), ("logyard_default", ["here", "without"])):
+        with hosted(MemoryCluster({1: None}), acts=default, airflow=answers) as address:
+            browser.goto(f"{address}/{PAGE}")
+            browser.wait_for("table[aria-label='Recent operations']", 60)
+            text = browser.text("table[aria-label='Recent operations']")
+            assert [who for who in ("here", "elsewhere", "without") if who in text.split()] == shown
+    with hosted(MemoryCluster({1: None}), acts="kafka_west") as address:
+        browser.goto(f"{address}/{PAGE}?view=topics")
+        browser.click("//button[.='Create topic']", 60)
+        browser.fill("input[name=topic]", "fresh")
+        browser.click("//button[.='Review']")
+        browser.click("//summary[contains(., 'Starts DAG')]")
+        browser.wait_text('"logyard_conn_id": "logyard_default"')
     assert severe(browser.console()) == []

@@ -13,12 +13,14 @@ from tests.support.browser import Browser, severe
 from tests.support.page_host import hosted
 from tests.support.page_steps import PAGE
 from tests.support.real_cluster import RealCluster
+from tests.support.schema_registry import framed, registry
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
 SHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 TOPIC = "looked-at"
 HOSTILE = "<img src=x onerror=globalThis.taken=1>"
+TEXT = "return document.querySelector('table[aria-label=Records]').textContent"
 ROWS = "return [...document.querySelectorAll('table[aria-label=Records] tbody tr')].map((row) => row.innerText)"
 
 
@@ -70,6 +72,21 @@ def test_records_are_found_and_opened(browser: Browser, page: str) -> None:
     assert severe(browser.console()) == []
 
 
+def test_the_newest_records_are_followed(browser: Browser, filled: RealCluster, page: str) -> None:
+    filled.create("followed", partitions=1)
+    filled.produce("followed", [(b"k", b"first")])
+    browser.goto(f"{page}?view=records&topic=followed")
+    browser.click("//label[.='Follow']", 60)
+    browser.click("//button[.='Look']")
+    browser.wait_text("Followed by a look every 5 s", 30)
+    assert len(browser.script(ROWS)) == 1
+    filled.produce("followed", [(b"k", b"second")])
+    browser.wait_text("second", 30)
+    assert ["second" in row for row in browser.script(ROWS)] == [True, False]
+    browser.screenshot(SHOTS / "records-followed.png")
+    assert severe(browser.console()) == []
+
+
 def test_the_brokers_own_topic_is_in_words(browser: Browser, page: str) -> None:
     browser.goto(f"{page}?view=records&topic=__consumer_offsets&key=lookers&look=1")
     browser.wait_for("table[aria-label=Records]", 60)
@@ -96,6 +113,35 @@ def test_fields_are_hidden(browser: Browser, page: str, monkeypatch: pytest.Monk
     shown = browser.script("return document.querySelector('table[aria-label=Records]').textContent")
     assert "4111" not in shown
     assert '"order": 29' in shown
+
+
+def test_a_registry_s_records_are_shown_by_their_schemas(
+    browser: Browser, cluster: RealCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "by-schema"
+    cluster.create(topic, partitions=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number, name in ((1, b"eve"), (17, b"bob")):
+        producer.produce(topic, framed(number, bytes([2 * len(name)]) + name + b"\x0c4111-1"), b"k%d" % number)
+    assert producer.flush(30) == 0
+    fields = [{"name": "customer", "type": "string"}, {"name": "card", "type": "string"}]
+    schema = {"schema": json.dumps({"type": "record", "name": "Order", "fields": fields})}
+    with registry({1: schema}) as served:
+        with hosted(None, bootstrap=cluster.bootstrap, schema_registry_url=served.url) as address:
+            monkeypatch.setenv("AIRFLOW__LOGYARD__PAGE_RECORD_MASKS", "")
+            browser.goto(f"{address}/{PAGE}?view=records&topic={topic}&look=1")
+            browser.wait_for("table[aria-label=Records]", 60)
+            browser.click("(//table[@aria-label='Records']//tr[contains(., 'eve')]//summary)[1]")
+            browser.wait_text('"card": "4111-1"')
+            assert "Not decoded: schema 17 is not there." in browser.script(TEXT)
+            browser.screenshot(SHOTS / "records-by-schema.png")
+            monkeypatch.setenv("AIRFLOW__LOGYARD__PAGE_RECORD_MASKS", '[{"topics": "by-.*", "fields": ["card"]}]')
+            browser.goto(f"{address}/{PAGE}?view=records&topic={topic}&look=2")
+            browser.wait_text("Fields of this topic are hidden from you.", 60)
+            assert "eve" in browser.script(TEXT)
+            assert "4111" not in browser.script(TEXT)
+        assert sorted(served.asked) == ["/schemas/ids/1", "/schemas/ids/17"]
+    assert severe(browser.console()) == []
 
 
 def test_a_viewer_sees_no_record(browser: Browser, filled: RealCluster) -> None:

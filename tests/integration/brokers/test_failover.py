@@ -84,3 +84,7 @@ def test_topic_written_by_hand_comes_alive(cluster: RealCluster) -> None:
     eventually(lambda: cluster.isrs_full(topic), "topic led")
     assert cluster.describe(topic)[1].leader == ids[-1]
     assert len(cluster.produce(topic, [(b"k", b"v")])) == 1
+    # It has no znode of settings, which the check of the znodes would tell to other tests of this cluster.
+    admin = cluster.admin()
+    admin.delete_topics([topic])[topic].result(30)
+    eventually(lambda: topic not in cluster.admin().list_topics(timeout=10).topics, "topic deleted")

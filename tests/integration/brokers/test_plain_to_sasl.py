@@ -1,18 +1,18 @@
 """A cluster goes from plain text to SASL over TLS with ACLs while it serves, in the steps of docs/sasl.md.
 
-The brokers are whole ones with real sockets and logs, on one event loop, over ZooKeeper in memory.
+The brokers are processes over a real ZooKeeper; each is stopped by SIGTERM, as a service manager does it.
 """
 
-import asyncio
+import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -23,21 +23,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from logyard.broker.broker import Broker, real_environment
-from logyard.broker.clock import SystemClock
-from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.environment import Environment
-from logyard.broker.zk.memory import MemoryZooKeeper
-from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.local.ports import HOST, Ports
+from logyard.local.processes import Processes
 from tests.support.authority import Authority
 from tests.support.real_cluster import eventually
+from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.timeout(300)
 
 BROKERS = range(3)
 PLAIN, SECURE = "PLAINTEXT", "SASL_SSL"
 BROKER_PASSWORD, CLIENT_PASSWORD, ADMIN_PASSWORD = "brokers-own-word", "clients-own-word", "admins-own-word"
+REFUSED = "log-in refused"  # in a broker's log
 PASSWORDS = {"client": CLIENT_PASSWORD, "admin": ADMIN_PASSWORD, "stranger": CLIENT_PASSWORD}
 RIGHTS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -45,7 +42,6 @@ RIGHTS = {
 }
 OPEN = {**RIGHTS, "allow.everyone.if.no.acl.found": "true"}
 COMMON = {
-    "zookeeper.connect": "in.memory:2181",
     "group.initial.rebalance.delay.ms": "0",
     "replica.lag.time.max.ms": "5000",
     "controlled.shutdown.retry.backoff.ms": "200",
@@ -58,32 +54,21 @@ COMMON = {
     "ssl.truststore.type": "PEM",
 }
 
-T = TypeVar("T")
-
 
 class Rolling:
     """Three brokers whose settings change from start to start."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._tree: ZooKeeperTree = self.run(self._new_tree())
-        self._running: dict[int, tuple[Broker, Environment]] = {}
+        self._processes = Processes(directory)
+        self._zookeeper = ZooKeeperServer(directory)
+        self._zookeeper.start()
         self._authority = Authority(directory / "tls")
         self._certificate = self._authority.issue("broker", ("localhost", HOST))
         chosen = Ports(directory)
         self._ports = {b: {p: chosen.choose(f"broker-{b}-{p.lower()}") for p in (PLAIN, SECURE)} for b in BROKERS}
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
-
-    @staticmethod
-    async def _new_tree() -> ZooKeeperTree:
-        return ZooKeeperTree(SystemClock())
-
-    async def start(
+    def start(
         self, broker: int, listeners: tuple[str, ...], between: str, rights: Mapping[str, str] | None = None
     ) -> None:
         """Start a broker with these listeners; brokers use the one named `between`."""
@@ -91,6 +76,7 @@ class Rolling:
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         keys = {
             **COMMON,
+            "zookeeper.connect": self._zookeeper.connect,
             "broker.id": str(broker),
             "log.dirs": str(self._directory / f"data-{broker}"),
             "listeners": ",".join(f"{name}://{HOST}:{self._ports[broker][name]}" for name in listeners),
@@ -103,27 +89,23 @@ class Rolling:
             "ssl.truststore.location": str(self._authority.certificate),
             **(rights or {}),
         }
-        config = BrokerConfig.parse("".join(f"{key}={value}\n" for key, value in keys.items()))
-        world = real_environment(config)
-        world.open_zookeeper = lambda: MemoryZooKeeper(self._tree)
-        world.open_http = None
-        made = Broker(config, world)
-        self._running[broker] = made, world
-        await made.start()
+        path = self._directory / f"broker-{broker}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        command = [sys.executable, "-P", "-m", "logyard.broker", "--config", str(path)]
+        self._processes.start(f"broker-{broker}", command)
 
-    async def stop(self, broker: int) -> None:
-        made, world = self._running.pop(broker)
-        await made.close()
-        world.close()
+    def stop(self, broker: int) -> None:
+        self._processes.stop(f"broker-{broker}")
 
     def close(self) -> None:
-        for broker in list(self._running):
-            self.run(self.stop(broker))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
+        for broker in BROKERS:
+            self.stop(broker)
+        self._processes.close()
+        self._zookeeper.stop()
 
-    def refused(self) -> int:
-        return sum(b.components.services.login_counters.refused for b, _ in self._running.values() if b.components)
+    def logged(self) -> str:
+        """Return all that the brokers have logged."""
+        return "".join(path.read_text() for path in sorted(self._directory.rglob("broker-*.log")))
 
     def options(self, protocol: str, user: str = "client") -> dict[str, Any]:
         options = {"bootstrap.servers": ",".join(f"{HOST}:{self._ports[b][protocol]}" for b in BROKERS)}
@@ -151,8 +133,8 @@ class Rolling:
     ) -> None:
         """Restart broker after broker with these listeners."""
         for broker in BROKERS:
-            self.run(self.stop(broker))
-            self.run(self.start(broker, listeners, between, rights))
+            self.stop(broker)
+            self.start(broker, listeners, between, rights)
             self.await_full_isr(protocol)
 
 
@@ -228,11 +210,11 @@ def refusal_of(options: dict[str, Any], topic: str) -> str | None:
     return told[0]
 
 
-def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path) -> None:
     cluster = Rolling(tmp_path)
     try:
         for broker in BROKERS:
-            cluster.run(cluster.start(broker, (PLAIN,), PLAIN))
+            cluster.start(broker, (PLAIN,), PLAIN)
         admin = AdminClient(cluster.options(PLAIN))
         eventually(lambda: len(admin.list_topics(timeout=5).brokers) == len(BROKERS), "three brokers", 60)
         admin.create_topics([NewTopic("events", 3, 3)])["events"].result(30)
@@ -249,11 +231,15 @@ def test_a_cluster_goes_from_plain_to_sasl_while_it_serves(tmp_path: Path, capsy
         assert load.failed == []
         assert len(load.acknowledged) > 100
         assert load.acknowledged - consumed(cluster.options(SECURE), load.acknowledged) == set()
-        assert cluster.refused() == 0
+        assert REFUSED not in cluster.logged()
+        with pytest.raises(KafkaException):
+            AdminClient({**cluster.options(SECURE), "sasl.password": "a wrong one"}).list_topics(timeout=5)
+        eventually(lambda: REFUSED in cluster.logged(), "who is refused is in the log")
         assert refusal_of(cluster.options(SECURE, "stranger"), "events") == "TOPIC_AUTHORIZATION_FAILED"
         assert refusal_of(cluster.options(SECURE), "events") is None
     finally:
         cluster.close()
-    logged = capsys.readouterr()
+    logged = cluster.logged()
+    assert logged.count(" clean=True") >= 5 * len(BROKERS)
     for password in (BROKER_PASSWORD, *PASSWORDS.values()):
-        assert password not in logged.out + logged.err
+        assert password not in logged

@@ -19,6 +19,7 @@ from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
 from tests.support.load import Load
+from tests.support.needed import lacks
 from tests.support.real_cluster import RealCluster, eventually
 
 SETTINGS = CONFIG | {"log.dirs": "one,two", "log.segment.bytes": "1000000", "log.index.size.max.bytes": "100000"}
@@ -238,7 +239,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=40m", "none", str(place)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("no file system may be mounted here")
+        lacks("no file system may be mounted here")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=False)
 

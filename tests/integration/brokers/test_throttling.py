@@ -21,6 +21,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ALTER_QUOTAS, DESCRIBE_QUOTAS, REASSIGN, ALTER_CONFIGS, CREATE_TOPICS = 49, 48, 45, 44, 19
 TOPIC, BROKER = 2, 4
 KIB = 1024
+# Until every broker has heard of a change by ZooKeeper.
+HEARD_S = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +89,14 @@ def test_a_producer_over_its_quota_is_told_and_held_back_and_others_are_not(rack
     set_quota(racked, "slow-producer", producer_byte_rate=100 * KIB)
     described = ask(addresses(racked)[1], DESCRIBE_QUOTAS, 1, {"components": [], "strict": False})
     assert [(v.key, v.value) for e in described.entries for v in e.values] == [("producer_byte_rate", 100.0 * KIB)]
-    time.sleep(0.5)  # every broker hears of it by ZooKeeper
+    time.sleep(HEARD_S)
     free_s, told = timed_produce(racked, "produced", "free-producer", 300)
     assert told == []
     held_s, told = timed_produce(racked, "produced", "slow-producer", 300)
-    # Two windows' worth (200 KiB) is free; 100 KiB more are half too many over two seconds: one second.
-    assert max(told) == pytest.approx(1.0, abs=0.3)
-    assert held_s > free_s + 0.7, "the answer came at once, but nothing more was read for that long"
+    # Two windows' worth (200 KiB) is free; 100 KiB more are half too many over two seconds: one second, or less where
+    # they took long to come.
+    assert 0 < max(told) <= 1.3
+    assert held_s > free_s + max(told) - 0.3, "the answer came at once, but nothing more was read for that long"
 
 
 def test_a_consumer_over_its_quota_gets_all_but_later(racked: RealCluster) -> None:
@@ -102,7 +105,7 @@ def test_a_consumer_over_its_quota_gets_all_but_later(racked: RealCluster) -> No
     one_by_one = {"batch.num.messages": 1}
     racked.produce("consumed", [(None, bytes([n]) * 100 * KIB) for n in range(5)], **one_by_one)
     set_quota(racked, "slow-consumer", consumer_byte_rate=100 * KIB)
-    time.sleep(0.5)
+    time.sleep(HEARD_S)
 
     def consume(client_id: str) -> tuple[float, list[float]]:
         told: list[float] = []
@@ -144,7 +147,7 @@ def test_a_moving_replica_is_held_back_to_the_rate_and_let_go_when_it_is_raised(
     listed = {"leader_replication_throttled_replicas": "0:0", "follower_replication_throttled_replicas": "*"}
     configure(racked, TOPIC, "moved", **listed)
     configure(racked, BROKER, "", leader_replication_throttled_rate=str(1000 * KIB))
-    time.sleep(0.5)
+    time.sleep(HEARD_S)
     move = {"topics": [{"name": "moved", "partitions": [{"partition_index": 0, "replicas": [0, 1]}]}]}
     begun = time.monotonic()
     answer = ask(controller(racked), REASSIGN, 0, {"timeout_ms": 10_000, **move})
@@ -152,10 +155,14 @@ def test_a_moving_replica_is_held_back_to_the_rate_and_let_go_when_it_is_raised(
     time.sleep(max(0.0, begun + 2.5 - time.monotonic()))
     # At 1000 KiB/s and 1 MiB at a time at most 4 MiB of 10 MiB can have come over by now; without a throttle all has.
     assert not racked.isrs_full("moved")
-    copied = sum(path.stat().st_size for path in racked.replica_dirs("moved", 0)[1].glob("*.log"))
-    assert 0 < copied <= 5000 * KIB
+
+    def copied() -> int:
+        return sum(path.stat().st_size for path in racked.replica_dirs("moved", 0)[1].glob("*.log"))
+
+    found = eventually(copied, "the replica is being copied")
+    assert found <= (time.monotonic() - begun + 2.5) * 1000 * KIB
     configure(racked, BROKER, "", leader_replication_throttled_rate=str(10**9))
-    eventually(lambda: racked.isrs_full("moved"), "the replica caught up once the throttle was raised", 10)
+    eventually(lambda: racked.isrs_full("moved"), "the replica caught up once the throttle was raised")
     assert racked.digests("moved", 0)[0] == racked.digests("moved", 0)[1]
 
 

@@ -24,6 +24,7 @@ from logyard.broker.security.sasl.kerberos_names import KerberosNames
 from logyard.broker.security.sasl.mechanism import GSSAPI, LoginRefused
 from tests.support.inside_broker import InsideBroker
 from tests.support.kerberos import REALM, Realm, running_realm
+from tests.support.real_cluster import eventually
 from tests.support.sasl_client import AUTHENTICATE, HANDSHAKE, SaslClient
 
 EVENTS = [b"%d" % number for number in range(20)]
@@ -128,7 +129,7 @@ def test_stock_clients(world: World, client: Callable[[World, str], list[bytes]]
 
 
 def test_the_broker_logs_in_to_itself(world: World) -> None:
-    assert "User:kafka" in world.principals()
+    eventually(lambda: "User:kafka" in world.principals(), "the controller's link is logged in")
 
 
 @pytest.mark.parametrize("handshake", [0, 1])

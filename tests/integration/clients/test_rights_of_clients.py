@@ -3,20 +3,20 @@
 docs/security-cases.md names Kafka's case for each test.
 """
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewPartitions, NewTopic, ResourceType
 from kafka import KafkaConsumer, OffsetAndMetadata
 from kafka import TopicPartition as Partition
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from tests.support.guarded_broker import GuardedBroker as World
+from tests.support.guarded_broker import read, refused
 from tests.support.real_cluster import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -43,20 +43,6 @@ def sent(world: World, topic: str, user: str = "alice", more: dict[str, Any] | N
     producer.produce(topic, b"v", on_delivery=lambda error, _: told.append(error and error.name()))
     producer.flush(20)
     return told[0]
-
-
-def read(consumer: Consumer, count: int, timeout_s: float = 20) -> list[bytes] | str:
-    """Return that many records, or the name of the first error."""
-    found: list[bytes] = []
-    deadline = time.monotonic() + timeout_s
-    while len(found) < count and time.monotonic() < deadline:
-        message = consumer.poll(0.5)
-        if message is None:
-            continue
-        if message.error():
-            return str(message.error().name())
-        found.append(message.value())
-    return found
 
 
 # -- producing
@@ -234,13 +220,6 @@ def test_internal_topics_need_rights_too(world: World, name: str) -> None:
 
 
 # -- transactions
-
-
-def refused(ask: Any, *arguments: Any) -> str:
-    with pytest.raises(KafkaException) as caught:
-        ask(*arguments)
-    error: KafkaError = caught.value.args[0]
-    return str(error.name())
 
 
 def test_a_transactional_producer_needs_its_id(world: World, name: str) -> None:

@@ -4,14 +4,21 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokens
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -182,3 +189,58 @@ def test_a_wrong_password_is_told(world: World) -> None:
         return "_AUTHENTICATION" in errors
 
     eventually(is_told, "an error of authentication")
+
+
+@pytest.mark.parametrize("kind", ["producer", "idempotent", "subscribed", "assigned", "admin"])
+def test_who_is_refused_is_let_in_once_he_has_a_credential(world: World, kind: str) -> None:
+    """One client of each kind is told, goes on trying, and works as soon as its user is made."""
+    admin, user = AdminClient(world.librdkafka("PLAIN")), f"late-{kind}"
+    admin.create_topics([NewTopic(user, 1, 1)])[user].result(20)
+    errors: list[str] = []
+    options = world.librdkafka("SCRAM-SHA-256") | {
+        "sasl.username": user,
+        "error_cb": lambda error: errors.append(error.name()),
+        "reconnect.backoff.max.ms": 500,
+    }
+    of_consumer = {"group.id": user, "auto.offset.reset": "earliest", "enable.auto.commit": kind != "assigned"}
+    found: list[Any] = []
+    if kind in ("subscribed", "assigned"):
+        consumer = Consumer(options | of_consumer)
+        if kind == "subscribed":
+            consumer.subscribe([user])
+        else:
+            consumer.assign([TopicPartition(user, 0, 0)])
+
+        def look() -> None:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+    elif kind == "admin":
+        late = AdminClient(options)
+
+        def look() -> None:
+            late.poll(0.1)
+            with suppress(KafkaException):
+                found.extend(late.list_topics(timeout=1).topics)
+    else:
+        producer = Producer(options | {"enable.idempotence": kind == "idempotent"})
+        producer.produce(user, b"v", on_delivery=lambda error, _: found.append(error))
+
+        def look() -> None:
+            producer.poll(0.1)
+
+    eventually(lambda: (look(), "_AUTHENTICATION" in errors)[1], "the refusal")
+    assert found == []
+    made = UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()
+    )
+    admin.alter_user_scram_credentials([made])[user].result(20)
+    if kind in ("subscribed", "assigned"):
+        other = Producer(world.librdkafka("PLAIN"))
+        other.produce(user, b"v")
+        assert other.flush(20) == 0
+    eventually(lambda: (look(), found)[1], "an answer")
+    expected = {"subscribed": [b"v"], "assigned": [b"v"]}.get(kind, [None])
+    assert user in found if kind == "admin" else found == expected
+    if kind in ("subscribed", "assigned"):
+        consumer.close()

@@ -15,6 +15,7 @@ from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 from logyard.local.ports import Ports
+from tests.support.secured_zookeeper import client_jaas, running_secured_zookeeper
 
 pytestmark = pytest.mark.integration
 
@@ -112,3 +113,28 @@ def test_nobody_at_the_external_zookeeper(cluster: LocalCluster, monkeypatch: py
     monkeypatch.setattr("logyard.local.registrations.CONNECT_S", 1.0)
     with pytest.raises(LocalError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1"):
         cluster.start(Settings(1, zookeeper="127.0.0.1:1"))
+
+
+def test_a_secured_zookeeper_of_others(tmp_path: Path) -> None:
+    """The launcher shows the identity that the brokers are given; real brokers, TLS, log-ins and ACLs."""
+    with running_secured_zookeeper(tmp_path / "zookeeper") as server:
+        keys = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.protocol": "TLSv1.3",
+            "zookeeper.ssl.truststore.location": str(server.authority.certificate),
+            "logyard.jaas.config.file": str(client_jaas(tmp_path / "jaas.conf", "broker")),
+            "zookeeper.set.acl": "true",
+        }
+        cluster = LocalCluster(tmp_path / "yard")
+        settings = Settings(1, zookeeper=f"{server.secure_connect}/yard", config=keys, secure=True)
+        try:
+            cluster.start(settings)
+            assert [found.answers for found in cluster.status()] == [True]
+            assert cluster.stop_broker(0)
+            cluster.start_broker(0)
+            assert cluster.broker_state(0) == "answers"
+        finally:
+            cluster.stop()
+        wrong = {**keys, "zookeeper.ssl.truststore.location": str(tmp_path / "nothing.pem")}
+        with pytest.raises(LocalError, match=r"--config: zookeeper\.ssl\.truststore\.location"):
+            LocalCluster(tmp_path / "wrong").start(Settings(1, zookeeper=server.secure_connect, config=wrong))

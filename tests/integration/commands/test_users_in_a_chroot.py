@@ -26,5 +26,11 @@ def test_the_chroot_is_made_first(tmp_path: Path) -> None:
             scram_users.write_credentials(client, {"ann": "secret"})
             (_, known) = user_znodes.describe(client, Entity((USERS,), ("ann",)))[0]
             assert list(known) == [scram_users.MECHANISM]
+            path = "/config/users/ann"
+            first = client.read([path])[0]
+            scram_users.write_credentials(client, {"ann": "another"})
+            assert client.read([path])[0] == first
+            scram_users.write_credentials(client, {"ann": "another"}, ["ann"])
+            assert client.read([path])[0] != first
         finally:
             client.close()

@@ -17,6 +17,12 @@ from logyard.local.ports import answers
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
+OWN_DAG = """
+from airflow.sdk import DAG
+
+dag = DAG(dag_id="mine", schedule=None)
+"""
+
 
 def logyard(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "logyard.cli.main", *arguments]
@@ -29,12 +35,35 @@ def state(tmp_path: Path) -> Iterator[Path]:
     assert logyard("down", "--dir", str(tmp_path / ".logyard")).returncode == 0
 
 
+def connection_is_shown_tested_and_left(api: AirflowApi, state: Path) -> None:
+    """What *Admin → Connections* shows and does; an edited connection stays when the platform is started again."""
+    where = "/api/v2/connections/logyard_default"
+    shown = api.get(where)
+    assert (shown["conn_type"], shown["host"].partition(":")[0]) == ("logyard", "127.0.0.1")
+    tested = api.send("POST", "/api/v2/connections/test", json={**shown, "connection_id": "tried"}).json()
+    assert tested["status"], tested
+    again = logyard("up", "--dir", str(state), "--brokers", "1")
+    assert (again.returncode, "was edited" in again.stderr) == (0, False), again.stderr
+    assert api.get(where) == shown
+    edited = {**shown, "description": "as I want it"}
+    api.send("PATCH", where, params={"update_mask": "description"}, json=edited)
+    again = logyard("up", "--dir", str(state), "--brokers", "1")
+    assert "connection logyard_default was edited" in again.stderr
+    assert api.get(where) == edited
+    # Deleted, it is made anew.
+    api.send("DELETE", where)
+    assert logyard("up", "--dir", str(state), "--brokers", "1").returncode == 0
+    assert api.get(where) == shown
+
+
 def test_up_and_down(state: Path) -> None:
     up = logyard("up", "--dir", str(state), "--brokers", "1")
     assert up.returncode == 0, up.stderr
     said = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in up.stdout.splitlines() if "  " in line)
     password = re.fullmatch(r"admin, password (\S+)", said["log in as"])
     assert password is not None
+
+    assert said["the cluster's page"] == f"{said['Airflow']}/plugin/logyard"
 
     platform = Platform(state / "up")
     passwords = platform.airflow.home.passwords
@@ -45,6 +74,12 @@ def test_up_and_down(state: Path) -> None:
         api.wait_dag("logyard_create_topic", 90)
         assert api.import_errors() == []
         assert api.plugin_import_errors() == []
+        connection_is_shown_tested_and_left(api, state)
+        own = state.parent / "my-dags"
+        assert said["your DAGs"] == str(own)
+        (own / "mine.py").write_text(OWN_DAG)
+        api.wait_dag("mine", 60)
+        assert api.get("/api/v2/dags/mine")["bundle_name"] == "own-dags"
         api.run_dag("logyard_create_topic", {"topic": "made-in-airflow", "partitions": 1, "replication_factor": 1}, 120)
     listed = logyard("topics", "list", "--bootstrap-server", said["bootstrap servers"])
     assert "made-in-airflow" in listed.stdout.splitlines()

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from logyard.local import files, registrations
+from logyard.local import files
 from logyard.local.airflow.api import AirflowApi
 from logyard.local.platform import Platform
 from logyard.login import librdkafka, security
@@ -120,7 +120,7 @@ def test_a_user_is_let_in_and_kept_out_again(secure: Secure) -> None:
 
 def test_a_killed_controller_is_recovered(secure: Secure) -> None:
     cluster = secure.platform.cluster
-    with registrations.connect(cluster.address) as registered:
+    with cluster.registrations() as registered:
         epoch, controller = registered.controller_epoch(), registered.controller()
     assert controller is not None
     entry = cluster.processes.get(f"broker-{controller}")
@@ -128,7 +128,7 @@ def test_a_killed_controller_is_recovered(secure: Secure) -> None:
     assert entry.pid
     os.kill(entry.pid, signal.SIGKILL)
     secure.run("recover_controller", 300, epoch_before=epoch, controller_before=controller)
-    with registrations.connect(cluster.address) as registered:
+    with cluster.registrations() as registered:
         assert registered.controller_epoch() > epoch
     eventually(lambda: all(isr == replicas for replicas, isr in secure.replicas("flights").values()), "in sync again")
     assert all(one.answers and one.registered for one in cluster.status())

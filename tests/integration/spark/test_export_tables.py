@@ -13,7 +13,7 @@ import pytest
 from tests.support import dying_export
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
-from tests.support.table_jars import iceberg_python_or_skip, jars_or_skip
+from tests.support.table_jars import jars_or_skip, python_or_skip
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -92,7 +92,7 @@ def finish(running: "subprocess.Popen[str]", status: int = 0) -> dict[str, Any]:
 )
 def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path: Path) -> None:
     jars = jars_or_skip(kind)
-    reader = iceberg_python_or_skip() if kind == "iceberg" else None
+    reader = python_or_skip("pyiceberg") if kind == "iceberg" else None
     target, schema = tmp_path / "export", tmp_path / "value.ddl"
     schema.write_text(FIRST_SCHEMA)
     words = ["--format", kind, "--partition-by", "date", "--value-format", "json", "--value-schema", str(schema)]

@@ -49,7 +49,7 @@ def runs(cluster: RealCluster) -> list[str]:
     return [name.partition("-")[0] for name in names]
 
 
-@pytest.mark.parametrize("how", ["kept", "again"])
+@pytest.mark.parametrize("how", ["kept", pytest.param("again", marks=pytest.mark.long)])
 def test_every_row_is_read(how: str, cluster: RealCluster, tmp_path: Path) -> None:
     cluster.create(f"slow-{how}", 2, 3)
     cluster.produce(f"slow-{how}", [(b"k%d" % n, b"v") for n in range(200)])

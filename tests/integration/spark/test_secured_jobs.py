@@ -16,7 +16,7 @@ from logyard.cli import command_config
 from logyard.local import files
 from tests.support.job_process import ROOT, job_environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS, EVENTS, KEYS = 2, 4000, 50
 

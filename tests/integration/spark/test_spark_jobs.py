@@ -70,6 +70,7 @@ def test_audit_compact_export(cluster: RealCluster, tmp_path: Path) -> None:
     assert (second["rows"], second["files"]) == (0, 0)
 
 
+@pytest.mark.long
 def test_keys_that_do_not_fit_one_task_are_shuffled(cluster: RealCluster, tmp_path: Path) -> None:
     """97 keys where a task may hold 90."""
     events = EVENTS[:4000]

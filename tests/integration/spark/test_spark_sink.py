@@ -32,6 +32,12 @@ def test_tasks_that_die(cluster: RealCluster, tmp_path: Path, first: int, last: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_speculation(cluster: RealCluster, tmp_path: Path) -> None:
+    sink_cases.speculation(cluster, tmp_path)
+
+
+@pytest.mark.long
 def test_two_drivers(cluster: RealCluster, tmp_path: Path) -> None:
     sink_cases.two_drivers(cluster, tmp_path)
 

@@ -4,10 +4,8 @@ import json
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,81 +15,38 @@ import pyspark
 import pytest
 
 from logyard.cli import main as entry
-from logyard.local import ports
-from logyard.local.java import find_java
 from logyard.spark_jobs import shipping
 from tests.support.real_cluster import RealCluster
+from tests.support.standalone_spark import StandaloneSpark
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 EVENTS = [(b"key%d" % (i % 31), b"value %d" % i * 5) for i in range(4_000)]
 
 
-class Standalone:
-    """A master and two workers on loopback; their Python sees libraries, but no Logyard."""
+class Standalone(StandaloneSpark):
+    """Its Python sees libraries, but no Logyard; its workers do not see the directory `hidden`."""
 
     def __init__(self, directory: Path, hidden: Path) -> None:
-        self.directory, self._hidden = directory, hidden
-        self._processes: list[subprocess.Popen[bytes]] = []
+        super().__init__(directory)
+        self._hidden = hidden
         self.python = directory / "bare-python"
         site = Path(pyspark.__file__).parents[1]
         # -S: site-packages without what an editable install puts beside them.
         self.python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{site}" exec {sys.executable} -S "$@"\n')
         self.python.chmod(0o755)
-        java = find_java(directory / "java").environment(dict(os.environ))
-        self.environment = java | {
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_WORKER_DIR": str(directory / "work"),
+        self.environment |= {
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),
             "NUMBA_CACHE_DIR": str(directory / "numba"),
         }
         self.environment.pop("PYTHONPATH", None)
-        self.port = free_port()
-        self.master = f"spark://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> "Standalone":
-        deploy = "org.apache.spark.deploy"
-        address = ("--host", "127.0.0.1", "--webui-port", str(free_port()))
-        self._start("master", f"{deploy}.master.Master", "--port", str(self.port), *address)
-        wait_for("the master", lambda: ports.answers(self.port))
-        for number in (1, 2):
-            words = ("--cores", "1", "--memory", "1500m", *address[:3], str(free_port()), self.master)
-            self._start(f"worker{number}", f"{deploy}.worker.Worker", *words)
-        log = self.directory / "master.log"
-        wait_for("two workers", lambda: log.read_text().count("Registering worker") == 2)
-        return self
-
-    def _start(self, name: str, *words: str) -> None:
-        command = [str(Path(self.environment["SPARK_HOME"]) / "bin" / "spark-class"), *words]
-        if name.startswith("worker") and can_hide():
-            line = f"mount -t tmpfs none {shlex.quote(str(self._hidden))} && exec {shlex.join(command)}"
-            command = ["unshare", "--mount", "sh", "-c", line]
-        with (self.directory / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
-            )
-        self._processes.append(process)
-
-    def __exit__(self, *failure: object) -> None:
-        for process in reversed(self._processes):
-            process.terminate()
-        for process in self._processes:
-            process.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
-def wait_for(what: str, look: Any, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
-        time.sleep(0.2)
+    def worker_command(self, words: list[str]) -> list[str]:
+        if not can_hide():
+            return words
+        line = f"mount -t tmpfs none {shlex.quote(str(self._hidden))} && exec {shlex.join(words)}"
+        return ["unshare", "--mount", "sh", "-c", line]
 
 
 def can_hide() -> bool:
