@@ -1,12 +1,28 @@
-"""For all tests: how property tests draw their examples.
+"""For all tests: how property tests draw their examples, and what becomes of a receive buffer that is let go.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
 draws new ones at every run. No example fails for having been slow: the machine is shared.
+
+A buffer that a connection lets go is spoilt at once: a handler that keeps a view of it fails its test, as it would
+mix up the requests of two clients.
 """
 
 import os
 
 from hypothesis import settings
 
+from logyard.broker.server import receive_buffers
+
 settings.register_profile("logyard", deadline=None, derandomize="LOGYARD_EXPLORE" not in os.environ)
 settings.load_profile("logyard")
+
+_SPOILT = b"\xdb" * receive_buffers.BUFFER_BYTES
+_keep = receive_buffers.give_back
+
+
+def _spoil(buffer: bytearray) -> None:
+    buffer[:] = _SPOILT
+    _keep(buffer)
+
+
+receive_buffers.give_back = _spoil

@@ -47,6 +47,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     },
     **by_file("tests/integration"),
     **by_file("tests/matrix"),
+    **by_file("tests/compose"),
     "librdkafka": (sys.executable, "-P", "tests/librdkafka/run.py"),
     **by_file("tests/reference"),
     "demo": (sys.executable, "-m", "logyard.cli.main", "demo"),

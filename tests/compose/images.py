@@ -15,7 +15,9 @@ from logyard.local.errors import LocalError
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / ".logyard" / "containers"
-NEEDED = ("podman", "runc", "netavark", "debootstrap", "iptables")
+NEEDED = ("podman", "runc", "netavark", "aardvark-dns", "debootstrap", "iptables")
+# podman's own programs are not on PATH.
+PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/lib/podman", "/usr/libexec/podman"))
 PYTHON, OURS = "python:3.11-slim-bookworm", "logyard:local"
 STANDINS = {"zookeeper:3.9.3": "zookeeper", "postgres:17": "postgres"}
 # The machine's limits may be lower than what podman asks for by itself.
@@ -38,7 +40,7 @@ class Podman:
     @classmethod
     def of_tests(cls) -> "Podman":
         """Raises LocalError where a tool is missing."""
-        missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+        missing = [tool for tool in NEEDED if shutil.which(tool, path=PATH) is None]
         if missing or os.geteuid() != 0:
             raise LocalError(f"containers need root and Debian's packages {', '.join(missing) or 'podman …'}")
         STORE.mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,9 @@ class Podman:
         engine.write_text(ENGINE)
         places = f'graphroot = "{STORE / "store"}"\nrunroot = "{STORE / "run"}"\n'
         storage.write_text(f'[storage]\ndriver = "overlay"\n{places}')
-        return cls({**os.environ, "CONTAINERS_CONF": str(engine), "CONTAINERS_STORAGE_CONF": str(storage)})
+        where = {"CONTAINERS_CONF": str(engine), "CONTAINERS_STORAGE_CONF": str(storage)}
+        # Health checks are run by the tests: podman's timers need systemd.
+        return cls({**os.environ, **where, "DISABLE_HC_SYSTEMD": "true"})
 
     def run(self, *words: str, timeout_s: float = 600.0, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run podman. Raises LocalError with what it said."""

@@ -20,6 +20,9 @@ def modules(home: Path) -> list[str]:
             # `dump-log` reads logs with what a broker has.
             if path.stem == "__main__" or "dump_log" in path.parts:
                 continue
+            # The decoding process imports them where the extra `schemas` is installed, and says so where it is not.
+            if path.parent.name == "schemas" and path.stem in ("avro", "protobuf"):
+                continue
             names = ("logyard", *path.relative_to(home).with_suffix("").parts)
             found.append(".".join(names[:-1] if names[-1] == "__init__" else names))
     return found

@@ -20,6 +20,9 @@ CACHE = HERE.parents[1] / ".logyard" / "reference"
 PROFILES = ("kafka", "spark", "java4")
 OWN_POMS = {"java4": HERE / "java4.pom.xml"}
 FETCH_S = 600
+# A schema registry that speaks Confluent's interface, as Apicurio publishes it to run.
+REGISTRY = "io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
 def jars(profile: str) -> Path:
@@ -38,24 +41,49 @@ def jars(profile: str) -> Path:
     return folder
 
 
+def schema_registry() -> Path:
+    """The folder with the schema registry's quarkus-run.jar, fetched if need be. Raises LocalError."""
+    version = REGISTRY.split(":")[2]
+    folder = CACHE / hashlib.sha256((HERE / "pom.xml").read_bytes()).hexdigest()[:12] / f"registry-{version}"
+    with files.locked(CACHE / "lock"):
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=".registry-", dir=folder.parent))
+            try:
+                _maven("the schema registry", [_COPY, f"-Dartifact={REGISTRY}", f"-DoutputDirectory={aside}"])
+                archive = next(aside.glob("*.tar.gz"))
+                shutil.unpack_archive(archive, aside, filter="data")
+                archive.unlink()
+                aside.rename(folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
 def _fetch(profile: str, pom: Path, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{profile}-", dir=folder.parent))
+    command = ["-f", str(pom), "-P", profile, "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={aside}"]
+    try:
+        _maven(f"the jars of {profile}", command)
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _maven(what: str, arguments: list[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise LocalError("mvn is missing: install Maven (Debian: apt install maven) to run beside Apache Kafka")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{profile}-", dir=folder.parent))
-    command = [maven, "-q", "-B", "-f", str(pom), "-P", profile, "dependency:copy-dependencies"]
-    command += ["-DincludeScope=runtime", f"-DoutputDirectory={aside}"]
+    command = [maven, "-q", "-B", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
-        if done.returncode != 0:
-            said = [line for line in (done.stdout + done.stderr).splitlines() if "[ERROR]" in line]
-            raise LocalError(f"Maven cannot fetch the jars of {profile}: {said[0] if said else 'it said nothing'}")
-        aside.rename(folder)
     except subprocess.TimeoutExpired as error:
-        raise LocalError(f"Maven has not fetched the jars of {profile} after {FETCH_S} s") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        raise LocalError(f"Maven has not fetched {what} after {FETCH_S} s") from error
+    if done.returncode != 0:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "[ERROR]" in line]
+        raise LocalError(f"Maven cannot fetch {what}: {said[0] if said else 'it said nothing'}")
 
 
 def _forget_older(digest: str) -> None:

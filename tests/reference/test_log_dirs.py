@@ -5,10 +5,14 @@ became of it.
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from logyard.admin.connector import RealConnector
+from logyard.admin.reassignment.space import volumes
+from logyard.admin.settings import ClusterSettings
 from tests.reference.steps import Side, Step, both
 from tests.support import kafka
 from tests.support.real_cluster import eventually
@@ -104,6 +108,26 @@ def test_replicas_move_between_directories(sides: tuple[Side, Side]) -> None:
         assert all(size >= BYTES for _, size in found.values()), (side.name, found)
         eventually(lambda c=side.cluster: len(set(c.digests("d", 0).values())) == 1, "replicas equal")
     same(sides, verify, Step("configs", f"{TO} --describe --entity-type brokers --entity-name 0"))
+
+
+def test_our_commands_read_the_disks_of_either_kind(sides: tuple[Side, Side]) -> None:
+    """DescribeLogDirs v4 (KIP-827): both kinds tell of each directory what statvfs says of it."""
+    for side in sides:
+        client = RealConnector().cluster(ClusterSettings.read(side.cluster.bootstrap))
+        try:
+            found = client.log_dirs()
+        finally:
+            client.close()
+        want = {(broker, directory(side, broker, name)) for broker in (0, 1) for name in ("one", "two")}
+        assert {(one.broker, one.path) for one in found.directories} == want, side.name
+        for one in found.directories:
+            disk = os.statvfs(one.path)
+            assert one.is_online, one
+            assert one.total == disk.f_blocks * disk.f_frsize, one
+            assert one.usable is not None, one
+            assert abs(one.usable - disk.f_bavail * disk.f_frsize) < disk.f_blocks * disk.f_frsize // 100, one
+        for broker in (0, 1):
+            assert len(volumes(one for one in found.directories if one.broker == broker)) == 1, "both are on one disk"
 
 
 def test_moves_that_cannot_be(sides: tuple[Side, Side]) -> None:

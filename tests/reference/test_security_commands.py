@@ -98,10 +98,87 @@ def test_acls_are_added_listed_and_removed(world: Secured, run: Run) -> None:
     eventually(lambda: run("acls", "list", "--topic", "flights")[1] == "", "all are removed")
 
 
+WHO = (
+    *("--allow-principal", "User:CN=writer,OU=Unknown,C=Unknown"),
+    *("--allow-principal", r"User:CN=\#special in CN : (\, \+ \" \ \< \> \; ')"),
+    *("--allow-host", "10.0.0.1", "--allow-host", "10.0.0.2"),
+)
+NAMED = {
+    "topic": ("--topic", "test-1", "--topic", "test-2"),
+    "group": ("--group", "group-1", "--group", "group-2"),
+    "cluster": ("--cluster",),
+    "transactional id": ("--transactional-id", "t0", "--transactional-id", "t1"),
+    "token": ("--delegation-token", "token1", "--delegation-token", "token2"),
+    "user": ("--user-principal", "User:a", "--user-principal", "User:b"),
+}
+OPERATIONS = {
+    "topic": "Read Write Create Describe Delete DescribeConfigs AlterConfigs Alter",
+    "group": "Read Describe Delete",
+    "cluster": "Create ClusterAction DescribeConfigs AlterConfigs IdempotentWrite Alter Describe",
+    "transactional id": "Describe Write",
+    "token": "Describe",
+    "user": "CreateTokens DescribeTokens",
+}
+CONVENIENCES = [
+    ("--producer", *NAMED["topic"], *NAMED["transactional id"]),
+    ("--producer", "--idempotent", *NAMED["topic"], *NAMED["transactional id"]),
+    ("--consumer", *NAMED["topic"], *NAMED["group"]),
+    ("--producer", "--consumer", *NAMED["topic"], *NAMED["group"]),
+    ("--producer", "--idempotent", "--consumer", *NAMED["topic"], *NAMED["group"]),
+]
+
+
+def denied(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.replace("--allow-", "--deny-") for word in words)
+
+
+def operations_of(kind: str) -> tuple[str, ...]:
+    return tuple(word for one in OPERATIONS[kind].split() for word in ("--operation", one))
+
+
+@pytest.mark.parametrize("who", [WHO, denied(WHO)], ids=["allowed", "denied"])
+@pytest.mark.parametrize("kind", NAMED)
+def test_each_operation_of_each_kind(world: Secured, run: Run, kind: str, who: tuple[str, ...]) -> None:
+    """As Kafka's AclCommandTest: added, listed and removed; the other tool sees the same."""
+    status, _, err = run("acls", "add", *who, *NAMED[kind], *operations_of(kind))
+    assert (status, err) == (0, "")
+    principals, hosts = 2, 2
+    wanted = len(OPERATIONS[kind].split()) * principals * hosts * (1 if kind == "cluster" else 2)
+    eventually(lambda: run("acls", "list", *NAMED[kind])[1].count("(principal=User:CN=") == wanted, "all known")
+    assert blocks(run("acls", "list", *NAMED[kind])[1]) == blocks(theirs(world, "acls", "--list", *NAMED[kind]))
+    assert run("acls", "remove", *who, *NAMED[kind], *operations_of(kind), "--force") == (0, "", "")
+    eventually(lambda: "User:CN=" not in run("acls", "list", *NAMED[kind])[1], "all are removed")
+
+
+@pytest.mark.parametrize("words", CONVENIENCES, ids=lambda words: " ".join(w for w in words if w[2:3] in "pic"))
+def test_what_clients_need(world: Secured, run: Run, words: tuple[str, ...]) -> None:
+    """As Kafka's AclCommandTest: what --producer and --consumer add, they remove, by either tool."""
+    status, out, err = run("acls", "add", *WHO, *words)
+    assert (status, err) == (0, "")
+    assert blocks(out) == blocks(theirs(world, "acls", "--add", *WHO, *words))
+    eventually(lambda: "CREATE" in run("acls", "list", "--topic", "test-2")[1] or "--producer" not in words, "known")
+    assert run("acls", "remove", *WHO, *words, "--force") == (0, "", "")
+    eventually(lambda: "CN=writer" not in run("acls", "list")[1], "all are removed")
+
+
+@pytest.mark.parametrize("pattern", ["literal", "prefixed", "match", "any", "unknown"])
+def test_kinds_of_patterns(run: Run, pattern: str) -> None:
+    """As Kafka's AclCommandTest: an ACL is literal or prefixed, a search is anything that is known."""
+    words = ("--topic", "Test", "--resource-pattern-type", pattern)
+    assert run("acls", "add", "--allow-principal", "User:x", "--producer", *words)[0] == (pattern[0] not in "lp")
+    assert run("acls", "list", *words)[0] == (pattern == "unknown")
+    assert run("acls", "remove", *words, "--force")[0] == (pattern == "unknown")
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("--topic", "flights"),
+        ("--allow-principal", "User:a", "--producer", "--group", "g"),
+        ("--allow-principal", "User:a", "--idempotent", "--topic", "f", "--operation", "Read"),
+        ("--allow-principal", "User:a", "--consumer", "--topic", "f"),
+        ("--allow-principal", "User:a", "--producer", "--topic", "f", "--operation", "Read"),
+        ("--allow-principal", "User:a", "--consumer", "--topic", "f", "--group", "g", "--operation", "Read"),
         ("--allow-principal", "alice", "--topic", "flights"),
         ("--allow-principal", "User:alice", "--operation", "Read"),
         ("--allow-principal", "User:a", "--topic", "f", "--resource-pattern-type", "any"),

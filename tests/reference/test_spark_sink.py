@@ -32,6 +32,11 @@ def test_tasks_that_die(alone: RealCluster, tmp_path: Path, first: int, last: in
     sink_cases.dying_tasks(alone, tmp_path, first, last)
 
 
+@pytest.mark.timeout(1200)
+def test_speculation(alone: RealCluster, tmp_path: Path) -> None:
+    sink_cases.speculation(alone, tmp_path)
+
+
 def test_two_drivers(alone: RealCluster, tmp_path: Path) -> None:
     sink_cases.two_drivers(alone, tmp_path)
 

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
+from tests.integration.test_transaction_zombies import (  # noqa: F401  # and these
+    test_a_zombie_that_asks_for_an_epoch_ends_what_is_open_and_gets_none,
+    test_producers_that_vanish_half_way_through_a_request,
+    zombie_beside_its_successor,
+)
 from tests.integration.test_transactions import (  # noqa: F401  # pytest runs them here too
     TRANSACTIONS,
     test_a_copy_is_exactly_once_whoever_is_killed,
@@ -59,6 +64,12 @@ def own_yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealClu
         )
         assert coordinator(cluster) == first
         yield cluster
+
+
+def test_a_zombie_is_refused_at_every_request(yard: RealCluster, topic: str) -> None:  # noqa: F811
+    """With the same codes. In Kafka a refused TxnOffsetCommit takes what is pending of its producer id along, and so
+    the offset of its successor is lost though that commits; with a group on a broker of ours it stays."""
+    zombie_beside_its_successor(yard, topic, commits_beside=False)
 
 
 def test_javas_producer_and_kafkas_tools(tmp_path_factory: pytest.TempPathFactory) -> None:

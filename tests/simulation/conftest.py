@@ -2,7 +2,7 @@
 
 import pytest
 
-SEEDS = "20"
+SEEDS = "12"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

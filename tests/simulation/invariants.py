@@ -2,6 +2,7 @@
 
 from itertools import pairwise, zip_longest
 
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.znodes import configs
 from tests.simulation.broker_rules import BrokerRules
 from tests.simulation.cluster import Cluster
@@ -39,7 +40,7 @@ class Rules:
     def compare_replicas(self) -> None:
         """Replicas at rest hold the same below the smaller of their high watermarks."""
         for born, _, _ in self.zookeeper.partitions():
-            held: list[tuple[Machine, int, list[Batch]]] = []
+            held: list[tuple[Machine, PartitionLog, list[Batch]]] = []
             for machine in self._cluster.machines.values():
                 partition = (
                     machine.components.replicas.hosted.partitions.get(born.tp)
@@ -49,11 +50,12 @@ class Rules:
                 if partition is None or partition.log is None or machine.id not in partition.replicas:
                     continue
                 log = partition.log
-                held.append((machine, log.high_watermark, list(batches(machine, log, log.log_start_offset))))
-            for (a, high_a, one), (b, high_b, other) in pairwise(held):
-                start = max((mine[0].base for mine in (one, other) if mine), default=0)
-                mine = [batch for batch in one if batch.base >= start and batch.last < min(high_a, high_b)]
-                theirs = [batch for batch in other if batch.base >= start and batch.last < min(high_a, high_b)]
+                held.append((machine, log, list(batches(machine, log, log.log_start_offset))))
+            for (a, log_a, one), (b, log_b, other) in pairwise(held):
+                # A leader may begin before its follower: it had not heard of a deletion when it was elected.
+                start = max(log_a.log_start_offset, log_b.log_start_offset)
+                end = min(log_a.high_watermark, log_b.high_watermark)
+                mine, theirs = ([batch for batch in all_ if start <= batch.last < end] for all_ in (one, other))
                 if mine != theirs:
                     first = next((x, y) for x, y in zip_longest(mine, theirs) if x != y)
                     raise BrokenPromise(f"{born}: {a} and {b} differ below their high watermarks: {first}")
