@@ -6,8 +6,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --create-home --uid 1000 logyard \
-    && mkdir -p /var/lib/logyard /var/lib/airflow /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark /empty \
-    && chown logyard /var/lib/logyard /var/lib/airflow /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark
+    && mkdir -p /var/lib/logyard /var/lib/airflow/logs /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark \
+        /empty /opt/my-dags \
+    && chown -R logyard /var/lib/logyard /var/lib/airflow /var/lib/spark /var/lib/logyard-exports /run/logyard /run/airflow /run/spark
 
 # The packages are a layer of their own: it stays while only sources change.
 WORKDIR /opt/logyard
