@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down check types fast test test-unit test-simulation test-integration test-matrix test-reference proof dist bench sim fuzz clean reference bench-reference
+.PHONY: help setup demo up down check lint types fast test test-unit test-simulation test-integration test-matrix test-reference proof dist bench sim fuzz clean reference bench-reference
 BIN := .venv/bin
 # Compiled files are kept (git ignores them): without them, every worker of every run compiles the tests again, and
 # every broker that a test starts the product.
@@ -29,10 +29,12 @@ up: setup ## ZooKeeper, three brokers and Airflow, left running; prints their ad
 down: ## end what `make up` (or an interrupted demo) left running
 	@if [ -x $(BIN)/logyard ]; then $(BIN)/logyard down; fi
 
-check: setup ## format, lint, types, fast tests: under two minutes
+check: lint ## format, lint, types, fast tests: under two minutes
+	@$(MAKE) --no-print-directory -j 2 types fast
+
+lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j 2 types fast
 
 types: setup
 	$(BIN)/mypy
@@ -56,7 +58,7 @@ test-simulation: setup ## real brokers on simulated machines, some seeds
 test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
 	$(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m "not long" tests/integration
 
-test-matrix: setup ## the wheel in another Airflow than the lock's, one version
+test-matrix: setup ## the wheel with another Airflow and another PySpark than the lock's, one version of each
 	$(PYTEST) -m "not long" tests/matrix
 
 test-reference: setup ## ours and Apache Kafka's in one cluster, the short path
@@ -79,8 +81,8 @@ proof: setup ## everything, any length; what passed at this commit is not run ag
 dist: setup ## the wheel and the sdist of what git tracks, in dist/
 	@scripts/dist
 
-bench: setup ## CPU per request, throughput, latency, memory, starts: one table, beside ceilings; build/bench.json
-	@$(BIN)/python -m tests.benchmarks.run
+bench: setup ## CPU per request, throughput, latency, memory, starts: one table, beside ceilings; SHORT=1: a quick look; build/bench.json
+	@$(BIN)/python -m tests.benchmarks.run $(if $(filter-out 0 no false,$(SHORT)),--short)
 
 reference: setup ## Apache Kafka's own jars out of Maven Central, once, for what runs beside it
 	@$(BIN)/python -m tests.reference.fetch

@@ -1,4 +1,4 @@
-"""Groups, transactions, rights, users, quotas, topics as code, reports."""
+"""Groups, transactions, rights, users, quotas, settings of brokers, topics as code, reports."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from logyard.operators.access import (
     SetQuotasOperator,
     SetUserOperator,
 )
+from logyard.operators.brokers import AlterBrokerSettingsOperator
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 from logyard.operators.groups import DeleteGroupsOperator, ResetOffsetsOperator
 from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
@@ -45,6 +46,13 @@ with DAG("example_rights", schedule=None):
     revoke = DeleteAclsOperator(task_id="revoke", acls=[READ])
     gone = DeleteUserOperator(task_id="gone", user="orders")
     user >> grant >> quota >> revoke >> gone
+
+with DAG("example_broker_settings", schedule=None):
+    # `default`: of all brokers that have no value of their own; null unsets.
+    every = AlterBrokerSettingsOperator(task_id="every", broker="default", settings={"log.retention.ms": 3_600_000})
+    one = AlterBrokerSettingsOperator(task_id="one", broker=1, settings={"num.io.threads": 16})
+    back = AlterBrokerSettingsOperator(task_id="back", broker="default", settings={"log.retention.ms": None})
+    every >> one >> back
 
 with DAG("example_topics_as_code", schedule=None):
     plan = PlanTopicsOperator(task_id="plan", file="topics.yaml", directory=HERE)

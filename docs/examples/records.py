@@ -3,6 +3,7 @@
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
 from logyard.operators.consuming import CommitOffsetsOperator, ConsumeFromTopicOperator
+from logyard.operators.copying import CopyRecordsOperator
 from logyard.operators.notifier import TopicNotifier
 from logyard.operators.producing import ProduceToTopicOperator
 from logyard.operators.sensors.records import AwaitRecordFunctionSensor, AwaitRecordSensor
@@ -23,6 +24,21 @@ with DAG("example_produce", schedule=None, on_failure_callback=TopicNotifier(top
 
 with DAG("example_consume", schedule=None):
     ConsumeFromTopicOperator(task_id="read", topics=["orders"], group="nightly", apply_function=store)
+
+# Functions get decoded keys and values; value_format="registry" decodes by the connection's schema registry.
+with DAG("example_consume_decoded", schedule=None):
+    ConsumeFromTopicOperator(
+        task_id="read",
+        topics=["orders"],
+        group="decoded",
+        key_format="text",
+        value_format="json",
+        apply_function=lambda message: print(message.key(), len(message.value())),
+    )
+
+# What could not be worked on is tried again: the newest hundred records of a dead-letter topic.
+with DAG("example_copy_records", schedule=None):
+    CopyRecordsOperator(task_id="copy", topic="orders", to_topic="again", start="newest", limit=100)
 
 # Offsets are committed only after what follows has succeeded; a DAG run begins when records arrive.
 trigger = RecordsArrivedEvent(topics=["orders"], group="orders-dag")

@@ -3,6 +3,7 @@
 from airflow.sdk import DAG, Asset, task
 
 from logyard.operators.spark import AuditSegmentsOperator, CompactSegmentsOperator, ExportSegmentsOperator
+from logyard.operators.table_maintenance import MaintainTableOperator
 
 with DAG("example_audit", schedule=None):
     AuditSegmentsOperator(task_id="audit", topics=["orders"])
@@ -18,6 +19,16 @@ with DAG("example_export", schedule="@hourly", catchup=False):
         value_format="json",
         value_schema="order BIGINT, customer STRING",
         partition_by=["date"],
+    )
+
+with DAG("example_maintain_table", schedule="@daily", catchup=False):
+    MaintainTableOperator(
+        task_id="maintain",
+        destination="s3://lake/orders",
+        store_conn_id="orders_store",
+        table="lake.orders",
+        catalog_conn_id="orders_catalog",
+        older_than_hours=72,
     )
 
 with DAG("example_after_compaction", schedule=Asset("kafka://broker-1:9092/orders"), catchup=False):
