@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -102,7 +103,8 @@ class Dying:
         assert self.process is not None
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.join(30)
+        # Not `join`: the fork server tells how a process has ended only once, and another thread waits for it too.
+        assert connection.wait([self.process.sentinel], 30)
 
 
 Ways = Callable[[Callable[[], None]], Fault]
