@@ -58,7 +58,7 @@ test-simulation: setup ## real brokers on simulated machines, some seeds
 	$(PYTEST) $(TWO) tests/simulation
 
 test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
-	$(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m "not long" tests/integration
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not long" tests/integration
 
 test-matrix: setup ## the wheel with another Airflow and another PySpark than the lock's, one version of each
 	$(PYTEST) -m "not long" tests/matrix

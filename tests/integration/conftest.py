@@ -49,13 +49,11 @@ class Running:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them, and say what one of two workers takes: whatever takes a whole core and more stays on one of them."""
+    """Mark them; what takes long comes first, so that two workers end at about the same time."""
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):
             item.add_marker(pytest.mark.integration)
-            group = "Spark and Airflow" if _is_large(item) else str(item.path)
-            item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: not _is_large(item))
 
 

@@ -9,20 +9,22 @@ A host is a process that holds its namespaces, and everything is gone when it en
 Hosts find each other by name (/etc/hosts); this machine has an address on the switch too, as one more host (`outside`).
 """
 
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from tests.support.needed import lacks
 
-NETWORK = "10.77.13"
-OUTSIDE = f"{NETWORK}.1"
+# One of these networks at a time, so that two runs on one machine do not take each other's addresses.
+_NETWORKS = [f"10.77.{number}" for number in range(13, 77)]
 _TOOLS = ("ip", "nsenter", "unshare")
 _HOLD = "echo held; exec sleep infinity"
 GRACE_S = 20
@@ -31,8 +33,8 @@ GRACE_S = 20
 class Host:
     """One host: `directory` is its own; what `hidden` names is empty there."""
 
-    def __init__(self, name: str, number: int, directory: Path) -> None:
-        self.name, self.address = name, f"{NETWORK}.{number}"
+    def __init__(self, name: str, address: str, directory: Path) -> None:
+        self.name, self.address = name, address
         self.directory = directory
         self._holder: subprocess.Popen[str] | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -121,15 +123,18 @@ class Hosts:
         self._hidden_from = dict(hidden_from or {})
         self._hosts: dict[str, Host] = {}
         self._ended = ExitStack()
+        self._network, self._taken = _take_network()
+        self._outside = f"{self._network}.1"
         for number, name in enumerate(names, start=11):
             (directory / name).mkdir(parents=True)
-            self._hosts[name] = Host(name, number, directory / name)
+            self._hosts[name] = Host(name, f"{self._network}.{number}", directory / name)
 
     def __getitem__(self, name: str) -> Host:
         return self._hosts[name]
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.callback(self._taken.close)
             switch = _held("ip link add switch type bridge; ip link set switch up; ip link set lo up")
             stack.callback(_end, switch)
             outside = f"logyard{os.getpid() % 100_000}"
@@ -141,7 +146,7 @@ class Hosts:
                 self._plug(switch, number, f"netns {host.pid}", "eth0")
                 others = [other.directory for other in self._hosts.values() if other is not host]
                 host.settle(self._names(), [*others, *self._not_seen_by(host)])
-            _run(f"ip addr add {OUTSIDE}/24 dev {outside}")
+            _run(f"ip addr add {self._outside}/24 dev {outside}")
             _run(f"ip link set {outside} up")
             self._ended = stack.pop_all()
         return self
@@ -150,7 +155,7 @@ class Hosts:
         self._ended.close()
 
     def _names(self) -> str:
-        lines = ["127.0.0.1 localhost", f"{OUTSIDE} outside"]
+        lines = ["127.0.0.1 localhost", f"{self._outside} outside"]
         return "\n".join([*lines, *(f"{host.address} {host.name}" for host in self._hosts.values())]) + "\n"
 
     def _not_seen_by(self, host: Host) -> list[Path]:
@@ -173,6 +178,19 @@ def need() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         lacks(f"hosts of a test's own need root and network namespaces: {done.stderr.strip()}")
+
+
+def _take_network() -> tuple[str, IO[str]]:
+    """Return the first three numbers of a network's addresses, and the file whose lock keeps others from it."""
+    for network in _NETWORKS:
+        lock = Path(tempfile.gettempdir(), f"logyard-hosts-{network}").open("w")  # noqa: SIM115, it stays open
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+        else:
+            return network, lock
+    raise AssertionError("all networks of hosts are taken")
 
 
 def _held(first: str) -> "subprocess.Popen[str]":
