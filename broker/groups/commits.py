@@ -16,7 +16,7 @@ from logyard.broker.groups import membership, offsets, record_format, subscripti
 from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
-from logyard.broker.groups.offsets import Place
+from logyard.broker.groups.offsets import Place, Snapshot
 from logyard.broker.groups.owned_groups import Roster
 from logyard.broker.groups.ports import KeyValue, OffsetsLog, Producer
 
@@ -146,24 +146,12 @@ class Commits:
 
     def fetch(
         self, group_id: str, wanted: Iterable[Place] | None, *, require_stable: bool = False
-    ) -> tuple[ErrorCode, list[tuple[ErrorCode, OffsetCommit]]]:
-        """Return the group's error code, and an error code and a commit for each wanted partition (all for None).
-
-        A partition without a commit has offset -1. With `require_stable` a partition whose offset is about to change
-        has UNSTABLE_OFFSET_COMMIT and -1.
-        """
+    ) -> tuple[ErrorCode, Snapshot]:
+        """Return the group's error code, and the offsets of the wanted partitions (all for None) as they are now."""
         code = self._roster.availability(group_id)
-        if code is not ErrorCode.NONE:
-            return code, []
-        group = self._roster.get(group_id)
+        group = self._roster.get(group_id) if code is ErrorCode.NONE else None
         kept = group.offsets if group is not None else offsets.GroupOffsets()
-        found = []
-        for place in kept.committed if wanted is None else wanted:
-            if require_stable and kept.is_unstable(place):
-                found.append((ErrorCode.UNSTABLE_OFFSET_COMMIT, OffsetCommit(*place, -1)))
-            else:
-                found.append((ErrorCode.NONE, kept.committed.get(place) or OffsetCommit(*place, -1)))
-        return code, found
+        return code, Snapshot(kept, wanted if code is ErrorCode.NONE else (), require_stable=require_stable)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID

@@ -6,9 +6,10 @@ Rule 3: of two commits of one partition the one wins whose record lies later in 
         acknowledged or their markers come: a load reads the same.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from logyard.broker.errors import ErrorCode
 from logyard.broker.groups.events import OffsetCommit
 
 # Topic and partition.
@@ -21,6 +22,34 @@ class Written(NamedTuple):
 
     base_offset: int
     commit: OffsetCommit
+
+
+class Snapshot:
+    """Offsets of a group at one moment: of the wanted partitions, all that are committed for None."""
+
+    def __init__(self, kept: "GroupOffsets", wanted: Iterable[Place] | None, *, require_stable: bool) -> None:
+        committed = kept.committed
+        if wanted is None:
+            self._commits: Mapping[Place, OffsetCommit | None] = dict(committed)
+        else:
+            self._commits = {place: committed.get(place) for place in wanted}
+        self._unstable = kept.unstable_of(self._commits) if require_stable else frozenset()
+
+    @property
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self._commits}
+
+    def __iter__(self) -> Iterator[tuple[ErrorCode, OffsetCommit]]:
+        """An error code and a commit for each partition.
+
+        A partition without a commit has offset -1; one whose offset is about to change has UNSTABLE_OFFSET_COMMIT and
+        -1, if stable ones are required.
+        """
+        for place, commit in self._commits.items():
+            if place in self._unstable:
+                yield ErrorCode.UNSTABLE_OFFSET_COMMIT, OffsetCommit(*place, -1)
+            else:
+                yield ErrorCode.NONE, commit or OffsetCommit(*place, -1)
 
 
 class GroupOffsets:
@@ -104,9 +133,15 @@ class GroupOffsets:
 
     # Questions
 
-    def is_unstable(self, place: Place) -> bool:
-        """Whether a commit that was sent already may replace the one of this partition (KIP-447)."""
-        return place in self._in_flight or any(place in commits for commits in self.open.values())
+    def unstable_of(self, places: Mapping[Place, object]) -> frozenset[Place]:
+        """Those of the places whose commit may be replaced by one that was sent already (KIP-447).
+
+        For each open transaction it costs what the smaller one has.
+        """
+        found = places.keys() & self._in_flight.keys()
+        for commits in self.open.values():
+            found |= places.keys() & commits.keys()
+        return frozenset(found)
 
     @property
     def known(self) -> list[Place]:
@@ -128,8 +163,9 @@ def outlived(
     overrides both. Topics for which `is_kept` is true do not expire, nor does a commit that is about to be replaced.
     """
     found = []
+    unstable = offsets.unstable_of(offsets.committed)
     for place, commit in offsets.committed.items():
-        if is_kept(place[0]) or offsets.is_unstable(place):
+        if is_kept(place[0]) or place in unstable:
             continue
         since = commit.commit_ms if begun_ms is None else max(begun_ms, commit.commit_ms)
         ends_ms = commit.expire_ms if commit.expire_ms >= 0 else since + retention_ms

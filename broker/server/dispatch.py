@@ -14,6 +14,7 @@ from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Api, top_level_error
+from logyard.broker.server.large_answers import is_large
 from logyard.broker.server.request import Encoded, Fields, Request, Session, Unanswerable
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed, charge_time
@@ -116,7 +117,10 @@ class Dispatcher:
             if request.begun_s:
                 outcome = Timed(request, outcome)
             return tasks.answering(self._finish(api, request, message, outcome))
-        return self._encode(request, self._charged(request, outcome))
+        fields = self._charged(request, outcome)
+        if is_large(fields):
+            return tasks.answering(self._encode_large(api, request, message, fields))
+        return self._encode(request, fields)
 
     def _admit(self, api: Api, request: Request, message: Any) -> None:
         """Check the rights. Who may act as a broker is not throttled; who only tries to is."""
@@ -147,7 +151,16 @@ class Dispatcher:
 
     async def _finish(self, api: Api, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
         try:
-            return self._encode(request, self._charged(request, await outcome))
+            fields = self._charged(request, await outcome)
+            if not is_large(fields):
+                return self._encode(request, fields)
+        except Exception as error:
+            return self._refusal(api, request, message, error)
+        return await self._encode_large(api, request, message, fields)
+
+    async def _encode_large(self, api: Api, request: Request, message: Any, fields: Fields) -> Encoded:
+        try:
+            return await in_thread(self._services.replicas, partial(self._encode, request, fields))
         except Exception as error:
             return self._refusal(api, request, message, error)
 

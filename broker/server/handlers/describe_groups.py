@@ -9,23 +9,25 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights import Resource
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     wants_operations = request.api_version >= 3 and message.include_authorized_operations
     described = authorization.allowed(services, request, RIGHTS[request.api_key].group, message.groups)
-    return {
-        "groups": [
-            _described(services, request, group_id, wants_operations)
-            if group_id in described
-            else _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            for group_id in dict.fromkeys(message.groups)
-        ]
-    }
+    pauses, groups = Pauses(services), []
+    for group_id in dict.fromkeys(message.groups):
+        if group_id in described:
+            group = _described(services, request, group_id, wants_operations)
+        else:
+            group = _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        groups.append(group)
+        await pauses.after(1 + len(group["members"]))
+    return {"groups": groups}
 
 
 def _described(services: Services, request: Request, group_id: str, wants_operations: bool) -> Fields:

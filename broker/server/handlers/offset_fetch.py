@@ -1,7 +1,7 @@
 """OffsetFetch (9): v0 reads from ZooKeeper. From v2 on null topics mean all, and the group's error has a field of its
 own; v7 adds `require_stable` (KIP-447), v8 several groups (KIP-709)."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -10,21 +10,25 @@ from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version == 0:
-        return _from_zookeeper(services, request, message)
+        return await _from_zookeeper(services, request, message)
+    pauses = Pauses(services)
     if request.api_version >= 8:
         stable = message.require_stable
         # All commits of a group that is named twice are told once, other than by Kafka: see describe_groups.py.
         asked = {(g.group_id, -1 if g.topics is None else number): g for number, g in enumerate(message.groups)}
-        return {"groups": [_group(services, request, g.group_id, g.topics, stable) for g in asked.values()]}
+        return {
+            "groups": [await _group(services, request, pauses, g.group_id, g.topics, stable) for g in asked.values()]
+        }
     require_stable = request.api_version >= 7 and message.require_stable
-    answer = _group(services, request, message.group_id, message.topics, require_stable)
+    answer = await _group(services, request, pauses, message.group_id, message.topics, require_stable)
     if request.api_version < 2 and answer["error_code"]:
         # Before v2 the group's error is put into every partition.
         return {**answer, "topics": _refused(message.topics, answer["error_code"])}
@@ -40,30 +44,35 @@ async def _from_zookeeper(services: Services, request: Request, message: Any) ->
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, zookeeper_offsets.NO_OFFSET)
     refused = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, zookeeper_offsets.NO_OFFSET)
     answers = {tp: found.get(tp, unknown if tp.topic in described else refused) for tp in asked}
-    return {"topics": _by_topic([(code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers.items()])}
+    commits = [(code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers.items()]
+    return {"topics": await _by_topic(commits, Pauses(services))}
 
 
-def _group(services: Services, request: Request, group_id: str, topics: Any, require_stable: bool) -> dict[str, Any]:
+async def _group(
+    services: Services, request: Request, pauses: Pauses, group_id: str, topics: Any, require_stable: bool
+) -> dict[str, Any]:
+    await pauses.after(1)
     if not authorization.may(services, request, RIGHTS[request.api_key].group, group_id):
         return {"group_id": group_id, "error_code": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "topics": []}
     if topics is None:
         code, found = services.groups.commits.fetch(group_id, None, require_stable=require_stable)
-        described = authorization.seen(services, request, {commit.topic for _, commit in found})
-        found = [(each, commit) for each, commit in found if commit.topic in described]
-        return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
+        described = authorization.seen(services, request, found.topics)
+        seen = (each for each in found if each[1].topic in described)
+        return {"group_id": group_id, "error_code": int(code), "topics": await _by_topic(seen, pauses)}
     described = authorization.topics(services, request, [topic.name for topic in topics])
     wanted = list(dict.fromkeys((t.name, p) for t in topics if t.name in described for p in t.partition_indexes))
     code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
-    answered = _by_topic(found)
+    answered = await _by_topic(found, pauses)
     if code is ErrorCode.NONE:
         refused = [topic for topic in topics if topic.name not in described]
         answered += _refused(refused, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return {"group_id": group_id, "error_code": int(code), "topics": answered}
 
 
-def _by_topic(commits: Sequence[tuple[ErrorCode, OffsetCommit]]) -> list[dict[str, Any]]:
+async def _by_topic(commits: Iterable[tuple[ErrorCode, OffsetCommit]], pauses: Pauses) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for code, commit in commits:
+        await pauses.after(1)
         topics.setdefault(commit.topic, []).append(
             {
                 "partition_index": commit.partition,

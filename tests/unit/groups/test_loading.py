@@ -80,7 +80,7 @@ async def test_commits_of_a_transaction_count_from_its_marker_on(partition: Offs
     offsets = (await partition.load())["g"].offsets
     assert offsets.committed["t", 0].offset == 1
     assert offsets.open[7]["t", 0].commit.offset == 9
-    assert offsets.is_unstable(("t", 0))
+    assert offsets.unstable_of({("t", 0): None})
     partition.end(COMMIT, 7)
     assert await partition.committed() == {"t": 9}
 

@@ -1,0 +1,48 @@
+"""Answers of many parts: a client chooses how many, with a request of a few bytes.
+
+Their fields are made in portions, between which the event loop serves others, and they are encoded in a thread.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from logyard.broker.server.request import Fields
+from logyard.broker.server.services import Services
+
+# A part, made and encoded, takes about 2 µs.
+PARTS_AT_ONCE = 500
+
+
+def is_large(fields: Fields) -> bool:
+    """Whether an answer has too many parts to be encoded in one turn of the event loop; looks at no more than that."""
+    return _left(fields, PARTS_AT_ONCE) < 0
+
+
+def _left(fields: Fields, left: int) -> int:
+    for value in fields.values():
+        if type(value) is list and left >= 0:
+            left = _left_after(value, left - len(value))
+    return left
+
+
+def _left_after(items: list[Any], left: int) -> int:
+    for each in items:
+        if left < 0 or not isinstance(each, Mapping):
+            break
+        left = _left(each, left)
+    return left
+
+
+class Pauses:
+    """Gives others a turn after each PARTS_AT_ONCE parts that were made."""
+
+    def __init__(self, services: Services) -> None:
+        self._turns = services.turns
+        self._made = 0
+
+    async def after(self, parts: int) -> None:
+        """So many parts more are made."""
+        self._made += parts
+        if self._made >= PARTS_AT_ONCE:
+            self._made = 0
+            await self._turns.next()
