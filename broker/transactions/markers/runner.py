@@ -144,8 +144,12 @@ class MarkerSender:
         self._next_look = None
         for completion, partitions in list(islice(self._due.items(), PER_REQUEST)):
             del self._due[completion]
-            if self._counts(completion):
-                self._route(completion, partitions)
+            try:
+                if self._counts(completion):
+                    self._route(completion, partitions)
+            except Exception as error:
+                tasks.failed("markers looked up", error, RETRY_S)
+                self._wait(completion, partitions)
         if self._due:
             self._next_look = self._timers.call_later(0, self._look_up_some)
 
@@ -187,7 +191,12 @@ class MarkerSender:
                 for completion, partitions in parcel.items():
                     self._wait(completion, partitions)
         for completion, partitions in parcel.items() if answers is not None else ():
-            self._take_answer(completion, partitions, answers or {})
+            try:
+                self._take_answer(completion, partitions, answers or {})
+            except Exception as error:
+                # It concerns one transaction. A marker that is written twice does no harm, one that is not never ends.
+                tasks.failed(f"markers to {broker_id}", error, RETRY_S)
+                self._wait(completion, partitions)
 
     def _take_answer(
         self, completion: Completion, partitions: Sequence[TopicPartition], answers: Mapping[int, MarkerAnswer]

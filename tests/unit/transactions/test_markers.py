@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -217,6 +218,30 @@ async def test_a_failure_of_ours_loses_no_marker(world: TransactionWorld, monkey
     monkeypatch.setattr(world.links, "write_markers", failing_once)
     await commit(world, "x", 0)
     await ended(world)
+
+
+@pytest.mark.parametrize("failing", ["verdict", "destinations"])
+async def test_a_failure_with_one_transaction_holds_up_no_other(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Those behind it in the same answer or portion, and itself."""
+    before = tasks.failures.total()
+    world.links.unreachable = {1}
+    for name in ("x", "y", "z"):
+        await commit(world, name, 0)
+    work, calls = getattr(runner, failing), []
+
+    def failing_once(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            raise ValueError("planted")
+        return work(*args)
+
+    monkeypatch.setattr(runner, failing, failing_once)
+    world.links.unreachable = set()
+    for name in ("x", "y", "z"):
+        await ended(world, name)
+    assert tasks.failures.total() == before + 1
 
 
 async def test_one_producer_has_one_place_in_a_request(world: TransactionWorld) -> None:
