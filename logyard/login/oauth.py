@@ -39,7 +39,10 @@ class TokenSource:
         self._token, self._renew_at, self._over_at = "", 0.0, 0.0
 
     def token(self) -> str:
-        """Raises NoToken. While one caller asks for a new token, others go on with the old one as long as it lives."""
+        """Raises NoToken, BadSettings.
+
+        While one caller asks for a new token, others go on with the old one as long as it lives.
+        """
         if self._security.oauth_token is not None:
             return self._security.oauth_token
         now = time.monotonic()
@@ -56,7 +59,7 @@ class TokenSource:
         began = time.monotonic()
         try:
             token, life_s = _ask(self._security)
-        except NoToken:
+        except (NoToken, BadSettings):  # the second for authorities that are being replaced, say
             now = time.monotonic()
             if now >= self._over_at:
                 raise

@@ -125,6 +125,27 @@ def test_authorities_that_cannot_be_read_are_named() -> None:
         TokenSource(replace(security("https://127.0.0.1:1"), oauth_cafile="/nowhere")).token()
 
 
+def test_authorities_that_cannot_be_read_cost_nothing_while_the_token_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who replaces the file removes it first, perhaps."""
+    authority = Authority(tmp_path / "authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("endpoint", ("127.0.0.1",)).pem)
+    with TokenEndpoint(tmp_path / "tokens", {"alice": "hunter2"}, life_s=100, context=context) as endpoint:
+        source = TokenSource(replace(security(endpoint.url), oauth_cafile=str(authority.certificate)))
+        first, began = source.token(), time.monotonic()
+        away = authority.certificate.rename(tmp_path / "away.pem")
+        monkeypatch.setattr(time, "monotonic", lambda: began + 85)
+        assert source.token() == first
+        monkeypatch.setattr(time, "monotonic", lambda: began + 101)
+        with pytest.raises(BadSettings, match="No such file"):
+            source.token()
+        away.rename(authority.certificate)
+        assert source.token()
+    assert endpoint.asked == 2
+
+
 def by_hand(key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey, is_authority: bool) -> bytes:
     """A certificate as the command openssl makes it without a file of extensions: no key usage, no key ids."""
     of, by = (
