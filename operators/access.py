@@ -91,7 +91,8 @@ class SetUserOperator(ClusterOperator):
     :param mechanisms: SCRAM-SHA-256, SCRAM-SHA-512, a list or both with a comma between them. (templated)
     :param iterations: of the hash, 4096 to 16384. (templated)
     :param change: set the password also if the user has one. (templated)
-    :param wanted: false does nothing, for DAGs that add users only on request. (templated)
+    :param wanted: false does nothing, for DAGs that add users only on request; `change` without a connection is refused
+        then too. (templated)
     """
 
     tells = staticmethod(outcomes.user_set)
@@ -126,6 +127,8 @@ class SetUserOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_truth("wanted", self.wanted):
+            if as_truth("change", self.change) and not self.password_conn_id:
+                raise BadSettings("change: the connection whose password the user gets is not given")
             return {"user": self.user, "skipped": True}
         wanted = users.mechanisms(self.mechanisms)
         iterations = as_integer("iterations", self.iterations, 8192)

@@ -275,7 +275,7 @@ def _acls(found: Sequence[Mapping[str, str]]) -> tuple[Sequence[str], Sequence[S
 def user_set(result: Result) -> Outcome:
     """Of SetUserOperator."""
     if result.get("skipped"):
-        return Outcome("No password was asked for, nothing changed")
+        return Outcome(f"No password was to be set for user {result['user']}, nothing changed")
     user, done = result["user"], ", ".join(result["set"])
     if not done:
         return Outcome(f"User {user} could log in already, nothing changed")
@@ -286,7 +286,7 @@ def user_set(result: Result) -> Outcome:
 def user_deleted(result: Result) -> Outcome:
     """Of DeleteUserOperator."""
     if result.get("skipped"):
-        return Outcome("The user was to stay, nothing changed")
+        return Outcome(f"User {result['user']} stays: it was not to be deleted")
     user, gone = result["user"], ", ".join(result["deleted"])
     if not gone:
         return Outcome(f"User {user} has no SCRAM credentials, nothing changed")

@@ -1,6 +1,7 @@
 """Set and remove the limits of a user, a client, both, or an address. Limits that the form does not name stay.
 
-An empty name is the default of its kind: what holds for all users, clients or addresses without limits of their own.
+An empty name is the default of its kind: what holds for all users, clients or addresses without limits of their own. A
+name of another kind than the limit's is refused.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from airflow.sdk import DAG, Param
 from logyard.admin.quotas.quotas import KEYS
 from logyard.dags.factories import params
 from logyard.operators.access import SetQuotasOperator
+from logyard.operators.failures import TaskRefused
 
 # What has limits: the fields with its names.
 ENTITIES: Mapping[str, tuple[str, ...]] = {
@@ -46,8 +48,12 @@ def alter_quotas_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
 
 
 def quota_of(form: Mapping[str, Any]) -> dict[str, Any]:
-    """The quota that this form means, as the operator takes it."""
-    return {**(form["limits"] or {}), **{name: form[name] or "" for name in ENTITIES[form["of"]]}}
+    """The quota that this form means, as the operator takes it. Raises TaskRefused for a name of another kind."""
+    kinds = ENTITIES[form["of"]]
+    strange = [name for names in ENTITIES.values() for name in names if name not in kinds and form[name]]
+    if strange:
+        raise TaskRefused(f"{strange[0]} {form[strange[0]]!r} does not go with a limit of: {form['of']}")
+    return {**(form["limits"] or {}), **{name: form[name] or "" for name in kinds}}
 
 
 def _form() -> dict[str, Param]:

@@ -16,6 +16,7 @@ from logyard.dags.factories.alter_acls import alter_acls_dag
 from logyard.dags.factories.alter_broker_settings import alter_broker_settings_dag
 from logyard.dags.factories.alter_quotas import alter_quotas_dag
 from logyard.dags.factories.alter_user import alter_user_dag
+from logyard.operators.failures import TaskRefused
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_cluster import MemoryCluster
 
@@ -95,13 +96,24 @@ def test_a_user_comes_changes_and_goes_and_the_password_is_nowhere(
     assert PASSWORD not in repr(left) + caplog.text + said.out + said.err
 
 
+def test_a_form_that_asks_for_nothing_says_so(cluster: MemoryCluster) -> None:
+    left: list[Any] = []
+    ran(alter_user_dag, {"user": "alice"}, left)
+    told = [one["outcome"]["sentence"] for one in left if isinstance(one, dict) and "outcome" in one]
+    assert told == [
+        "No password was to be set for user alice, nothing changed",
+        "User alice stays: it was not to be deleted",
+    ]
+    with pytest.raises(TaskRefused, match="change: the connection whose password the user gets is not given"):
+        ran(alter_user_dag, {"user": "alice", "change_password": True})
+    assert not cluster.users
+
+
 def test_limits_are_set_and_removed_by_name(cluster: MemoryCluster) -> None:
     set_ = {"of": "user", "user": "alice", "limits": {"producer_byte_rate": 1000, "consumer_byte_rate": 2.5}}
     assert len(ran(alter_quotas_dag, set_)["quotas"]["set"]) == 2
     ran(alter_quotas_dag, {"of": "user and client", "user": "alice", "limits": {"request_percentage": 50}})
-    ran(
-        alter_quotas_dag, {"of": "ip", "ip": "10.0.0.7", "user": "no matter", "limits": {"connection_creation_rate": 9}}
-    )
+    ran(alter_quotas_dag, {"of": "ip", "ip": "10.0.0.7", "limits": {"connection_creation_rate": 9}})
     assert cluster.quotas == {
         (("users",), ("alice",)): {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2.5},
         (("users", "clients"), ("alice", "")): {"request_percentage": 50.0},
@@ -113,6 +125,17 @@ def test_limits_are_set_and_removed_by_name(cluster: MemoryCluster) -> None:
         {"of": "user alice", "key": "producer_byte_rate", "value": 1000.0}
     ]
     assert cluster.quotas[("users",), ("alice",)] == {"consumer_byte_rate": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("of", "name"), [("user", "client"), ("client", "user"), ("user and client", "ip"), ("ip", "user")]
+)
+def test_a_name_of_another_kind_than_the_limits_is_refused(cluster: MemoryCluster, of: str, name: str) -> None:
+    """Whoever names a client may not see that the limit was set for all that the user does."""
+    form = {"of": of, name: "10.0.0.7", "limits": {"producer_byte_rate": 9, "connection_creation_rate": 9}}
+    with pytest.raises(TaskRefused, match=f"^{name} '10.0.0.7' does not go with a limit of: {of}$"):
+        ran(alter_quotas_dag, form)
+    assert not cluster.quotas
 
 
 @pytest.mark.parametrize("limits", [{"speed": 1}, {"producer_byte_rate": 0}, {"producer_byte_rate": "1"}])
