@@ -9,6 +9,21 @@ from tests.support.browser import Browser
 from tests.support.real_cluster import eventually
 
 PAGE = "plugin/logyard"
+# When the first rows are drawn, for whoever asks later.
+FIRST_ROWS = """
+new MutationObserver((changes, self) => {
+  if (!document.querySelector('[data-testid=logyard] tbody a')) return;
+  self.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { globalThis.drawn = performance.now(); }, 0));
+}).observe(document, { childList: true, subtree: true });
+"""
+# Milliseconds from the page's request, and from that of the view's first file, until the first rows are drawn.
+OPENED = """
+const view = performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/static/page.js'));
+const wait = (done) => (globalThis.drawn ? done() : setTimeout(() => wait(done), 20));
+return new Promise(wait).then(() => (
+  { page: Math.round(globalThis.drawn), view: Math.round(globalThis.drawn - view.startTime) }));
+"""
 # What is offered where, beside what tests carry to its end: (address, button, what is filled in, the button that
 # starts it, DAG, what is sent).
 OFFERED: list[tuple[str, str, dict[str, str], str, str, dict[str, Any]]] = [

@@ -20,6 +20,8 @@ PAUSE_FACTOR = 4.0
 PAUSE_MAX_S = 300.0
 # A caller that misses something in a fresh value has it read again, but no more often than this.
 REFRESH_S = 0.5
+# A read that takes this long is felt: callers that take an older value do not wait for the next one.
+SLOW_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Query(Generic[T]):
     """One thing to know about a cluster.
 
     `worker`: the name of the worker that reads it; `fresh_s`: for how long a value counts as fresh; `key`: the topic,
-    group or broker that it is about, if any; `kept_max`: for how many keys values are kept.
+    group or broker that it is about, if any; `kept_max`: for how many keys values are kept. `old_s`: for how long after
+    that a value is still answered at once, while a read that takes long is made anew.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Query(Generic[T]):
     read: Callable[[DescribingClient], T]
     key: str = ""
     kept_max: int = KEPT_MAX
+    old_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,10 @@ class ClusterCache:
         self._costs: dict[str, QueryCost] = {}
 
     async def get(self, query: Query[T], wait_s: float) -> Cached[T]:
-        """The value; a stale one is read again. Waits for that read `wait_s` at most. Raises Busy."""
+        """The value; a stale one is read again. Waits for that read `wait_s` at most, and not at all where the query
+        takes the old value meanwhile. Raises Busy."""
         entry, future = self._read_if_stale(query)
-        if future is not None and wait_s > 0:
+        if future is not None and wait_s > 0 and not self._answers_while_read(query, entry):
             # `wait` does not cancel the future when it gives up: the value is kept for the next caller.
             await asyncio.wait({asyncio.ensure_future(_ended(future))}, timeout=wait_s)
         with self._lock:
@@ -199,6 +204,13 @@ class ClusterCache:
                 worker = self._workers[query.worker] = Worker(self._connect, self._on_idle, self._idle_s)
             entry.in_flight = worker.submit(lambda client: self._read(query, entry, cost, client))
             return entry, entry.in_flight
+
+    def _answers_while_read(self, query: Query[T], entry: _Entry) -> bool:
+        """Whether the value will do until it is read anew: its last read succeeded, took long, and is not long ago."""
+        with self._lock:
+            if entry.value is None or entry.problem is not None or entry.took_s < SLOW_S:
+                return False
+            return self._clocks.monotonic() - entry.ended < entry.pause_s + query.old_s
 
     def _read(self, query: Query[T], entry: _Entry, cost: QueryCost, client: DescribingClient) -> None:
         started = self._clocks.monotonic()

@@ -38,6 +38,8 @@ PARTITIONS_MAX = 5_000
 _REQUEST_S, _TOTAL_S = 3.0, 4.0
 
 STATE, EPOCH = "snapshot", "epoch"
+# A large cluster's state takes a second to read. Views show the last one meanwhile, and ask again in three seconds.
+STATE_OLD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,14 @@ class CachedCluster:
         self._history = ControllerHistory()
         self.cache = ClusterCache(lambda: connector.cluster(brief), self._clocks, idle_s)
 
-    async def state(self, wait_s: float, topics: Iterable[str] = ()) -> Cached[ClusterState]:
-        """The cluster's state; read again where one of these topics is missing in it (it may be new)."""
-        query = Query(STATE, "snapshot", 2.0, self._read_state)
+    async def state(
+        self, wait_s: float, topics: Iterable[str] = (), old_s: float = STATE_OLD_S
+    ) -> Cached[ClusterState]:
+        """The cluster's state; read again where one of these topics is missing in it (it may be new).
+
+        `old_s`: how much older than usual it may be, rather than wait for a read that takes long.
+        """
+        query = Query(STATE, "snapshot", 2.0, self._read_state, old_s=old_s)
         cached = await self.cache.get(query, wait_s)
         if cached.value is None or cached.value.snapshot.topics.keys() >= set(topics):
             return cached

@@ -29,7 +29,7 @@ async def plan(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Response:
     """A preview of what would move for these goals. Changes nothing."""
-    snapshot = required(await cluster.state(REQUIRED_S, topic)).snapshot
+    snapshot = required(await cluster.state(REQUIRED_S, topic, old_s=0)).snapshot
     moving, sizes = await asyncio.gather(cluster.running(REQUIRED_S), cluster.sizes(snapshot, REQUIRED_S))
     goals = PlanRequest(
         topics=tuple(sorted(set(topic))),

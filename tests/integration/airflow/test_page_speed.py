@@ -11,27 +11,12 @@ import pytest
 from tests.support import airflow_home
 from tests.support.browser import Browser, browser_or_skip, severe
 from tests.support.page_host import hosted, large_cluster
-from tests.support.page_steps import PAGE
+from tests.support.page_steps import FIRST_ROWS, OPENED, PAGE
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
 SHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 
-# When the first rows are drawn, for whoever asks later.
-FIRST_ROWS = """
-new MutationObserver((changes, self) => {
-  if (!document.querySelector('[data-testid=logyard] tbody a')) return;
-  self.disconnect();
-  requestAnimationFrame(() => setTimeout(() => { globalThis.drawn = performance.now(); }, 0));
-}).observe(document, { childList: true, subtree: true });
-"""
-# Milliseconds from the page's request, and from that of the view's first file, until the first rows are drawn.
-OPENED = """
-const view = performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/static/page.js'));
-const wait = (done) => (globalThis.drawn ? done() : setTimeout(() => wait(done), 20));
-return new Promise(wait).then(() => (
-  { page: Math.round(globalThis.drawn), view: Math.round(globalThis.drawn - view.startTime) }));
-"""
 SCROLL = """
 const box = document.querySelector(arguments[0]).parentElement;
 const frames = [];

@@ -128,6 +128,50 @@ def test_slow_reads_are_rare() -> None:
     assert taken == [0.0, 50.0]  # at most a fifth of the time is spent reading
 
 
+def test_an_answer_does_not_wait_for_a_read_that_takes_long() -> None:
+    clock, opened, began = Clock(), threading.Event(), threading.Event()
+    took_s = 1.0
+
+    def read(_: DescribingClient) -> float:
+        if clock.now > 0:
+            began.set()
+            assert opened.wait(LONG_S)
+        clock.now += took_s
+        return clock.now
+
+    def asked(old_s: float) -> Query[float]:
+        return Query("number", "worker", 2.0, read, old_s=old_s)
+
+    async def ask() -> None:
+        cache = _cache(clock, Clients())
+        assert (await cache.get(asked(30), LONG_S)).value == 1.0
+        clock.now = 6.0
+        meanwhile = await cache.get(asked(30), LONG_S)  # nothing opens the read before this has answered
+        assert (meanwhile.value, meanwhile.taken_ms, meanwhile.pending) == (1.0, 1000, False)
+        assert await asyncio.to_thread(began.wait, LONG_S)
+        waiting = asyncio.ensure_future(cache.get(asked(0), LONG_S))  # this one wants what is new
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        opened.set()
+        assert (await waiting).value == 7.0
+        clock.now = 7.0 + 4.0 + 30.0  # too old for anybody
+        assert (await cache.get(asked(30), LONG_S)).value == 42.0
+
+    asyncio.run(ask())
+
+
+def test_a_quick_read_is_waited_for() -> None:
+    clock = Clock()
+
+    async def ask() -> list[float | None]:
+        cache, found = _cache(clock, Clients()), []
+        for clock.now in (0.0, 10.0):
+            found.append((await cache.get(Query("number", "worker", 2.0, lambda _: clock.now, old_s=30), LONG_S)).value)
+        return found
+
+    assert asyncio.run(ask()) == [0.0, 10.0]
+
+
 def test_a_failed_read_keeps_the_old_value_and_gets_another_client() -> None:
     clock, clients = Clock(), Clients()
     answers: list[int | Exception] = [1, ClusterUnreachable("gone"), ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "no"), 2]
