@@ -40,6 +40,8 @@ _REQUEST_S, _TOTAL_S = 3.0, 4.0
 STATE, EPOCH = "snapshot", "epoch"
 # A large cluster's state takes a second to read. Views show the last one meanwhile, and ask again in three seconds.
 STATE_OLD_S = 30.0
+# For how long the bytes on disk count as fresh: for lists, and for a plan, which may be asked just after a load.
+SIZES_S, PLANNED_SIZES_S = 15.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,14 @@ class CachedCluster:
         known = state is not None and bool(state.controllers) and state.controllers[0]["epoch"] is not None
         await self.cache.get(Query(EPOCH, "zookeeper", 30.0 if known else 3.0, self._read_epoch), 0)
 
-    async def sizes(self, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Sizes]:
+    async def sizes(self, snapshot: ClusterSnapshot, wait_s: float, fresh_s: float = SIZES_S) -> Cached[Sizes]:
         def read(client: DescribingClient) -> Sizes:
             sizes = read_sizes(client, sorted(snapshot.brokers))
-            content = {"taken_at_ms": self._clocks.wall_ms()} | sizes_json(sizes, snapshot)
-            return replace(sizes, document=Document.plain(content))
+            taken_ms = self._clocks.wall_ms()
+            content = {"taken_at_ms": taken_ms} | sizes_json(sizes, snapshot)
+            return replace(sizes, document=Document.plain(content), taken_ms=taken_ms)
 
-        return await self.cache.get(Query("sizes", "sizes", 15.0, read), wait_s)
+        return await self.cache.get(Query("sizes", "sizes", fresh_s, read), wait_s)
 
     async def kept(self, what: str, read: Callable[[], T], wait_s: float, about: tuple[Any, ...] = ()) -> Cached[T]:
         """What `read` finds in the page's own history of this cluster, `about` something. One read at a time."""
@@ -204,12 +207,15 @@ class CachedCluster:
     async def plan(
         self, request: PlanRequest, snapshot: ClusterSnapshot, running: Running | None, sizes: Sizes, wait_s: float
     ) -> Cached[Document]:
+        """The preview of a plan; it says when the bytes that it counts were read."""
         found = LogDirs(sizes.replicas, sizes.directories)
 
         def make(_: DescribingClient) -> Document:
-            return Document.plain(preview(request, snapshot, running, found, self.settings.disk_capacities))
+            made = preview(request, snapshot, running, found, self.settings.disk_capacities)
+            return Document.plain(made | {"sizes_taken_at_ms": sizes.taken_ms})
 
-        return await self.cache.get(Query("plan", "plan", 5.0, make, repr(request), 4), wait_s)
+        about = repr((request, snapshot.taken_at_ms, sizes.taken_ms))
+        return await self.cache.get(Query("plan", "plan", 5.0, make, about, 4), wait_s)
 
     def _read_state(self, client: DescribingClient) -> ClusterState:
         before: ClusterState | None = self.cache.peek(STATE)

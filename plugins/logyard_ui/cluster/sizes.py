@@ -19,7 +19,8 @@ class Sizes:
     """`replicas`: all that brokers reported, future replicas too; `held`: partition → broker → replica, without those.
 
     `answered`: the brokers that did; `problems`: why others did not. `brokers`: bytes by broker. `document`: bytes by
-    topic and broker, encoded once for all viewers. `directories`: with their disks' bytes.
+    topic and broker, encoded once for all viewers. `directories`: with their disks' bytes. `taken_ms`: when they were
+    read, in ms since 1970.
     """
 
     replicas: tuple[ReplicaSize, ...]
@@ -29,6 +30,7 @@ class Sizes:
     brokers: Mapping[int, int] = field(default_factory=dict)
     document: Document | None = None
     directories: tuple[DirectorySpace, ...] = ()
+    taken_ms: int | None = None
 
 
 def read_sizes(

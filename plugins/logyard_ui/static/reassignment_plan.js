@@ -3,7 +3,7 @@
 
 import { pageApi } from "./api.js";
 import { useCluster, useList } from "./cluster_context.js";
-import { bytes, number, percent, plural, seconds } from "./format.js";
+import { bytes, clock, number, percent, plural, seconds } from "./format.js";
 import { Fragment, UI, h, useState } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 import { ActionButton } from "./action_button.js";
@@ -191,6 +191,11 @@ function Difference({ plan, goals, running }) {
         ],
       }),
       h(ActionButton, { action: "reassign_replicas", values: toRun(plan, goals), disabled: running }, "Run this plan"),
+    ),
+    h(
+      Text,
+      { color: "fg.muted", fontSize: "sm" },
+      `Bytes as the brokers told them at ${clock(plan.sizes_taken_at_ms)}.`,
     ),
     (running || plan.running) &&
       h(

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.settings import BadSettings
+from logyard.plugins.logyard_ui.cluster.clusters import PLANNED_SIZES_S
 from logyard.plugins.logyard_ui.cluster.plan_preview import BadPlanRequest, PlanRequest
 from logyard.plugins.logyard_ui.dependencies import PLAN_S, REQUIRED_S, BrokerId, RequestedCluster, TopicName
 from logyard.plugins.logyard_ui.responses.responses import required, respond
@@ -30,7 +31,9 @@ async def plan(
 ) -> Response:
     """A preview of what would move for these goals. Changes nothing."""
     snapshot = required(await cluster.state(REQUIRED_S, topic, old_s=0)).snapshot
-    moving, sizes = await asyncio.gather(cluster.running(REQUIRED_S), cluster.sizes(snapshot, REQUIRED_S))
+    moving, sizes = await asyncio.gather(
+        cluster.running(REQUIRED_S), cluster.sizes(snapshot, REQUIRED_S, PLANNED_SIZES_S)
+    )
     goals = PlanRequest(
         topics=tuple(sorted(set(topic))),
         drain=tuple(sorted(set(drain))),

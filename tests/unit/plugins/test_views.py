@@ -273,6 +273,21 @@ def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connecti
     assert viewer.json("/api/reassignments")["running"] is False
 
 
+def test_a_plan_has_the_bytes_of_now(cluster: MemoryCluster, known: Connections) -> None:
+    clock = Clock()
+    cluster.sizes = dict.fromkeys(cluster.assignments, 0)
+    viewer = PageClient(make_app(cluster, clock))
+    path = "/api/plan?topic=u&drain=3"
+    assert viewer.json("/api/sizes")["topics"]["u"]["bytes"] == 0
+    empty = viewer.json(path)
+    assert (empty["bytes_moved"], empty["sizes_taken_at_ms"]) == (0, 0)
+    cluster.sizes = dict.fromkeys(cluster.assignments, 100)
+    clock.now = 6.0
+    filled = viewer.json(path)
+    assert filled["bytes_moved"] == 100 * filled["replicas_moved"] > 0
+    assert filled["sizes_taken_at_ms"] == 6000
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
