@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from logyard.admin.ports import DescribingClient
-from logyard.plugins.logyard_ui.cache.worker import IDLE_S, Worker
+from logyard.plugins.logyard_ui.cache.worker import IDLE_S, Busy, Worker
 
 T = TypeVar("T")
 
@@ -144,6 +144,26 @@ class ClusterCache:
         with self._lock:
             entry.ended = float("-inf")
         return await self.get(query, wait_s)
+
+    def read_again(self, query: Query[T], wait_s: float) -> T | None:
+        """The value of a read that begins only now, for a read of another worker; the last value where that takes
+        longer. Does not wait where the last read failed or took long: this one would too."""
+        deadline = time.monotonic() + wait_s
+        with self._lock:
+            entry = self._entries.get((query.name, query.key))
+            late = entry is not None and (entry.problem is not None or entry.took_s > wait_s)
+            in_flight = None if entry is None else entry.in_flight
+        if not late:
+            try:
+                if in_flight is not None:
+                    in_flight.exception(wait_s)
+                self.expire(query.name)
+                future = self._read_if_stale(query)[1]
+                if future is not None:
+                    future.exception(max(deadline - time.monotonic(), 0.0))
+            except (TimeoutError, Busy):
+                pass
+        return cast("T | None", self.peek(query.name, query.key))
 
     def peek(self, name: str, key: str = "") -> Any:
         """The value that is kept now, however old, or None; starts no read."""

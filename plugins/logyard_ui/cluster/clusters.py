@@ -42,6 +42,8 @@ STATE, EPOCH = "snapshot", "epoch"
 STATE_OLD_S = 30.0
 # For how long the bytes on disk count as fresh: for lists, and for a plan, which may be asked just after a load.
 SIZES_S, PLANNED_SIZES_S = 15.0, 1.0
+# So long a state that looks under-replicated waits for the moves that may explain it.
+MOVES_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,9 @@ class Offsets:
 
     start: dict[TopicPartition, int]
     end: dict[TopicPartition, int]
+
+
+_MOVES: Query[Running] = Query("moves", "moves", 2.0, lambda client: client.list_reassignments())
 
 
 class CachedCluster:
@@ -83,7 +88,7 @@ class CachedCluster:
 
     async def running(self, wait_s: float) -> Cached[Running]:
         """The reassignments that run now."""
-        return await self.cache.get(Query("moves", "moves", 2.0, lambda c: c.list_reassignments()), wait_s)
+        return await self.cache.get(_MOVES, wait_s)
 
     async def progress(self, running: Running, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Progress]:
         def read(client: DescribingClient) -> Progress:
@@ -221,11 +226,14 @@ class CachedCluster:
         before: ClusterState | None = self.cache.peek(STATE)
         epoch: ControllerEpoch | None = self.cache.peek(EPOCH)
         wall_ms, now_s = self._clocks.wall_ms(), self._clocks.monotonic()
-        moving: Running | None = self.cache.peek("moves")
-        state = read_state(client, self.settings, before, self._history, epoch, wall_ms, now_s, moving)
+        state = read_state(client, self.settings, before, self._history, epoch, wall_ms, now_s, self._moves)
         if before is not None and before.controller.id != state.controller.id:
             self.cache.expire(EPOCH)
         return state
+
+    def _moves(self, newest: bool) -> Running | None:
+        """The running reassignments as they were read last; `newest`: read after this call, if that is soon enough."""
+        return self.cache.read_again(_MOVES, MOVES_S) if newest else self.cache.peek(_MOVES.name)
 
     def _read_epoch(self, _: DescribingClient) -> ControllerEpoch:
         asked_s = self._clocks.monotonic()

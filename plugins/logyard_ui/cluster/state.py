@@ -1,6 +1,6 @@
 """The state of a cluster as the page keeps it: the snapshot, its counts, and the two long lists as documents."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,12 @@ from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, ClusterCoun
 from logyard.plugins.logyard_ui.responses.document import Document
 
 CELLS_MAX = 640_000
+
+Moves = Callable[[bool], Mapping[TopicPartition, Assignment] | None]
+
+
+def moves_unknown(_newest: bool) -> None:
+    """`Moves` where nobody knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +65,17 @@ def read_state(
     epoch: ControllerEpoch | None,
     now_ms: int,
     now_s: float,
-    moving: Mapping[TopicPartition, Assignment] | None = None,
+    moves: Moves = moves_unknown,
 ) -> ClusterState:
     """Read the cluster; counts and documents of `before` are reused where nothing has changed.
 
-    `moving`: the running reassignments as they were read last. The controller is not asked for them here: it may hang,
-    and the rest is known without it.
+    `moves`: gives the running reassignments, as they were read last or the newest. The newest are asked for only where
+    a partition has too few replicas in sync without them, since the controller may hang.
 
     Raises ClusterUnreachable, ApiError.
     """
-    snapshot = replace(client.snapshot(), reassignments=moving)
+    snapshot = _with_moves(client.snapshot(), moves)
+    moving = snapshot.reassignments
     controller = read_controller(client, snapshot)
     if controller.known:
         history.add(controller.id, controller.epoch, now_ms, now_s)
@@ -90,6 +97,18 @@ def read_state(
         controllers=tuple(history.as_json()),
         expected=_expected(settings),
     )
+
+
+def _with_moves(snapshot: ClusterSnapshot, moves: Moves) -> ClusterSnapshot:
+    """The snapshot with the moves that hold for it: those that began after the last read of them too.
+
+    A move that ended in between is in the last read only, and the snapshot may be from before its end.
+    """
+    known = replace(snapshot, reassignments=moves(False))
+    if not any(view.is_under_replicated((known.reassignments or {}).get(tp)) for tp, view in known.partitions()):
+        return known
+    newest = moves(True)
+    return known if newest is None else replace(snapshot, reassignments={**(known.reassignments or {}), **newest})
 
 
 def _counted(snapshot: ClusterSnapshot) -> tuple[object, ...]:

@@ -273,6 +273,43 @@ def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connecti
     assert viewer.json("/api/reassignments")["running"] is False
 
 
+def test_replicas_that_are_being_added_are_no_fault_from_the_first_answer_on(
+    cluster: MemoryCluster, known: Connections
+) -> None:
+    cluster.ticks_to_move, clock = 1000, Clock()
+    client, first, second = MemoryClient(cluster), TopicPartition("u", 0), TopicPartition("u", 1)
+
+    def move(tp: TopicPartition) -> None:
+        (added,) = {1, 2, 3} - set(cluster.assignments[tp].replicas)
+        client.alter_reassignments({tp: (added, cluster.assignments[tp].replicas[0])})
+
+    move(first)
+    viewer = PageClient(make_app(cluster, clock))
+    for clock.now in (0.0, 10.0):
+        found = viewer.json("/api/overview")
+        assert (found["health"], found["under_replicated"], found["troubles"]) == ("ok", 0, [])
+        move(second) if clock.now == 0 else None  # the moves that were read before do not have it
+    cluster.kill(3)
+    for clock.now in (20.0, 30.0, 40.0, 50.0):
+        found = viewer.json("/api/overview")
+    assert found["health"] == "warning"
+
+
+def test_the_controllers_silence_hides_no_fault(
+    cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_: MemoryClient) -> None:
+        raise ClusterUnreachable("the controller does not answer")
+
+    monkeypatch.setattr(MemoryClient, "list_reassignments", silent)
+    clock = Clock()
+    viewer = PageClient(make_app(cluster, clock))
+    cluster.kill(3)
+    for clock.now in (0.0, 10.0, 20.0, 30.0):
+        found = viewer.json("/api/overview")
+    assert found["findings"][0].endswith("partitions are under-replicated")
+
+
 def test_a_plan_has_the_bytes_of_now(cluster: MemoryCluster, known: Connections) -> None:
     clock = Clock()
     cluster.sizes = dict.fromkeys(cluster.assignments, 0)
