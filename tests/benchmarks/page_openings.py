@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from logyard.plugins.logyard_ui.cache.worker import IDLE_S
 from tests.support import airflow_home
 from tests.support.browser import Browser
 from tests.support.page_host import hosted, large_cluster
@@ -33,7 +34,7 @@ def openings(count: int, pause_s: float, directory: Path) -> list[dict[str, Any]
     airflow_home.prepare()
     cluster = large_cluster(TOPICS, PARTITIONS, BROKERS)
     found = []
-    with hosted(cluster) as url, Browser.start(directory) as browser:
+    with hosted(cluster, idle_s=IDLE_S) as url, Browser.start(directory) as browser:
         browser.before_every_page(FIRST_ROWS)
         for _ in range(count):
             cpu, looks = time.process_time(), cluster.looks

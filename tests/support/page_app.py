@@ -95,10 +95,12 @@ def make_app(
     connector: Connector | None = None,
     actions: Any = None,
     history: Any = None,
+    idle_s: float = 5.0,
 ) -> Any:
     """The application on a cluster in memory, or on that connector's; with a clock, time stands still.
 
     `actions`: the DAGs that can be started; without it those of Airflow's database. `history`: another store than that.
+    `idle_s`: after so long without a request what was read is dropped.
     """
     from logyard.plugins.logyard_ui.access.connections import Connections as AirflowConnections
     from logyard.plugins.logyard_ui.app import make_app as real
@@ -110,7 +112,7 @@ def make_app(
     clocks = Clocks(clock, clock.ms) if clock is not None else None
     found = AirflowConnections(clock) if clock is not None else AirflowConnections()
     connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
-    clusters = CachedClusters(connector, clocks, idle_s=5.0)
+    clusters = CachedClusters(connector, clocks, idle_s=idle_s)
     parts = {"actions": actions, "history": history}
     return real(Services(clusters, found, **{name: part for name, part in parts.items() if part is not None}))
 

@@ -64,14 +64,15 @@ def hosted(
     role: str = "OP",
     airflow: Mapping[str, Any] | None = None,
     history: Any = None,
+    idle_s: float = 5.0,
     **extra: Any,
 ) -> Iterator[str]:
     """Serve it on a free port of loopback, from a thread; yields the address.
 
     `bootstrap`: a real cluster instead of one in memory. With `acts` the user may start every action's DAG; no DAG
     runs, so tests go as far as the review; a text: these DAGs choose the cluster, and it is the one that they have
-    without a choice. `airflow`: paths of Airflow's API with their answers. `history`: the store of the plots. `extra`:
-    more of the connection.
+    without a choice. `airflow`: paths of Airflow's API with their answers. `history`: the store of the plots.
+    `idle_s`: after so long without a request what was read is dropped. `extra`: more of the connection.
     """
     import uvicorn
 
@@ -79,7 +80,9 @@ def hosted(
     with socket.socket() as listening, connections(**fields, extra=extra):
         listening.bind((HOST, 0))
         connector = RealConnector() if bootstrap else None
-        app = make_app(cluster, connector=connector, actions=_every_action(acts) if acts else None, history=history)
+        app = make_app(
+            cluster, connector=connector, actions=_every_action(acts) if acts else None, history=history, idle_s=idle_s
+        )
         server = uvicorn.Server(
             uvicorn.Config(_around(_logged_in(app, role), airflow or {}), log_level="error", lifespan="off")
         )
