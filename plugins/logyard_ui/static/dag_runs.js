@@ -4,7 +4,9 @@ import { airflow, get, write } from "./api.js";
 import { RouterLink, UI, h, useEffect, useState, useSyncExternalStore } from "./airflow_ui.js";
 import { refresh, usePolled } from "./polling.js";
 import { State } from "./components.js";
-import { Outcome, hasEnded } from "./outcome.js";
+import { Failure } from "./failure.js";
+import { NoTaskFailed, Outcome, hasEnded } from "./outcome.js";
+import { runPath, taskPath } from "./run_paths.js";
 
 const { Box, CloseButton, Flex, Spinner, Text } = UI;
 const EVERY_MS = 1500;
@@ -89,15 +91,6 @@ function inOrder(tasks) {
   return [...tasks].sort((left, right) => (begun(left) < begun(right) ? -1 : begun(left) > begun(right) ? 1 : 0));
 }
 
-export function runPath({ dag_id, run_id }) {
-  return `/dags/${encodeURIComponent(dag_id)}/runs/${encodeURIComponent(run_id)}`;
-}
-
-export function taskPath(run, task) {
-  const mapped = task.map_index >= 0 ? `/mapped/${task.map_index}` : "";
-  return `${runPath(run)}/tasks/${encodeURIComponent(task.task_id)}${mapped}`;
-}
-
 // One run: its state, its tasks, and a link to it.
 export function RunProgress({ run }) {
   const { state, tasks, problem } = useRun(run);
@@ -138,46 +131,9 @@ export function RunProgress({ run }) {
       .filter(hasEnded)
       .map((task) => h(Outcome, { key: `${task.task_id} ${task.map_index}`, run, task })),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
-    failed.map((task) => h(Why, { key: task.task_id, run, task })),
+    failed.map((task) => h(Failure, { key: `${task.task_id} ${task.map_index}`, run, task })),
+    state === "failed" && tasks.length > 0 && failed.length === 0 && h(NoTaskFailed),
   );
-}
-
-// The error of a failed task: the last error line of its log.
-function Why({ run, task }) {
-  const where = airflow(
-    "dags",
-    run.dag_id,
-    "dagRuns",
-    run.run_id,
-    "taskInstances",
-    task.task_id,
-    "logs",
-    String(Math.max(task.try_number, 1)),
-  );
-  const { data } = usePolled(`${where}?map_index=${task.map_index}`, 0);
-  const line = lastError(data);
-  return h(
-    Box,
-    { fontSize: "sm" },
-    h(
-      UI.Link,
-      { asChild: true, color: "fg.info" },
-      h(RouterLink, { to: taskPath(run, task) }, `Log of ${task.task_id}`),
-    ),
-    line && h(Text, { color: "fg.error", wordBreak: "break-word", marginTop: "1" }, line),
-  );
-}
-
-function lastError(log) {
-  const lines = (Array.isArray(log?.content) ? log.content : []).filter(
-    (line) => typeof line === "object" && line !== null,
-  );
-  for (const line of [...lines].reverse()) {
-    const detail = line.error_detail?.at?.(0);
-    if (detail?.exc_value) return String(detail.exc_value);
-    if (line.level === "error" && line.event) return String(line.event);
-  }
-  return "";
 }
 
 // The runs that were started on this page, below the navigation.

@@ -3,7 +3,7 @@
 import { airflow, write } from "./api.js";
 import { useCluster } from "./cluster_context.js";
 import { Section, State } from "./components.js";
-import { runPath } from "./dag_runs.js";
+import { runPath } from "./run_paths.js";
 import { RouterLink, UI, h, useEffect, useMemo, useState } from "./airflow_ui.js";
 import { began, names, useRuns } from "./operations.js";
 import { Told } from "./outcome.js";
@@ -109,6 +109,6 @@ function Result({ run, topic }) {
     "div",
     null,
     topic && !names(run.conf, topic) && h(Text, { color: "fg.muted", fontSize: "xs" }, "A run over all topics."),
-    h(Told, { key: run.end_date, run: { dag_id: run.dag_id, run_id: run.dag_run_id }, topic }),
+    h(Told, { key: run.end_date, run: { dag_id: run.dag_id, run_id: run.dag_run_id, state: run.state }, topic }),
   );
 }

@@ -4,7 +4,8 @@
 import { airflow, sentence, write } from "./api.js";
 import { isOn, useCluster } from "./cluster_context.js";
 import { Empty, Section, State } from "./components.js";
-import { RunProgress, runPath } from "./dag_runs.js";
+import { RunProgress } from "./dag_runs.js";
+import { runPath } from "./run_paths.js";
 import { RouterLink, UI, h, useEffect, useMemo, useState } from "./airflow_ui.js";
 import { seconds } from "./format.js";
 import { Table } from "./table.js";

@@ -3,6 +3,7 @@
 import { airflow } from "./api.js";
 import { number, partitionOf, plural } from "./format.js";
 import { UI, h } from "./airflow_ui.js";
+import { Failure } from "./failure.js";
 import { usePolled } from "./polling.js";
 
 const { Box, Flex, Text } = UI;
@@ -45,7 +46,7 @@ export function hasEnded(task) {
   return ["success", "failed", "skipped"].includes(task.state);
 }
 
-// The outcome of a task; null where it has none, or none yet.
+// {outcome, known} of a task; null where it has none, or none is known yet.
 function useOutcome(run, task) {
   const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id, "xcomEntries");
   // Tasks of others have none, and the browser writes down each request for what is not there: so the keys are asked
@@ -54,11 +55,12 @@ function useOutcome(run, task) {
   const keys = usePolled(hasEnded(task) ? `${where}?map_index=${task.map_index}` : "", 0);
   const has = (keys.data?.xcom_entries ?? []).some((entry) => entry.key === "outcome");
   const found = usePolled(has ? `${where}/outcome?map_index=${task.map_index}&deserialize=false` : "", 0);
-  return read(found.data?.value);
+  const known = hasEnded(task) && (has ? Boolean(found.data ?? found.problem) : Boolean(keys.data ?? keys.problem));
+  return { outcome: read(found.data?.value), known };
 }
 
 export function Outcome({ run, task }) {
-  const outcome = useOutcome(run, task);
+  const { outcome } = useOutcome(run, task);
   if (!outcome) return null;
   return h(
     Flex,
@@ -71,12 +73,14 @@ export function Outcome({ run, task }) {
 // Of so many tasks of a run it is told what they did.
 const TASKS = 5;
 
-// What a run did, in short: the sentences of its jobs, and of their tables the rows about the topic.
+// What a run did, in short: the sentences of its jobs, and of their tables the rows about the topic; what is known of
+// those that failed and could not tell.
 export function Told({ run, topic }) {
   const tasks = usePolled(`${airflow("dags", run.dag_id, "dagRuns", run.run_id)}/taskInstances`, 0);
   const ended = (tasks.data?.task_instances ?? []).filter(hasEnded);
   // Those that deal topics to jobs say nothing of the topics.
-  const jobs = ended.some((task) => task.map_index >= 0) ? ended.filter((task) => task.map_index >= 0) : ended;
+  const mapped = ended.some((task) => task.map_index >= 0);
+  const jobs = mapped ? ended.filter((task) => task.map_index >= 0 || task.state === "failed") : ended;
   return h(
     Flex,
     { direction: "column", gap: "1" },
@@ -84,12 +88,19 @@ export function Told({ run, topic }) {
       .slice(0, TASKS)
       .map((task) => h(Sentence, { key: `${task.task_id} ${task.map_index}`, run, task, topic })),
     jobs.length > TASKS && h(Text, { color: "fg.muted" }, `… and ${plural(jobs.length - TASKS, "job")} more`),
+    tasks.data && run.state === "failed" && !ended.some((task) => task.state === "failed") && h(NoTaskFailed),
   );
 }
 
+// A run that failed though none of its tasks did.
+export function NoTaskFailed() {
+  const sentence = "No task of it failed: its time was up, or somebody marked it as failed.";
+  return h(Text, { color: "fg.error", fontSize: "sm", "data-testid": "failure" }, sentence);
+}
+
 function Sentence({ run, task, topic }) {
-  const outcome = useOutcome(run, task);
-  if (!outcome) return null;
+  const { outcome, known } = useOutcome(run, task);
+  if (!outcome) return known && task.state === "failed" ? h(Failure, { run, task }) : null;
   const rows = topic ? outcome.rows.filter((row) => isAbout(row, topic)) : [];
   return h(
     Box,

@@ -8,7 +8,8 @@ import { refresh, usePolled } from "./polling.js";
 import { ActionButton } from "./action_button.js";
 import { Bar, Loaded, MissingParts, Notice, Problem, Section } from "./components.js";
 import { Planning } from "./reassignment_plan.js";
-import { cancel, runPath } from "./dag_runs.js";
+import { cancel } from "./dag_runs.js";
+import { runPath } from "./run_paths.js";
 import { Table } from "./table.js";
 
 const { Box, Button, Flex, Text } = UI;

@@ -6,8 +6,10 @@ import { RouterLink, UI, h } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 import { Empty, Loading, Problem, Section, State } from "./components.js";
 import { PAGE, search } from "./page_address.js";
-import { ended, taskPath, useRun } from "./dag_runs.js";
+import { ended, useRun } from "./dag_runs.js";
+import { Failure } from "./failure.js";
 import { Outcome } from "./outcome.js";
+import { taskPath } from "./run_paths.js";
 
 const { Badge, Box, Code, Flex, Text } = UI;
 const LONGEST = 6000;
@@ -75,6 +77,7 @@ function Task({ run, task }) {
       ),
     ),
     h(Outcome, { run, task }),
+    task.state === "failed" && h(Failure, { key: task.try_number, run, task }),
     result.data && h(Returned, { value: result.data.value }),
   );
 }

@@ -48,6 +48,7 @@ def _airflow() -> dict[str, Any]:
         _run("audit_replicas", "other", {"topics": ["payments"]}, "ops"),
         _run("export_segments", "hourly", {}, None),
         _run("export_segments", "lake", {"topics": ["payments"]}, "ops"),
+        _run("delete_groups", "late", {}, "ops", "failed"),
     ]
     where = "/api/v2/dags/logyard_create_topic/dagRuns/one"
     task = {"task_id": "create", "map_index": -1, "state": "success", "try_number": 1, "start_date": "2026-11-23"}
@@ -57,6 +58,11 @@ def _airflow() -> dict[str, Any]:
     export = "/api/v2/dags/logyard_export_segments/dagRuns"
     skipped = {**task, "task_id": "choose", "state": "skipped"}
     exported = {**job, "task_id": "export"}
+    nightly = "/api/v2/dags/logyard_compact_segments/dagRuns/nightly/taskInstances"
+    broken = {**job, "task_id": "compact", "map_index": 1, "state": "failed", "try_number": 2}
+    error = {"level": "error", "event": "Task failed", "error_detail": [{"exc_value": "no room\n on /data"}]}
+    log = {"content": ["before", {"level": "error", "event": "an earlier one"}, error, {"level": "info", "event": "x"}]}
+    ended = "/api/v2/dags/logyard_delete_groups/dagRuns/late"
     worked = [{**job, "dag_run_id": "other"}, {**exported, "dag_run_id": "lake"}]
     return {
         # The hourly run, which is newer, had no destination: all that it has is skipped.
@@ -65,6 +71,11 @@ def _airflow() -> dict[str, Any]:
         f"{export}/lake/taskInstances": {"task_instances": [deal, exported], "total_entries": 2},
         f"{export}/lake/taskInstances/export/xcomEntries": {"xcom_entries": [{"key": "outcome"}], "total_entries": 1},
         f"{export}/lake/taskInstances/export/xcomEntries/outcome": {"key": "outcome", "value": EXPORTED},
+        # It failed before it could tell what it did; the other one has no task that failed.
+        nightly: {"task_instances": [deal, broken], "total_entries": 2},
+        f"{nightly}/compact/logs/2": log,
+        ended: runs[-1],
+        f"{ended}/taskInstances": {"task_instances": [{**skipped, "task_id": "delete"}], "total_entries": 1},
         audit: {"task_instances": [deal, job], "total_entries": 2},
         f"{audit}/audit/xcomEntries": {"xcom_entries": [{"key": "outcome"}], "total_entries": 1},
         f"{audit}/audit/xcomEntries/outcome": {"key": "outcome", "value": AUDITED},
@@ -90,10 +101,12 @@ def test_what_was_done_on_a_cluster_and_on_a_topic(browser: Browser, page: str) 
     rows = f'return [...document.querySelectorAll("{table} tbody tr")].map((row) => row.innerText)'
     browser.goto(page)
     browser.wait_for(table, 60)
-    assert len(browser.script(rows)) == 6
+    assert len(browser.script(rows)) == 7
     assert HOSTILE in browser.text(table)
     assert "failed" in browser.text(table)
     browser.screenshot(SHOTS / "operations.png")
+    browser.click("(//table[@aria-label='Recent operations']//button[.='Show'])[last()]")
+    browser.wait_text("No task of it failed: its time was up, or somebody marked it as failed.", 30)
     browser.goto(f"{page}?topic=orders")
     browser.wait_for(table, 60)
     shown = browser.script(rows)
@@ -119,6 +132,11 @@ def test_the_last_jobs_of_a_cluster_and_of_a_topic(browser: Browser, page: str) 
     eventually(lambda: "60,000 records in 36 replicas: no finding" in shown().get("Audit", ""), "what the audit found")
     assert "success" in shown()["Audit"]
     assert "failed" in shown()["Compaction"]
+    failure = "The task compact [1] failed: no room on /data"
+    eventually(lambda: failure in shown()["Compaction"], "what is known of the failure")
+    link = browser.script(f"""return document.querySelector("{table} [data-testid=failure] a").getAttribute("href")""")
+    assert link.endswith("/dags/logyard_compact_segments/runs/nightly/tasks/compact/mapped/1")
+    browser.screenshot(SHOTS / "last-jobs.png")
     eventually(lambda: "16,186 rows exported in 3 files" in shown().get("Export", ""), "what the export did")
     browser.goto(f"{page}?topic=orders")
     browser.wait_for(table, 60)
