@@ -20,6 +20,7 @@ from logyard.broker.log.segment.index import (
     OFFSET_ENTRY_SIZE,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_SIZE,
+    TXN_ENTRY_SIZE,
     AbortedTxn,
     OffsetIndex,
     TimeIndex,
@@ -35,6 +36,7 @@ class Segment:
 
     __slots__ = (
         "_aborted",
+        "_aborted_written",
         "_cache",
         "_entries_max",
         "base_offset",
@@ -67,6 +69,7 @@ class Segment:
         self.unsynced: list[DiskFile] = []
         self._cache = SegmentCache()
         self._aborted: list[AbortedTxn] | None = None
+        self._aborted_written = 0  # how many of them are known to be in the file
         self._entries_max = (0, 0)
         self.is_index_full = False
 
@@ -102,7 +105,7 @@ class Segment:
         """
         twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
         twin.file, twin._cache = self.file, self._cache
-        twin.has_aborted, twin._aborted = self.has_aborted, self._aborted
+        twin.has_aborted, twin._aborted, twin._aborted_written = self.has_aborted, self._aborted, self._aborted_written
         return twin
 
     def activate(self, config: TopicConfig) -> None:
@@ -165,6 +168,7 @@ class Segment:
             self._aborted = []
             if self.has_aborted:
                 self._aborted = decode_aborted(read_whole(self.disk, self.path(layout.TXN_INDEX)))
+            self._aborted_written = len(self._aborted)
         return self._aborted
 
     @property
@@ -215,7 +219,7 @@ class Segment:
 
     def replace_aborted(self, entries: list[AbortedTxn], suffix: str = "") -> None:
         """Replace the aborted transactions; without any, the file is removed."""
-        self._aborted = entries
+        self._aborted, self._aborted_written = entries, 0
         if entries:
             self._write_aborted(suffix)
         elif self.has_aborted:
@@ -225,9 +229,10 @@ class Segment:
     def _write_aborted(self, suffix: str = "") -> None:
         assert self._aborted is not None
         file = self.disk.open(self.path(layout.TXN_INDEX, suffix), create=True, write=True)
-        data = encode_aborted(self._aborted)
-        file.write_at(data, 0)
-        file.truncate(len(data))
+        # Only what the file does not have: it may have a million entries, and grows by one.
+        file.write_at(encode_aborted(self._aborted[self._aborted_written :]), self._aborted_written * TXN_ENTRY_SIZE)
+        file.truncate(len(self._aborted) * TXN_ENTRY_SIZE)
+        self._aborted_written = len(self._aborted)
         if not any(kept.path == file.path for kept in self.unsynced):
             self.unsynced.append(file)
         self.has_aborted = True

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import StorageError
-from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.memory import MemoryDisk, MemoryFile
+from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records import batch
 from logyard.broker.records.decode import ABORT, COMMIT
@@ -140,6 +142,46 @@ def test_an_entry_of_the_index_that_fails_reuses_no_offset(monkeypatch: pytest.M
     again = opened(disk, known=Checkpointed(recovery_point=0))
     assert (again.log_end_offset, aborted(again)) == (2, [(7, 0, 1, 2)])
     assert again.producers.open_transactions == {}
+
+
+def test_an_aborted_transaction_costs_as_much_with_a_thousand_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry alone is written into the index, as what was written before does not change."""
+    written, write_at = [], MemoryFile.write_at
+
+    def counted(file: MemoryFile, data: bytes, position: int) -> None:
+        if file.path.endswith(".txnindex"):
+            written.append(len(data))
+        write_at(file, data, position)
+
+    monkeypatch.setattr(MemoryFile, "write_at", counted)
+    disk = MemoryDisk()
+    log = new_log(disk)
+    for number in range(1000):
+        append(log, 7, number)
+        end(log, 7, ABORT)
+    assert written == [34] * 1000
+    disk.restart()
+    again = opened(disk, known=Checkpointed(recovery_point=0))
+    append(again, 7, 1000)
+    end(again, 7, ABORT)
+    disk.restart()
+    assert aborted(opened(disk, known=Checkpointed(recovery_point=0))) == aborted(again)
+    assert len(aborted(again)) == 1001
+
+
+def test_an_entry_that_could_not_be_written_comes_with_the_next() -> None:
+    disk = MemoryDisk()
+    segment = Segment.create(disk, "/", 0, SMALL, NOW)
+    entries = [AbortedTxn(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(3)]
+    segment.note_aborted(entries[0])
+    disk.fail("/")
+    with pytest.raises(DiskError):
+        segment.note_aborted(entries[1])
+    disk.heal()
+    segment.note_aborted(entries[2])
+    again = Segment(disk, "/", 0)
+    again.has_aborted = True
+    assert again.aborted == segment.aborted == entries
 
 
 def test_a_markers_time_keeps_its_producer() -> None:
