@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.log import layout
-from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.segment import index_builder, scan
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
 
@@ -94,22 +94,27 @@ class LogSlice:
     """Batches to be read from a log, bound to an open file, so they can be read after the segment is deleted.
 
     `size` is exact unless the slice is cold; then it is the most that will be read (a larger first batch excepted). If
-    the log was truncated or compacted in between, no bytes are returned, and the caller reads again.
+    the log was truncated or compacted in between, no bytes are returned, and the caller reads again. `offset` is the
+    one that is read from; all bytes are of `segment`, and below `limit_offset`.
     """
 
-    __slots__ = ("_file", "_span", "cuts", "look_up", "segments", "size")
+    __slots__ = ("_file", "_limit_offset", "_offset", "_segment", "_span", "cuts", "look_up", "segments", "size")
 
     def __init__(
         self,
         segments: SegmentList,
-        file: DiskFile | None,
+        offset: int,
+        limit_offset: int,
+        segment: Segment | None,
         span: Span | None,
         size: int,
         look_up: Callable[[], tuple[Segment, Span] | None] | None = None,
     ) -> None:
         self.segments = segments
         self.cuts = segments.cuts
-        self._file = file
+        self._offset, self._limit_offset = offset, limit_offset
+        self._segment = segment
+        self._file = None if segment is None else segment.log_file()
         self._span = span
         self.look_up = look_up
         self.size = size
@@ -154,9 +159,22 @@ class LogSlice:
         if found is None:
             self._span, self.size = NOTHING, 0
             return
-        segment, self._span = found
-        self._file = segment.log_file()
+        self._segment, self._span = found
+        self._file = self._segment.log_file()
         self.size = self._span.size
+
+    def aborted(self) -> list[AbortedTxn] | None:
+        """The aborted transactions that touch the loaded batches, and few others; None if the log was cut meanwhile,
+        which may have taken them away. Only for the log's own thread."""
+        if self.segments.cuts != self.cuts:
+            return None
+        if self._segment is None or self._span is None:
+            return []
+        # Only as far as these batches reach: a list to the log's end in each of its answers is of quadratic length.
+        behind = self._segment.offset_behind(self._span.position + self._span.size)
+        if behind is None:
+            behind = self.segments.end_of(self.segments.number_of(self._segment.base_offset), self._limit_offset)
+        return self.segments.aborted_between(self._offset, min(behind, self._limit_offset))
 
 
 LostTail = Callable[[Segment, int, Exception], None]
@@ -193,7 +211,7 @@ def find(
                     return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
             span = locate(segment, segment.size, bounds, segment.read_nowait)
             if span is not None:
-                return LogSlice(segments, segment.log_file(), span, span.size)
+                return LogSlice(segments, offset, limit_offset, segment, span, span.size)
         except scan.NotCached:
             bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
             return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
@@ -204,7 +222,7 @@ def find(
         except (CorruptData, FileNotFoundError) as error:
             raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
         number += 1
-    return LogSlice(segments, None, NOTHING, 0)
+    return LogSlice(segments, offset, limit_offset, None, NOTHING, 0)
 
 
 class ColdLookup:
@@ -229,7 +247,9 @@ class ColdLookup:
 
     def slice(self) -> LogSlice:
         """Return a slice whose `load` does this look-up."""
-        return LogSlice(self.segments, None, None, min(self.bounds.max_bytes, self._first.size), self.look_up)
+        bounds, most = self.bounds, min(self.bounds.max_bytes, self._first.size)
+        limit = self._log_end if bounds.limit_offset is None else bounds.limit_offset
+        return LogSlice(self.segments, bounds.offset, limit, None, None, most, self.look_up)
 
     def look_up(self) -> tuple[Segment, Span] | None:
         """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""

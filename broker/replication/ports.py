@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.events import (
     EpochAnswer,
@@ -42,6 +43,7 @@ class Slice(Protocol):
     def size(self) -> int: ...
     def load_nowait(self) -> memoryview | None: ...
     def load(self) -> memoryview: ...
+    def aborted(self) -> list[AbortedTxn] | None: ...
 
 
 class Logs(Protocol):

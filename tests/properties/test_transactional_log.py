@@ -195,7 +195,10 @@ class History:
             piece = log.read(offset, self.chance.choice((1, 200, 600)), limit_offset=stable, min_one=True)
             data = piece.load_nowait()
             records = piece.load() if data is None else data
-            listed = [(a.first_offset, a.producer_id) for a in log.aborted_transactions(offset, stable)]
+            aborted = piece.aborted()
+            assert aborted is not None, "nothing was cut"
+            assert set(aborted) <= set(log.aborted_transactions(offset, stable))
+            listed = [(each.first_offset, each.producer_id) for each in aborted]
             heapq.heapify(listed)
             skipped: set[int] = set()
             assert records, "whole batches lie below the stable offset"

@@ -79,6 +79,11 @@ class OffsetIndex:
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
+    def ceiling_of_position(self, position: int) -> int | None:
+        """Return the offset of the first entry at or behind that position, which is above all before; None without."""
+        found = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[found] if found < len(self._offsets) else None
+
     def below(self, offset: int, position: int) -> "OffsetIndex":
         """Return a copy without the entries at or above that offset or position."""
         keep = min(bisect_left(self._offsets, offset - self.base_offset), bisect_left(self._positions, position))

@@ -328,6 +328,11 @@ class Segment:
         start = self.index.floor(offset) if known is None else known
         return scan.first_reaching(read, start, self.size, offset)
 
+    def offset_behind(self, position: int) -> int | None:
+        """Return an offset above all below that position, a little above; None if the loaded index ends before it."""
+        indexes = self._cache.indexes
+        return None if indexes is None else indexes[0].ceiling_of_position(position)
+
     def end_offset(self) -> int:
         """Return the offset after the last batch, found from the last index entry on.
 

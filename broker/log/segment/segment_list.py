@@ -3,7 +3,7 @@
 Rule: a look-up in a thread notes `cuts` first, and its result is void once `cuts` has changed.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
@@ -15,6 +15,7 @@ from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.segment.segment import Segment
 
 _by_base = attrgetter("base_offset")
+_by_last = attrgetter("last_offset")
 
 
 class SegmentList:
@@ -69,8 +70,10 @@ class SegmentList:
         found: list[AbortedTxn] = []
         # A marker lies at or after its transaction's data, so markers below `start` do not count.
         for segment in self.all[self.number_of(start) :]:
-            for entry in segment.aborted:
-                if entry.last_offset >= start and entry.first_offset < end:
+            entries = segment.aborted
+            for number in range(bisect_left(entries, start, key=_by_last), len(entries)):
+                entry = entries[number]
+                if entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:
                     # Every transaction that began below this stable offset had ended, so later entries cannot touch the

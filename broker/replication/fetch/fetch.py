@@ -212,6 +212,7 @@ class Fetching:
                 cold.append((result, found, partition, epoch))
             else:
                 result.records = records
+                _name_aborted(result, found)
         self._hosted.counters.bytes_out += reading.size
         if cold:
             waiting = pending if pending is not None else self._hosted.new_pending()
@@ -255,6 +256,7 @@ class ColdReads:
             self._hosted.loading(-size)
             try:
                 result.records = read.result()
+                _name_aborted(result, found)
             except Exception as error:
                 # Whatever the error, the fetch must not wait for ever.
                 _fail(result, error)
@@ -266,6 +268,16 @@ class ColdReads:
                 self._pending.set_result(self._results)
 
         self._hosted.run_blocking(found.load).add_done_callback(loaded)
+
+
+def _name_aborted(result: FetchedPartition, found: Slice) -> None:
+    """For a reader of committed records: which of the loaded ones were aborted; none are shown where that is gone."""
+    if result.aborted is not None and len(result.records):
+        aborted = found.aborted()
+        if aborted is None:
+            result.records = b""
+        else:
+            result.aborted = [(each.producer_id, each.first_offset) for each in aborted]
 
 
 def _fail(result: FetchedPartition, error: Exception) -> None:

@@ -155,10 +155,6 @@ class Reader:
         found = log.read(ask.offset, room, limit_offset=limit, min_one=min_one)
         if listed:
             self._hosted.throttled_out.record(found.size, self._now_ms)
-        if result.aborted is not None and found.size > 0:
-            # To the end of the view, not of the slice: transactions after the slice do no harm.
-            aborted = log.aborted_transactions(ask.offset, limit)
-            result.aborted = [(a.producer_id, a.first_offset) for a in aborted]
         return found
 
 

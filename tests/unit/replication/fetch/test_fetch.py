@@ -68,6 +68,48 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transac
     assert fetch(world, ask())[0].aborted is None
 
 
+def abort_many(world: World, count: int) -> None:
+    """Transactions of one record, each of them aborted, at the end of the log."""
+    log = world.log(T0)
+    for number in range(count):
+        log.append_as_leader(transactional(9, number), 0, now_ms=NOW)
+        log.append_as_leader(marker(ABORT, producer_id=9), 0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.set_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_an_answer_names_aborted_transactions_no_further_than_its_records_reach(world: World, cold: bool) -> None:
+    """Else each answer of a topic with many names all that follow: a quadratic list for who reads it."""
+    abort_many(world, 500)
+    world.logs.disk.cold = cold
+    result: Any = fetch(world, ask(10, max_bytes=600), isolation=Isolation.READ_COMMITTED)
+    if cold:
+        for work, finished in list(world.blocked):
+            finished.set_result(work())
+        result = result.result()
+    (told,) = result
+    read = offsets(told)
+    assert read[0] == 10
+    first, *others = told.aborted
+    assert first == (9, 10)
+    assert {(9, offset) for offset in read[::2]} <= {first, *others}
+    assert len(told.aborted) < 80, "as far as the index goes in steps of 4096 bytes"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_records_whose_aborted_transactions_are_gone_are_not_shown(world: World, late: bool) -> None:
+    """A log that is cut while a thread reads takes the names along, and who reads again gets both."""
+    abort_many(world, 5)
+    world.logs.disk.cold = True
+    waiting: Any = fetch(world, ask(), isolation=Isolation.READ_COMMITTED)
+    ((work, finished),) = world.blocked
+    records = work() if late else None
+    world.log(T0).segments.cuts += 1
+    finished.set_result(records if late else work())
+    (told,) = waiting.result()
+    assert (told.error, bytes(told.records)) == (ErrorCode.NONE, b"")
+
+
 @pytest.mark.parametrize("offset", [-1, 3, 99])
 def test_out_of_range(world: World, offset: int) -> None:
     produce(world, count=2)
