@@ -19,6 +19,13 @@ import pyarrow as pa
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Convert = Callable[[Any], Any]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
+# What Python 3.10 reads, which executors may have. Later ones read more (20260131, 2026-W05-6), and so all executors
+# make the same of a record.
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_OLD_TIME = re.compile(
+    _DAY.pattern + r"(?:.\d\d(?::\d\d(?::\d\d(?:\.\d{3}(?:\d{3})?)?)?)?(?:[+-]\d\d:\d\d(?::\d\d(?:\.\d{6})?)?)?)?",
+    re.ASCII | re.DOTALL,
+)
 _WORDS: Mapping[type, str] = {
     type(None): "null",
     str: "text",
@@ -201,7 +208,10 @@ def _binary(value: Any) -> bytes:
 
 def _date(value: Any) -> date:
     try:
-        return date.fromisoformat(_text(value))
+        text = _text(value)
+        if not _DAY.fullmatch(text):
+            raise ValueError(text)
+        return date.fromisoformat(text)
     except Misfit:
         raise
     except ValueError:
@@ -212,7 +222,10 @@ def _timestamp(value: Any) -> datetime:
     try:
         if type(value) is int:
             return EPOCH + timedelta(milliseconds=value)
-        found = datetime.fromisoformat(plain_time(_text(value)))
+        text = plain_time(_text(value))
+        if not _OLD_TIME.fullmatch(text):
+            raise ValueError(text)
+        found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except Misfit:
         raise

@@ -114,6 +114,21 @@ def test_every_python_reads_the_same_times(between: str, fraction: str, zone: st
     assert plain_time(f"2026-01-31{between}12:00{zone}") == plain_time(f"2026-01-31{between}12:00:00{zone}")
 
 
+@pytest.mark.parametrize("day", ["20260131", "2026-W05-6", "2026W056", "２０２６-01-31"])
+def test_every_python_refuses_the_same_days(day: str) -> None:
+    """Python 3.11 reads what 3.10 does not: executors of both would make different files of one record."""
+    with pytest.raises(Misfit, match="a date such as"):
+        read(f'{{"day": "{day}"}}')
+    with pytest.raises(Misfit, match="a time such as"):
+        read(f'{{"at": "{day}T12:00:00"}}')
+
+
+@pytest.mark.parametrize("time", ["T1200", "T120000", "T12:00:00+01:00:30.5", "T12:0"])
+def test_every_python_refuses_the_same_times(time: str) -> None:
+    with pytest.raises(Misfit, match="a time such as"):
+        read(f'{{"at": "2026-01-31{time}"}}')
+
+
 @pytest.mark.parametrize("text", ["2026-01-31", "noon", "2026-01-31T12:00:00+01:00:30", "2026-01-31T12:00:00ZZ", ""])
 def test_other_texts_stay_as_they_are(text: str) -> None:
     assert plain_time(text) == text
