@@ -4,6 +4,7 @@ It never goes where a record, a schema or an answer points: redirects are not fo
 """
 
 import json
+import ssl
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,9 @@ class Registry:
     def __init__(self, where: SchemaRegistry) -> None:
         self._where = where
         login = (where.username, where.password or "") if where.username is not None else None
-        verify: Any = True
+        verify: ssl.SSLContext | bool = True
         if where.cafile is not None:
-            verify = httpx.create_ssl_context(verify=where.cafile)
+            verify = ssl.create_default_context(cafile=where.cafile)
         # Without what the environment has: proxies, .netrc.
         self._client = httpx.Client(
             auth=login, verify=verify, timeout=REQUEST_S, follow_redirects=False, trust_env=False,
