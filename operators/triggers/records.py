@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -11,6 +13,8 @@ from logyard.admin.errors import LogyardError
 from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsHook, library, refusal
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, constructor_fields, settle_s
+
+T = TypeVar("T")
 
 _BATCH = 100
 _POLL_S = 0.2
@@ -72,13 +76,13 @@ class AwaitRecordTrigger(BaseTrigger):
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         hook = RecordsHook(self.logyard_conn_id)
         await hook.asettings()
-        consumer = await asyncio.to_thread(hook.consumer, "logyard", self.client_options)
         positions = dict(self.offsets)
+        reading = _Reading(hook, self.client_options)
         try:
-            await asyncio.to_thread(consumer.assign, [_partition(name, offset) for name, offset in positions.items()])
+            await reading.run(reading.begin, positions)
             while True:
-                messages = await asyncio.to_thread(consumer.consume, _BATCH, _POLL_S)
-                values = await asyncio.to_thread(self._accepted, messages, positions)
+                messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
+                values = await reading.run(self._accepted, messages, positions)
                 if values is not None:
                     return WaitEvent(DONE, values={**values, "offsets": positions})
                 if clock() >= deadline:
@@ -86,8 +90,7 @@ class AwaitRecordTrigger(BaseTrigger):
                 if not messages:
                     await asyncio.sleep(self.poll_interval_s)
         finally:
-            # Not awaited: a trigger that is cancelled must not wait, and `close` may take seconds.
-            asyncio.get_running_loop().run_in_executor(None, consumer.close)
+            reading.end()
 
     def _accepted(self, messages: Sequence[Any], positions: dict[str, int]) -> dict[str, Any] | None:
         """The first record that is accepted; moves `positions` behind all that were looked at."""
@@ -107,6 +110,33 @@ class AwaitRecordTrigger(BaseTrigger):
             if result:
                 return {"record": as_json(message), "result": result}
         return None
+
+
+class _Reading:
+    """A consumer and the thread that it runs in, which is no other trigger's: a cluster that does not answer, or a
+    function that takes long, holds up nobody else of the triggerer."""
+
+    def __init__(self, hook: RecordsHook, options: Mapping[str, Any] | None) -> None:
+        self._hook, self._options = hook, options
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logyard-records")
+        self.consumer: Any = None
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        call = copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, work, *args)
+
+    def begin(self, positions: Mapping[str, int]) -> None:
+        self.consumer = self._hook.consumer("logyard", self._options)
+        self.consumer.assign([_partition(name, offset) for name, offset in positions.items()])
+
+    def end(self) -> None:
+        """Not awaited: a trigger that is cancelled must not wait, and closing may take seconds."""
+        self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self.consumer is not None:
+            self.consumer.close()
 
 
 def as_json(message: Any) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""Triggers that wait for records, in one triggerer: what holds one up holds up no other."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.triggers.records import AwaitRecordTrigger
+
+pytestmark = pytest.mark.airflow
+TRIGGERS = 40  # more than the threads that asyncio has for all
+
+
+class BlockedConsumer:
+    """Of a cluster that does not answer, until it is `released`."""
+
+    def __init__(self, released: threading.Event) -> None:
+        self.released, self.asked, self.closed = released, threading.Event(), threading.Event()
+
+    def assign(self, partitions: Any) -> None:
+        pass
+
+    def consume(self, count: int, seconds: float) -> list[Any]:
+        self.asked.set()
+        assert self.released.wait(30)
+        return []
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def consumers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BlockedConsumer]]:
+    made: list[BlockedConsumer] = []
+    released = threading.Event()
+
+    def consumer(*_: object) -> BlockedConsumer:
+        made.append(BlockedConsumer(released))
+        return made[-1]
+
+    async def settings(_: object) -> None: ...
+
+    monkeypatch.setattr(RecordsHook, "consumer", consumer)
+    monkeypatch.setattr(RecordsHook, "asettings", settings)
+    yield made
+    released.set()
+
+
+async def waited(trigger: AwaitRecordTrigger) -> None:
+    async for _ in trigger.run():
+        return
+
+
+async def test_clusters_that_do_not_answer_leave_the_triggerers_threads_to_others(
+    consumers: list[BlockedConsumer],
+) -> None:
+    fields: dict[str, Any] = {"logyard_conn_id": "c", "offsets": {"t-0": 0}}
+    deadline_ms = int(time.time() * 1000) + 60_000
+    waits = [
+        asyncio.ensure_future(waited(AwaitRecordTrigger(**fields, deadline_ms=deadline_ms))) for _ in range(TRIGGERS)
+    ]
+    async with asyncio.timeout(20):
+        while sum(consumer.asked.is_set() for consumer in consumers) < TRIGGERS:
+            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(lambda: "served") == "served"
+    for wait in waits:
+        wait.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+    consumers[0].released.set()
+    async with asyncio.timeout(20):
+        while not all(consumer.closed.is_set() for consumer in consumers):
+            await asyncio.sleep(0.01)
