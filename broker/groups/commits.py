@@ -5,7 +5,7 @@ Rule 1: there is no await between a decision about a group and its append. After
 Rule 2: an error in one group does not affect another.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -20,11 +20,14 @@ from logyard.broker.groups.offsets import Place, Snapshot
 from logyard.broker.groups.owned_groups import Roster
 from logyard.broker.groups.ports import KeyValue, OffsetsLog, Producer
 
+# Commits and groups: some milliseconds' work.
+LOOKED_AT_ONCE = 5000
+
 log = structlog.get_logger("logyard.groups")
 
 
 class Commits:
-    """The committed offsets of the groups in `roster`. `spawn` starts a background task."""
+    """The committed offsets of the groups in `roster`. `spawn` starts a background task, `pause` lets others run."""
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Commits:
         offsets_log: OffsetsLog,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        pause: Callable[[], Awaitable[None]],
         retention_ms: int,
         metadata_chars_max: int,
     ) -> None:
@@ -39,6 +43,7 @@ class Commits:
         self._log = offsets_log
         self._clock = clock
         self._spawn = spawn
+        self._pause = pause
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
         self._open: dict[int, dict[str, Group]] = {}  # by producer id, the groups with commits of its transaction
@@ -209,7 +214,12 @@ class Commits:
 
     async def expire(self) -> None:
         """Delete commits that are past their retention, and groups without members that have no commits left."""
+        looked_at = 0
         for group in self._roster.all():
+            looked_at += 1 + len(group.offsets.committed)
+            if looked_at > LOOKED_AT_ONCE:
+                looked_at = 0
+                await self._pause()
             try:
                 await self._expire(group)
             except Exception:

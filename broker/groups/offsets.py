@@ -148,6 +148,10 @@ class GroupOffsets:
         """The partitions for which the log has an offset, or is being given one; without those of open transactions."""
         return list({**self.committed, **self._in_flight})
 
+    def known_of(self, places: Mapping[Place, object]) -> set[Place]:
+        """Those of the places that are `known`; it costs what the smaller side has."""
+        return (places.keys() & self.committed.keys()) | (places.keys() & self._in_flight.keys())
+
     @property
     def is_hollow(self) -> bool:
         return not self.committed and not self._changes and not self.open
@@ -176,5 +180,4 @@ def outlived(
 
 def deleted(offsets: GroupOffsets, gone: Iterable[Place]) -> list[Place]:
     """Return those of the deleted partitions `gone` for which the group has an offset."""
-    known = set(offsets.known)
-    return [place for place in gone if place in known]
+    return list(offsets.known_of(dict.fromkeys(gone)))

@@ -52,7 +52,15 @@ class GroupCoordinator:
         self._new_id = new_id
         self._rules = rules or membership.Rules()
         self.roster = Roster(offsets_log)
-        self.commits = Commits(self.roster, offsets_log, clock, self._spawn, offsets_retention_ms, metadata_chars_max)
+        self.commits = Commits(
+            self.roster,
+            offsets_log,
+            clock,
+            self._spawn,
+            lambda: asyncio.sleep(0),
+            offsets_retention_ms,
+            metadata_chars_max,
+        )
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._next_ticket = 0
         self._is_stopping = False

@@ -1,0 +1,55 @@
+"""Many groups with many commits: what looks at all of them lets others run meanwhile, and looks at no more than it has
+to."""
+
+import asyncio
+
+from logyard.broker.groups import offsets
+from logyard.broker.groups.commits import LOOKED_AT_ONCE
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group
+from logyard.broker.groups.offsets import GroupOffsets, Written
+from tests.support.committing_world import CommittingWorld
+from tests.support.memory_offsets_log import MemoryOffsetsLog
+
+GROUPS, COMMITS = 100, 500
+
+
+def group(name: str, committed_ms: int) -> Group:
+    made = Group(name, state_since_ms=committed_ms)
+    for number in range(COMMITS):
+        made.offsets.load(("t", number), Written(0, OffsetCommit("t", number, 1, commit_ms=committed_ms)))
+    return made
+
+
+async def test_a_search_for_old_commits_lets_others_run() -> None:
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    for number in range(GROUPS):
+        world.groups.roster.add(group(f"g{number}", world.clock.now_ms()))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.ensure_future(others())
+    await world.groups.expire_offsets()
+    running.cancel()
+    assert turns >= GROUPS * COMMITS // LOOKED_AT_ONCE
+    await world.groups.close()
+
+
+def test_a_deleted_topic_is_looked_for_and_not_each_commit() -> None:
+    """A controller may delete topics one by one: each would look at all commits of all groups."""
+
+    class Counted(GroupOffsets):
+        @property
+        def known(self) -> list[offsets.Place]:
+            raise AssertionError("all of them are looked at")
+
+    kept = Counted()
+    for number in range(COMMITS):
+        kept.load(("t", number), Written(0, OffsetCommit("t", number, 1)))
+    kept.begin({("u", 0): OffsetCommit("u", 0, 1)})
+    assert sorted(offsets.deleted(kept, [("t", 7), ("u", 0), ("v", 0)])) == [("t", 7), ("u", 0)]
