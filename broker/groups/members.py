@@ -1,5 +1,6 @@
 """The data of a consumer group and its members; membership.py and rebalance.py change it."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -63,6 +64,10 @@ class Member:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
+def _names(protocols: Iterable[tuple[str, bytes]]) -> set[str]:
+    return {name for name, _ in protocols}
+
+
 @dataclass(slots=True)
 class Group:
     """One group: members (in the order in which they joined), generation and committed offsets."""
@@ -84,6 +89,8 @@ class Group:
     initial_join: bool = False
     initial_left_ms: int = 0
     joined_meanwhile: bool = False
+    # How many members support each protocol: to look at all members for each that joins would take quadratic time.
+    _supported: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_empty(self) -> bool:
@@ -102,6 +109,7 @@ class Group:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self._supported.update(_names(member.protocols))
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -119,6 +127,7 @@ class Group:
     def remove(self, member_id: str) -> Member | None:
         member = self.members.pop(member_id, None)
         instance_id = member.instance_id if member is not None else None
+        self._count_off(() if member is None else member.protocols)
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
         if member_id == self.leader_id:
@@ -127,15 +136,29 @@ class Group:
 
     def common_protocols(self) -> list[str]:
         """Return the protocols that all members support, in the order of the first member."""
-        everyone = [{name for name, _ in member.protocols} for member in self.members.values()]
         first = next(iter(self.members.values()), None)
-        return [name for name, _ in first.protocols if all(name in names for names in everyone)] if first else []
+        return [name for name, _ in first.protocols if self._is_common(name)] if first else []
+
+    def offer(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """One of the members has these protocols now."""
+        self._count_off(member.protocols)
+        member.protocols = protocols
+        self._supported.update(_names(protocols))
+
+    def _count_off(self, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        for name in _names(protocols):
+            self._supported[name] -= 1
+            if not self._supported[name]:
+                del self._supported[name]
+
+    def _is_common(self, name: str) -> bool:
+        return self._supported[name] == len(self.members)
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a member with these protocols may join: the type is the same, and one name is common to all."""
         if not self.members:
             return bool(protocol_type) and any(True for _ in names)
-        return self.protocol_type == protocol_type and bool(set(names) & set(self.common_protocols()))
+        return self.protocol_type == protocol_type and any(self._is_common(name) for name in names)
 
     def select_protocol(self) -> str:
         """Return the common protocol that most members prefer; of equals the first in the first member's order."""

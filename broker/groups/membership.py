@@ -121,7 +121,8 @@ def _replace_static(
         request.can_skip_assignment,
     )
     group.rename(old_id, new_member_id)
-    member.join_ticket, member.sync_ticket, member.protocols = ticket, None, request.protocols
+    member.join_ticket, member.sync_ticket = ticket, None
+    group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
     touch(member, now.ms)
     effects.append(fx.StartTimer(session_timer(new_member_id), member.session_timeout_ms))
@@ -146,7 +147,8 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Ru
     effects: fx.Effects = []
     if member.join_ticket is not None:
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-    member.join_ticket, member.protocols = ticket, request.protocols
+    member.join_ticket = ticket
+    group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
     touch(member, now.ms)
     return effects + _reopen(group, now, rules)

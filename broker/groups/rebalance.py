@@ -154,7 +154,7 @@ def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) ->
     touch(member, now.ms)
     if code is not ErrorCode.NONE:
         group.rename(back.new_id, back.old_id)
-        member.protocols = back.protocols
+        group.offer(member, back.protocols)
         member.session_timeout_ms, member.rebalance_timeout_ms = back.session_timeout_ms, back.rebalance_timeout_ms
         return [
             fx.CancelTimer(session_timer(back.new_id)),

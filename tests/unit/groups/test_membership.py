@@ -256,3 +256,36 @@ def test_the_end_of_a_round_costs_as_much_as_it_has_members(monkeypatch: pytest.
     answers = joined(membership.timer_fired(group, ("join",), at(6000), RULES))
     assert (len(answers), len(answers[0].members)) == (50, 50)
     assert looks == 50
+
+
+def test_a_member_that_joins_costs_what_it_brings_and_not_all_members() -> None:
+    """Twenty members with a hundred thousand protocols each would take a second for each request to join."""
+    group, asked = Group("g"), 0
+
+    class Counted(tuple[tuple[str, bytes], ...]):
+        def __iter__(self) -> Any:
+            nonlocal asked
+            asked += 1
+            return super().__iter__()
+
+    protocols = Counted(("range", b"") for _ in range(3))
+    for number in range(200):
+        wanted = Join("", None, "c", "/h", 10_000, 60_000, "consumer", protocols)
+        membership.join(group, wanted, number, f"m{number}", at(0), RULES)
+    assert asked < 200 * 10
+    assert group.common_protocols() == ["range"] * 3
+
+
+def test_a_protocol_is_common_while_all_members_have_it() -> None:
+    group = Group("g")
+    membership.join(group, request(protocols="range sticky"), 1, "a", at(0), RULES)
+    membership.join(group, request(protocols="sticky"), 2, "b", at(0), RULES)
+    assert joined(membership.join(group, request(protocols="range"), 3, "c", at(0), RULES))[3].error is (
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    )
+    membership.join(group, request("b", protocols="sticky range"), 4, "", at(0), RULES)
+    assert group.common_protocols() == ["range", "sticky"]
+    membership.join(group, request("a", protocols="sticky"), 5, "", at(0), RULES)
+    assert group.common_protocols() == ["sticky"]
+    membership.leave(group, Leaver("a"), at(0), RULES)
+    assert group.common_protocols() == ["sticky", "range"]
