@@ -221,8 +221,8 @@ class LogRegistry:
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp}: has no log here yet")
         if future is not None or directory.holds(log.directory):
             return future
-        log.is_moving = True
         future = self._create(tp, f"{directory.root}/{marked}", log.config, log.log_start_offset)
+        log.is_moving = True
         directory.replicas += 1
         if log.topic_id is not None:
             future.assign_topic_id(log.topic_id)

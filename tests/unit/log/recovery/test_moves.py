@@ -152,6 +152,7 @@ async def test_who_may_move_where() -> None:
         store.logs.begin_move(A0, TWO)
     await settled(store)
     assert refused(A0, TWO) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log.is_moving, "it may be compacted"
     write(log, 12)
     await store.abandon()
 
