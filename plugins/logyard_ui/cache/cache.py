@@ -22,6 +22,8 @@ PAUSE_MAX_S = 300.0
 REFRESH_S = 0.5
 # A read that takes this long is felt: callers that take an older value do not wait for the next one.
 SLOW_S = 0.1
+# Where nobody waits for such a read it begins so much later: whoever opens the page now needs the processor.
+LATE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class _Entry:
     taken_ms: int | None = None
     took_s: float = 0.0
     in_flight: "Future[Any] | None" = None
+    awaited: threading.Event = field(default_factory=threading.Event)  # somebody waits for the read in flight
 
     @property
     def pause_s(self) -> float:
@@ -119,6 +122,7 @@ class ClusterCache:
         takes the old value meanwhile. Raises Busy."""
         entry, future = self._read_if_stale(query)
         if future is not None and wait_s > 0 and not self._answers_while_read(query, entry):
+            entry.awaited.set()
             # `wait` does not cancel the future when it gives up: the value is kept for the next caller.
             await asyncio.wait({asyncio.ensure_future(_ended(future))}, timeout=wait_s)
         with self._lock:
@@ -137,6 +141,7 @@ class ClusterCache:
             entry = self._entries.get((query.name, query.key)) or _Entry(query.name, query.fresh_s)
             in_flight = entry.in_flight
         if in_flight is not None:
+            entry.awaited.set()
             await asyncio.wait({asyncio.ensure_future(_ended(in_flight))}, timeout=wait_s)
         with self._lock:
             rest_s = entry.ended + entry.pause_of(REFRESH_S) - self._clocks.monotonic()
@@ -222,6 +227,7 @@ class ClusterCache:
             worker = self._workers.get(query.worker)
             if worker is None:
                 worker = self._workers[query.worker] = Worker(self._connect, self._on_idle, self._idle_s)
+            entry.awaited.clear()
             entry.in_flight = worker.submit(lambda client: self._read(query, entry, cost, client))
             return entry, entry.in_flight
 
@@ -233,6 +239,8 @@ class ClusterCache:
             return self._clocks.monotonic() - entry.ended < entry.pause_s + query.old_s
 
     def _read(self, query: Query[T], entry: _Entry, cost: QueryCost, client: DescribingClient) -> None:
+        if self._answers_while_read(query, entry):
+            entry.awaited.wait(LATE_S)
         started = self._clocks.monotonic()
         value: T | None = None
         problem: Exception | None = None

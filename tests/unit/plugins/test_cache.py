@@ -9,6 +9,7 @@ import pytest
 
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
+from logyard.plugins.logyard_ui.cache import cache as cache_module
 from logyard.plugins.logyard_ui.cache.cache import REFRESH_S, Cached, Clocks, ClusterCache, Query
 from logyard.plugins.logyard_ui.cache.worker import QUEUE_MAX, Busy, Worker
 from tests.support.memory_clients import MemoryClient
@@ -128,7 +129,8 @@ def test_slow_reads_are_rare() -> None:
     assert taken == [0.0, 50.0]  # at most a fifth of the time is spent reading
 
 
-def test_an_answer_does_not_wait_for_a_read_that_takes_long() -> None:
+def test_an_answer_does_not_wait_for_a_read_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "LATE_S", 10 * LONG_S)  # the read begins only where somebody waits for it
     clock, opened, began = Clock(), threading.Event(), threading.Event()
     took_s = 1.0
 
@@ -148,14 +150,35 @@ def test_an_answer_does_not_wait_for_a_read_that_takes_long() -> None:
         clock.now = 6.0
         meanwhile = await cache.get(asked(30), LONG_S)  # nothing opens the read before this has answered
         assert (meanwhile.value, meanwhile.taken_ms, meanwhile.pending) == (1.0, 1000, False)
-        assert await asyncio.to_thread(began.wait, LONG_S)
+        assert not began.is_set()
         waiting = asyncio.ensure_future(cache.get(asked(0), LONG_S))  # this one wants what is new
-        await asyncio.sleep(0)
+        assert await asyncio.to_thread(began.wait, LONG_S)
         assert not waiting.done()
         opened.set()
         assert (await waiting).value == 7.0
         clock.now = 7.0 + 4.0 + 30.0  # too old for anybody
         assert (await cache.get(asked(30), LONG_S)).value == 42.0
+
+    asyncio.run(ask())
+
+
+def test_a_read_that_nobody_waits_for_begins_later_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "LATE_S", 0.01)
+    clock, again = Clock(), threading.Event()
+
+    def read(_: DescribingClient) -> float:
+        if clock.now >= 6.0:
+            again.set()
+        clock.now += 1.0
+        return clock.now
+
+    async def ask() -> None:
+        cache = _cache(clock, Clients())
+        query = Query("number", "worker", 2.0, read, old_s=30)
+        await cache.get(query, LONG_S)
+        clock.now = 6.0
+        await cache.get(query, LONG_S)
+        assert await asyncio.to_thread(again.wait, LONG_S)
 
     asyncio.run(ask())
 
