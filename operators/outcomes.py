@@ -27,7 +27,8 @@ def created(result: Result) -> Outcome:
     if changes["create"]:
         partitions = result.get("partitions")
         if partitions is None:
-            return Outcome(f"Topic {topic} does not exist: it is to be created, or its leaders were not waited for")
+            planned = result.get("dry_run", False)
+            return Outcome(f"Topic {topic} " + ("does not exist, it would be created" if planned else "was created"))
         placed = [(p["partition"], p["leader"], _brokers(p["replicas"])) for p in partitions]
         return Outcome(
             f"Topic {topic} was created with {plural(len(placed), 'partition')}",

@@ -113,7 +113,7 @@ class CreateTopicOperator(TopicOperator):
                 changes = self._reconcile(client, wanted)
             else:
                 changes = ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
-        result = {"topic": self.topic, "changes": changes.as_json()}
+        result = {"topic": self.topic, "changes": changes.as_json(), "dry_run": self.checks_only}
         if self.checks_only or not self.wait_for_leaders:
             return result
         return self.wait_ready(context, result)

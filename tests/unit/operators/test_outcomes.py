@@ -50,6 +50,13 @@ def test_a_task_tells_what_it_made(cluster: MemoryCluster) -> None:
     assert more["sentence"] == "Topic u: 2 → 3 partitions"
 
 
+def test_a_topic_whose_leaders_another_task_waits_for_was_created(cluster: MemoryCluster) -> None:
+    checked = told(CreateTopicOperator(task_id="c", topic="u", partitions=2, dry_run=True))
+    assert checked["sentence"] == "Topic u does not exist, it would be created"
+    made = told(CreateTopicOperator(task_id="c", topic="u", partitions=2, wait_for_leaders=False))
+    assert made["sentence"] == "Topic u was created"
+
+
 def test_a_dry_run_tells_what_it_found(cluster: MemoryCluster) -> None:
     outcome = told(RecoverControllerOperator(task_id="r", dry_run=True))
     assert outcome["sentence"] == "Nothing was done: the controller answers; controller 1, 1 of 1 partition led"
