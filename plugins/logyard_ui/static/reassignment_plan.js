@@ -4,7 +4,7 @@
 import { pageApi } from "./api.js";
 import { useCluster, useList } from "./cluster_context.js";
 import { bytes, clock, number, percent, plural, seconds } from "./format.js";
-import { Fragment, UI, h, useState } from "./airflow_ui.js";
+import { Fragment, UI, h, useEffect, useState } from "./airflow_ui.js";
 import { usePolled } from "./polling.js";
 import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Loading, Notice, Problem, Section } from "./components.js";
@@ -18,14 +18,15 @@ export function Planning({ running }) {
   const { place } = useCluster();
   const goals = read(place);
   const asked = place.get("preview") === "1";
+  const [changed, setChanged] = useState(false);
   return h(
     Section,
     { title: "Plan a reassignment" },
     h(
       Flex,
       { direction: "column", gap: "4" },
-      h(Goals, { key: JSON.stringify(goals), goals }),
-      asked && h(Preview, { goals, running }),
+      h(Goals, { key: JSON.stringify(goals), goals, setChanged }),
+      asked && h(Preview, { goals, running, changed }),
     ),
   );
 }
@@ -48,7 +49,8 @@ function read(place) {
   };
 }
 
-function Goals({ goals }) {
+// `setChanged`: told whether the form differs from the goals whose difference is shown.
+function Goals({ goals, setChanged }) {
   const { place } = useCluster();
   const brokers = useList("brokers");
   const [topics, setTopics] = useState(goals.topics.join(", "));
@@ -57,18 +59,20 @@ function Goals({ goals }) {
   const [balance, setBalance] = useState(goals.balance);
   const [disk, setDisk] = useState(goals.balance_disk);
   const [throttle, setThrottle] = useState(goals.throttle);
+  const next = {
+    topics: topics.trim(),
+    drain: [...drain].sort((a, b) => a - b).join(","),
+    rf: rf.trim(),
+    balance: balance ? "1" : "",
+    disk: disk ? "1" : "",
+    throttle: throttle.trim(),
+  };
+  const typed = JSON.stringify(Object.values(next));
+  const [first] = useState(typed);
+  useEffect(() => setChanged(typed !== first), [typed]);
   const submit = (event) => {
     event.preventDefault();
-    const next = {
-      topics: topics.trim(),
-      drain: [...drain].sort((a, b) => a - b).join(","),
-      rf: rf.trim(),
-      balance: balance ? 1 : "",
-      disk: disk ? 1 : "",
-      throttle: throttle.trim(),
-      preview: 1,
-    };
-    place.stay(next, { replace: false });
+    place.stay({ ...next, preview: 1 }, { replace: false });
   };
   const turn = (id, on) => {
     const next = new Set(drain);
@@ -153,7 +157,7 @@ function Entry({ label, help, value, set, numeric }) {
   );
 }
 
-function Preview({ goals, running }) {
+function Preview({ goals, running, changed }) {
   const { conn } = useCluster();
   const answer = usePolled(
     pageApi("plan", {
@@ -170,10 +174,10 @@ function Preview({ goals, running }) {
   );
   if (answer.problem) return h(Problem, { problem: answer.problem });
   if (!answer.data) return h(Loading, { what: "the plan", rows: 4 });
-  return h(Difference, { plan: answer.data, goals, running });
+  return h(Difference, { plan: answer.data, goals, running, changed });
 }
 
-function Difference({ plan, goals, running }) {
+function Difference({ plan, goals, running, changed }) {
   if (plan.partitions_total === 0) return h(NothingMoves, { goals });
   return h(
     Flex,
@@ -190,8 +194,13 @@ function Difference({ plan, goals, running }) {
             plan.throttle && [`At ${bytes(plan.throttle)} per second`, seconds(plan.seconds_at_throttle)],
         ],
       }),
-      h(ActionButton, { action: "reassign_replicas", values: toRun(plan, goals), disabled: running }, "Run this plan"),
+      h(
+        ActionButton,
+        { action: "reassign_replicas", values: toRun(plan, goals), disabled: running || changed },
+        "Run this plan",
+      ),
     ),
+    changed && h(Notice, { status: "info" }, "The goals were changed since: show the difference again to run them."),
     h(
       Text,
       { color: "fg.muted", fontSize: "sm" },

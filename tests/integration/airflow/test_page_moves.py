@@ -65,6 +65,21 @@ def test_the_throttle_is_asked_for_once(browser: Browser, page: str) -> None:
     assert '"throttle": 1000000' in sent
 
 
+def test_what_is_typed_after_the_difference_was_shown_is_not_left_out(browser: Browser, page: str) -> None:
+    browser.goto(f"{page}?view=reassignments&topics=orders&drain=2&preview=1")
+    browser.wait_for("//button[.='Run this plan' and not(@disabled)]", 60)
+    throttle = "//label[starts-with(., 'Throttle')]/following::input[1]"
+    browser.fill(throttle, "2000000")
+    browser.wait_text("show the difference again to run them", 30)
+    assert browser.find("//button[.='Run this plan' and @disabled]")
+    browser.click("//button[.='Show the difference']")
+    browser.wait_for("//button[.='Run this plan' and not(@disabled)]", 30)
+    assert "show the difference again" not in browser.text()
+    browser.click("//button[.='Run this plan']")
+    browser.wait_for("//*[@role='dialog']//button[.='Move them']")
+    assert '"throttle": 2000000' in browser.script("return document.querySelector('[role=dialog] pre').textContent")
+
+
 def test_what_a_dead_broker_holds_is_not_known(browser: Browser, cluster: MemoryCluster, page: str) -> None:
     cluster.kill(2)
     for _ in range(4):
