@@ -27,10 +27,15 @@ RUN scripts/setup
 
 COPY docker docker
 
+# Compiled loops are unpickled, so nobody but their user may write where they are kept.
+RUN install -d -o logyard -m 700 /var/cache/logyard-kernels
+
 ENV PATH=/opt/logyard/.venv/bin:$PATH \
     AIRFLOW_HOME=/var/lib/airflow \
     PYSPARK_PYTHON=/opt/logyard/.venv/bin/python \
-    NUMBA_CACHE_DIR=/tmp/numba \
+    NUMBA_CACHE_DIR=/var/cache/logyard-kernels \
     SPARK_WORKER_DIR=/var/lib/spark
 USER logyard
+# Compiled for processors as that of this machine; on another kind a container compiles for itself, once.
+RUN python -m logyard.spark_jobs.warm
 ENTRYPOINT ["tini", "--"]

@@ -1,0 +1,112 @@
+"""`python -m logyard.spark_jobs.warm`: every loop of the jobs and the cleaner is compiled, and kept, as for an image.
+
+numba compiles for the types that it meets, so each loop is run as the jobs run it, over a log of a few records.
+"""
+
+import os
+import sys
+import tempfile
+import time
+
+import pyarrow as pa
+
+from logyard.broker.compaction.decision import Survey
+from logyard.broker.compiled import kernel_place
+from logyard.broker.compiled.chunks import trusted_chunks
+from logyard.broker.compiled.dirty_table import DirtyTable
+from logyard.broker.compiled.key_table import FIRST_SLOTS, KeyTable
+from logyard.broker.records.build import build
+from logyard.broker.records.stream import Record
+from logyard.spark_jobs.audit.divergence import record_rows
+from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.compact.rewrite import Rewriter
+from logyard.spark_jobs.compact.shuffle import hash_segment, merge_bucket
+from logyard.spark_jobs.compact.survey import survey_segments
+from logyard.spark_jobs.export.upsert import buckets_of
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.splits import COLUMNS, Split, split_rows
+
+# More keys than the first table has room for, so that it grows.
+KEYS = FIRST_SLOTS
+NOW_MS = 1_700_000_000_000
+SEED = bytes(range(16))
+
+
+def warm() -> None:
+    """Run every loop once."""
+    with tempfile.TemporaryDirectory(prefix="logyard-warm-") as directory:
+        segment = _written(directory)
+        _audit(segment)
+        _export(segment)
+        _compact(segment, directory)
+        _clean(segment)
+
+
+def _written(directory: str) -> SegmentFile:
+    """Write a segment of three batches: keys, the same keys again, and tombstones beside what has no key."""
+    headers = (("a", b"b"), ("none", None))
+    first = [Record(n, NOW_MS, b"key %d" % n, b"value", headers) for n in range(KEYS)]
+    again = [Record(KEYS + n, NOW_MS, b"key %d" % n, b"value") for n in range(0, KEYS, 2)]
+    base = again[-1].offset + 1
+    last = [Record(base, NOW_MS, b"key 1", None), Record(base + 1, NOW_MS, None, b"value")]
+    data = b"".join(build(records, leader_epoch=0) for records in (first, again, last))
+    with open(os.path.join(directory, f"{0:020d}.log"), "xb") as file:
+        file.write(data)
+    return SegmentFile("warm", 0, 0, 0, len(data), {"log": len(data)}, directory, last_offset=base + 1)
+
+
+def _audit(segment: SegmentFile) -> None:
+    work = SegmentAudit(segment, deep=True, leader_epochs=((0, 0),), compacted=True, now_ms=NOW_MS)
+    SegmentAuditor(work).run()
+    for _ in record_rows(segment):
+        pass
+
+
+def _export(segment: SegmentFile) -> None:
+    end = segment.last_offset + 1
+    split = Split(segment, 0, segment.size, 0, end, (), committed_only=True, columns=COLUMNS, plan_hash="")
+    for _ in split_rows(split, hashed=True):
+        pass
+    buckets_of(pa.array([b"a", b"b"], pa.binary()), 2)
+
+
+def _compact(segment: SegmentFile, directory: str) -> None:
+    decision = survey_segments([segment], _survey(segment), KeyTable())
+    Rewriter(decision, directory).rewrite([segment])
+    dealt = hash_segment(segment, _survey(segment), SEED, 2)
+    merge_bucket((piece for _, piece in dealt), SEED)
+
+
+def _clean(segment: SegmentFile) -> None:
+    """As the brokers' own cleaner does."""
+    table = DirtyTable(2 * KEYS)
+    for start in (0, KEYS):  # from the second on, keys of the clean part are looked up
+        chunks = [("warm", chunk) for chunk in trusted_chunks(segment.open(), "warm")]
+        table.read(chunks, start, segment.last_offset + 1, ())
+        table.survey(chunks, _survey(segment))
+
+
+def _survey(segment: SegmentFile) -> Survey:
+    return Survey(
+        topic=segment.topic,
+        partition=segment.partition,
+        leader_epoch=0,
+        range_start=0,
+        range_end=segment.last_offset + 1,
+        now_ms=NOW_MS,
+        delete_retention_ms=0,
+        tombstone_cutoff=0,
+    )
+
+
+def main() -> int:
+    """Say how long it took, and where they are kept."""
+    begun = time.monotonic()
+    warm()
+    place = os.environ.get(kernel_place.CHOSEN) or "the directory that is chosen where none is named"
+    print(f"all loops are compiled after {time.monotonic() - begun:.1f} s, and kept in {place}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
