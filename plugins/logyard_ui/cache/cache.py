@@ -69,7 +69,7 @@ class _Entry:
     taken_ms: int | None = None
     took_s: float = 0.0
     in_flight: "Future[Any] | None" = None
-    awaited: threading.Event = field(default_factory=threading.Event)  # somebody waits for the read in flight
+    worker: Worker | None = None  # of the read in flight
 
     @property
     def pause_s(self) -> float:
@@ -77,6 +77,11 @@ class _Entry:
 
     def pause_of(self, least_s: float) -> float:
         return max(least_s, min(self.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
+
+    def hurry(self) -> None:
+        """Somebody waits for the read in flight."""
+        if self.worker is not None:
+            self.worker.hurry()
 
 
 @dataclass(slots=True)
@@ -122,7 +127,7 @@ class ClusterCache:
         takes the old value meanwhile. Raises Busy."""
         entry, future = self._read_if_stale(query)
         if future is not None and wait_s > 0 and not self._answers_while_read(query, entry):
-            entry.awaited.set()
+            entry.hurry()
             # `wait` does not cancel the future when it gives up: the value is kept for the next caller.
             await asyncio.wait({asyncio.ensure_future(_ended(future))}, timeout=wait_s)
         with self._lock:
@@ -141,7 +146,7 @@ class ClusterCache:
             entry = self._entries.get((query.name, query.key)) or _Entry(query.name, query.fresh_s)
             in_flight = entry.in_flight
         if in_flight is not None:
-            entry.awaited.set()
+            entry.hurry()
             await asyncio.wait({asyncio.ensure_future(_ended(in_flight))}, timeout=wait_s)
         with self._lock:
             rest_s = entry.ended + entry.pause_of(REFRESH_S) - self._clocks.monotonic()
@@ -160,11 +165,13 @@ class ClusterCache:
             in_flight = None if entry is None else entry.in_flight
         if not late:
             try:
-                if in_flight is not None:
+                if in_flight is not None and entry is not None:
+                    entry.hurry()
                     in_flight.exception(wait_s)
                 self.expire(query.name)
-                future = self._read_if_stale(query)[1]
+                entry, future = self._read_if_stale(query)
                 if future is not None:
+                    entry.hurry()
                     future.exception(max(deadline - time.monotonic(), 0.0))
             except (TimeoutError, Busy):
                 pass
@@ -227,8 +234,8 @@ class ClusterCache:
             worker = self._workers.get(query.worker)
             if worker is None:
                 worker = self._workers[query.worker] = Worker(self._connect, self._on_idle, self._idle_s)
-            entry.awaited.clear()
-            entry.in_flight = worker.submit(lambda client: self._read(query, entry, cost, client))
+            entry.in_flight = worker.submit(lambda client: self._read(query, entry, cost, client, worker))
+            entry.worker = worker
             return entry, entry.in_flight
 
     def _answers_while_read(self, query: Query[T], entry: _Entry) -> bool:
@@ -238,9 +245,9 @@ class ClusterCache:
                 return False
             return self._clocks.monotonic() - entry.ended < entry.pause_s + query.old_s
 
-    def _read(self, query: Query[T], entry: _Entry, cost: QueryCost, client: DescribingClient) -> None:
+    def _read(self, query: Query[T], entry: _Entry, cost: QueryCost, client: DescribingClient, worker: Worker) -> None:
         if self._answers_while_read(query, entry):
-            entry.awaited.wait(LATE_S)
+            worker.linger(LATE_S)
         started = self._clocks.monotonic()
         value: T | None = None
         problem: Exception | None = None

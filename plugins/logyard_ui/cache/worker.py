@@ -34,6 +34,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._client: DescribingClient | None = None
         self._closed = False
+        self._is_wanted = False  # somebody waits for the read that runs, or for one in the queue
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -56,6 +57,17 @@ class Worker:
                 self._thread = thread
             self._condition.notify()
         return future
+
+    def hurry(self) -> None:
+        """Somebody waits for a read: the one that runs lingers no longer."""
+        with self._condition:
+            self._is_wanted = True
+            self._condition.notify()
+
+    def linger(self, seconds: float) -> None:
+        """For a read that nobody waits for: begin it so much later, or as soon as somebody waits for any read."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._queue or self._is_wanted or self._closed, seconds)
 
     def close(self) -> None:
         """Refuse further reads; those in the queue still run."""
@@ -90,6 +102,8 @@ class Worker:
             future.set_exception(problem)
         else:
             future.set_result(result)
+        with self._condition:
+            self._is_wanted = self._is_wanted and bool(self._queue)
 
 
 def _close(client: DescribingClient | None) -> None:

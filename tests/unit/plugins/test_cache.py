@@ -183,6 +183,27 @@ def test_a_read_that_nobody_waits_for_begins_later_by_itself(monkeypatch: pytest
     asyncio.run(ask())
 
 
+def test_a_read_of_the_same_worker_does_not_wait_for_one_that_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "LATE_S", 10 * LONG_S)
+    clock = Clock()
+
+    def read(_: DescribingClient) -> float:
+        clock.now += 1.0
+        return clock.now
+
+    async def ask() -> None:
+        cache = _cache(clock, Clients())
+        slow = Query("number", "worker", 2.0, read, old_s=30)
+        await cache.get(slow, LONG_S)
+        clock.now = 6.0
+        await cache.get(slow, LONG_S)  # its read lingers
+        other = Query("other", "worker", 2.0, lambda _: 7.0)
+        async with asyncio.timeout(LONG_S):
+            assert (await cache.get(other, 5 * LONG_S)).value == 7.0
+
+    asyncio.run(ask())
+
+
 def test_a_quick_read_is_waited_for() -> None:
     clock = Clock()
 
