@@ -14,6 +14,7 @@ from typing import Protocol
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.updates import UpdateMetadata
@@ -198,8 +199,7 @@ class ControllerRequests:
             followers = dict.fromkeys(r for partition in new_leaders for r in partition.remotes)
             self._hosted.timers.call_later(HURRY_S, lambda: self._hurry(followers))
         for partition in new_leaders:
-            for listener in self._listeners:
-                listener.on_leader(partition.tp, partition.leader_epoch)
+            self._tell(lambda one, tp, epoch: one.on_leader(tp, epoch), partition.tp, partition.leader_epoch)
 
     def _make_followers(
         self,
@@ -228,8 +228,20 @@ class ControllerRequests:
             self._hosted.transitioned(partition)
         self._fetchers.start(restarting)
         for partition in restarting:
-            for listener in self._listeners:
-                listener.on_follower(partition.tp, partition.leader_epoch)
+            self._tell(lambda one, tp, epoch: one.on_follower(tp, epoch), partition.tp, partition.leader_epoch)
+
+    def _tell(
+        self, news: Callable[[LeadershipListener, TopicPartition, int], None], tp: TopicPartition, epoch: int = NO_EPOCH
+    ) -> None:
+        """Tell all listeners: an error of one must not keep it from the others, nor those from the other partitions.
+
+        Without its news a coordinator would refuse all its clients until the next election.
+        """
+        for listener in self._listeners:
+            try:
+                news(listener, tp, epoch)
+            except Exception as error:
+                tasks.failed("news of leadership", error)
 
     def _storage_failed(self, tp: TopicPartition, failed: Exception) -> ErrorCode:
         code = code_of(failed, tp)
@@ -302,8 +314,7 @@ class ControllerRequests:
                 hosted.logs.delete(order.tp)
         except StorageError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        for listener in self._listeners:
-            listener.on_deleted(order.tp)
+        self._tell(lambda one, tp, _: one.on_deleted(tp), order.tp)
         return ErrorCode.NONE
 
     def _remember_deleted(self, partition: Partition) -> None:
@@ -342,8 +353,7 @@ class ControllerRequests:
         hosted = self._hosted
         partition = hosted.partitions[tp]
         self._fetchers.stop([tp])
-        for listener in self._listeners:
-            listener.on_deleted(tp)
+        self._tell(lambda one, tp, _: one.on_deleted(tp), tp)
         try:
             kept = hosted.logs.set_aside(tp)
         except StorageError:
@@ -367,5 +377,4 @@ class ControllerRequests:
             epoch = partition.leader_epoch
             partition.take_offline()
             self._hosted.transitioned(partition)
-            for listener in self._listeners:
-                listener.on_follower(tp, epoch)
+            self._tell(lambda one, tp, epoch: one.on_follower(tp, epoch), tp, epoch)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker import tasks
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.metadata.updates import UpdateMetadata
@@ -205,6 +206,36 @@ def test_an_id_that_comes_late_is_adopted(world: ControlledWorld) -> None:
     assert errors(world.tell(world.order(leader=2))) == [ErrorCode.NONE]
     assert len(world.fetching.log) == 4
     assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+
+
+def test_an_error_of_one_listener_keeps_no_news_from_others(world: ControlledWorld) -> None:
+    """A coordinator that does not hear that it leads refuses its clients until the next election."""
+    failed, second = tasks.failures["news of leadership"], Leadership()
+
+    class Failing(Leadership):
+        def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+            raise ValueError("planted")
+
+        on_follower = on_leader
+
+        def on_deleted(self, tp: TopicPartition) -> None:
+            raise ValueError("planted")
+
+    world.replicas.requests.add_listener(Failing())
+    world.replicas.requests.add_listener(second)
+    assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.NONE] * 2
+    world.tell(world.order(leader=2, leader_epoch=1))
+    stop(world, delete=True)
+    world.replicas.requests.take_offline([T1])
+    assert second.heard == world.leadership.heard
+    assert [(what, tp) for what, tp, *_ in second.heard] == [
+        ("leader", T0),
+        ("leader", T1),
+        ("follower", T0),
+        ("deleted", T0),
+        ("follower", T1),
+    ]
+    assert tasks.failures["news of leadership"] == failed + 5
 
 
 def test_the_coordinators_hear_of_changes_of_leadership(world: ControlledWorld) -> None:
