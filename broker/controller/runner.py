@@ -3,7 +3,8 @@
 Rule 1: one event's generator runs to its end before the next event is taken; only resignation and the loss of the
 session close it early.
 Rule 2: an event that fails is logged and affects no other event; an unexpected failure during a take-over gives
-/controller up, so that another broker is elected.
+/controller up, so that another broker is elected. Where ZooKeeper has refused something, the event comes again: its
+watch may not be set, and nothing else would tell what has changed.
 Rule 3: when the session is lost the queue is emptied, every waiting request is answered NOT_CONTROLLER, and nothing
 more is written or sent until there is a new session.
 Rule 4: every event has an id, which its log lines, requests and later events carry.
@@ -30,10 +31,11 @@ from logyard.broker.controller.ports import Chance, Peers
 from logyard.broker.controller.queue import Envelope, EventQueue, not_controller
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.controller.watches import WatchBook
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
+_AFTER_REFUSAL_S = 1.0
 _BIG_REQUEST = 1000  # partitions; the event loop gets a turn before each such request is encoded
 
 
@@ -74,6 +76,7 @@ class ControllerRunner:
         self._task: asyncio.Task[None] | None = None
         self._session_is_lost = False
         self._stand_not_before = 0.0
+        self._again: set[Event] = set()
         self._log = structlog.get_logger("logyard.controller").bind(broker=settings.broker_id)
 
     # What the broker asks and tells
@@ -101,6 +104,7 @@ class ControllerRunner:
         self.data_watches.forget()
         self._child_watches.forget()
         self.queue.drop_everything()
+        self._again.clear()
         self.queue.put(events.SessionLost())
 
     def on_session_established(self) -> None:
@@ -211,9 +215,23 @@ class ControllerRunner:
             envelope.refuse(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}"))
             if self.context.is_active and not was_active:
                 await self._give_up(envelope)
+            if isinstance(bug, LogyardError) and envelope.answer is None:
+                self._come_again(envelope)
         else:
             unanswered = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller did not answer.")
             envelope.refuse(unanswered)
+
+    def _come_again(self, envelope: Envelope) -> None:
+        event = envelope.event
+        if event in self._again:
+            return
+        self._again.add(event)
+
+        def is_wanted() -> bool:
+            self._again.discard(event)
+            return True
+
+        self.queue.put_later(_AFTER_REFUSAL_S, event, cause=envelope.id, is_wanted=is_wanted)
 
     def _has_to_wait(self, event: Event) -> bool:
         """Whether to wait after a failed take-over, so that another broker can try."""
@@ -225,6 +243,7 @@ class ControllerRunner:
     async def _resign(self, envelope: Envelope) -> None:
         await self._drive(lifecycle.resign(self.context), envelope, even_without_session=True)
         self.queue.forget_scheduled()
+        self._again.clear()
 
     async def _give_up(self, envelope: Envelope) -> None:
         try:
@@ -263,11 +282,16 @@ class ControllerRunner:
         found = dict(zip(known, await self._zk.read(known) if known else [], strict=True))
         fresh = [(path, event) for path, event in effect.targets if path not in found]
         targets = [(path, self.data_watches.set(path, event)) for path, event in fresh]
-        if len(targets) == 1:
-            path, watcher = targets[0]
-            found[path] = await self._zk.read_and_watch(path, watcher)  # one round trip instead of two
-        elif targets:
-            found |= zip((path for path, _ in targets), await self._zk.read_and_watch_all(targets), strict=True)
+        try:
+            if len(targets) == 1:
+                path, watcher = targets[0]
+                found[path] = await self._zk.read_and_watch(path, watcher)  # one round trip instead of two
+            elif targets:
+                found |= zip((path for path, _ in targets), await self._zk.read_and_watch_all(targets), strict=True)
+        except LogyardError:
+            for path, _ in targets:
+                self.data_watches.unset(path)
+            raise
         return [found[path] for path, _ in effect.targets]
 
     async def _watch_children(self, effect: effects.WatchChildren, envelope: Envelope) -> list[list[str] | None]:
@@ -276,9 +300,12 @@ class ControllerRunner:
             if self._child_watches.is_set(path):
                 answers.extend(await self._zk.children([path]))
                 continue
-            names = await self._zk.children_and_watch(path, self._child_watches.set(path, event))
-            if names is None:
-                self._child_watches.unset(path)
+            names: list[str] | None = None
+            try:
+                names = await self._zk.children_and_watch(path, self._child_watches.set(path, event))
+            finally:
+                if names is None:
+                    self._child_watches.unset(path)
             answers.append(names)
         return answers
 

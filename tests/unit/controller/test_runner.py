@@ -1,14 +1,19 @@
 """End to end over ZooKeeper in memory: from a topic znode to the requests to every broker."""
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from logyard.broker.controller import dispatch, gauges
+from logyard.broker.controller import dispatch, gauges, runner
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, UPDATE_METADATA
 from logyard.broker.controller.events import CreateTopics, NewTopic, UncleanElectionEnabled
+from logyard.broker.errors import LogyardError
 from logyard.broker.model import PartitionState, TopicPartition
+from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.znodes import configs, feature
+from logyard.broker.znodes.ops import Watcher
 from tests.support.controller_world import World
 
 
@@ -35,6 +40,58 @@ async def test_a_topic_created_by_hand_gets_leaders(world: World) -> None:
         assert broker.metadata[TopicPartition("t", 1)]["leader"] == 2
         last = broker.told(UPDATE_METADATA)[-1]
         assert [b["id"] for b in last["live_brokers"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("call", ["children_and_watch", "read_and_watch"])
+async def test_a_watch_that_zookeeper_refuses_is_set_later(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A throttled server, or rights that are being changed: nothing else would tell the controller of topics again."""
+    monkeypatch.setattr(runner, "_AFTER_REFUSAL_S", 0.01)
+    refused: list[str] = []
+    zk = world.controller.zk
+    work = getattr(zk, call)
+
+    async def refusing_once(path: str, watcher: Watcher) -> Any:
+        if not refused:
+            refused.append(path)
+            raise LogyardError("ZooKeeper refuses a request")
+        return await work(path, watcher)
+
+    monkeypatch.setattr(zk, call, refusing_once)
+    for name in ("a", "b"):
+        await world.make_topic(name, (1, 2, 3))
+    async with asyncio.timeout(5):
+        while not (world.state("a") and world.state("b")):
+            await asyncio.sleep(0.01)
+    assert refused
+    await world.make_topic("c", (1, 2, 3))
+    assert world.state("c")
+    more = world.topic_data([(1, 2, 3), (2, 3, 1)], world.topic("a").topic_id)
+    world.set("/brokers/topics/a", more)
+    await world.settle()
+    assert world.state("a", 1)
+
+
+async def test_a_candidate_stands_although_zookeeper_has_refused_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_AFTER_REFUSAL_S", 0.01)
+    refused: list[str] = []
+    world = World()
+    work = MemoryZooKeeper.read_and_watch
+
+    async def refusing_once(zk: MemoryZooKeeper, path: str, watcher: Watcher) -> Any:
+        if not refused:
+            refused.append(path)
+            raise LogyardError("ZooKeeper refuses a request")
+        return await work(zk, path, watcher)
+
+    monkeypatch.setattr(MemoryZooKeeper, "read_and_watch", refusing_once)
+    await world.start(1)
+    async with asyncio.timeout(5):
+        while not world.brokers[1].runner.is_active:
+            await asyncio.sleep(0.01)
+    assert refused
+    await world.stop()
 
 
 async def test_create_topic_by_request(world: World) -> None:
