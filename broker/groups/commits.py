@@ -181,7 +181,8 @@ class Commits:
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         busy = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        answers = [busy if subscription.is_subscribed(group, t) else ErrorCode.NONE for t, _ in partitions]
+        kept = subscription.subscribed_of(group, {topic for topic, _ in partitions})
+        answers = [busy if topic in kept else ErrorCode.NONE for topic, _ in partitions]
         gone = [tp for tp, answer in zip(partitions, answers, strict=True) if answer is ErrorCode.NONE]
         known = set(group.offsets.known)
         return await self._forget(group, [tp for tp in dict.fromkeys(gone) if tp in known]), answers

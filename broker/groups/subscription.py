@@ -1,25 +1,29 @@
 """Reads the topics to which a consumer group is subscribed from its members' metadata (the consumer protocol)."""
 
 import struct
+from collections.abc import Collection
 
 from logyard.broker.groups.members import Group
 
 CONSUMER = "consumer"
 
 
-def is_subscribed(group: Group, topic: str) -> bool:
-    """Whether a member is subscribed to the topic. In a group of another protocol type each member may be."""
+def subscribed_of(group: Group, topics: Collection[str]) -> set[str]:
+    """Return those of the topics to which a member is subscribed: in a group of another protocol type it may be to all.
+
+    The members' metadata are read once. They have as many topics as clients like, each of two bytes at least.
+    """
     if group.protocol_type != CONSUMER:
-        return bool(group.members)
-    return any(topic in _topics(member.metadata(group.protocol)) for member in group.members.values())
+        return set(topics) if group.members else set()
+    return subscribed(group) & set(topics)
 
 
 def subscribed(group: Group) -> set[str]:
     """Return the topics to which a member of a consumer group is subscribed."""
-    return {topic for member in group.members.values() for topic in _topics(member.metadata(group.protocol))}
+    return {topic for member in group.members.values() for topic in topics_of(member.metadata(group.protocol))}
 
 
-def _topics(metadata: bytes) -> list[str]:
+def topics_of(metadata: bytes) -> list[str]:
     """Return the topics of a ConsumerProtocolSubscription (version, array of strings); none if it cannot be parsed."""
     try:
         (count,) = struct.unpack_from(">i", metadata, 2)

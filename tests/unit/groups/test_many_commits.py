@@ -2,10 +2,14 @@
 to."""
 
 import asyncio
+import struct
 
-from logyard.broker.groups import offsets
+import pytest
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import offsets, subscription
 from logyard.broker.groups.commits import LOOKED_AT_ONCE
-from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.events import Join, OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import GroupOffsets, Written
 from tests.support.committing_world import CommittingWorld
@@ -37,6 +41,27 @@ async def test_a_search_for_old_commits_lets_others_run() -> None:
     await world.groups.expire_offsets()
     running.cancel()
     assert turns >= GROUPS * COMMITS // LOOKED_AT_ONCE
+    await world.groups.close()
+
+
+async def test_what_members_are_subscribed_to_is_read_once_for_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member with a megabyte of topics, and a request with ten thousand partitions, would take half an hour."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    metadata = struct.pack(">hiH", 0, 1, 1) + b"t" + struct.pack(">i", -1)
+    joining = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", metadata),))
+    joined = await world.groups.join("g", joining)
+    read, calls = subscription.topics_of, 0
+
+    def counted(given: bytes) -> list[str]:
+        nonlocal calls
+        calls += 1
+        return read(given)
+
+    monkeypatch.setattr(subscription, "topics_of", counted)
+    partitions = [(topic, number) for topic in ("t", "u") for number in range(100)]
+    code, answers = await world.groups.commits.delete_offsets("g", partitions)
+    assert (joined.error, code, calls) == (ErrorCode.NONE, ErrorCode.NONE, 1)
+    assert answers == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC] * 100 + [ErrorCode.NONE] * 100
     await world.groups.close()
 
 
