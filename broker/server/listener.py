@@ -85,18 +85,9 @@ class Listener:
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             host = addresses.plain(str(address[0]))
-            refusal = self.admission.refusal(host)
-            delay_ms = 0 if refusal else self.admission.delay_ms(host, self.name, protected=self._protected)
-            if refusal or delay_ms:
-                log.warning(
-                    "connection refused",
-                    listener=self.name,
-                    peer=host,
-                    why=refusal or "its address exceeds its connection rate",
-                )
-                self._turn_away(sock, delay_ms)
-                continue
             try:
+                if self._is_refused(sock, host):
+                    continue
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 await _whole(loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock))
@@ -106,6 +97,16 @@ class Listener:
                 # One connection must not end the listener.
                 log.exception("a connection could not be accepted", listener=self.name, peer=host)
                 sock.close()
+
+    def _is_refused(self, sock: socket.socket, host: str) -> bool:
+        refusal = self.admission.refusal(host)
+        delay_ms = 0 if refusal else self.admission.delay_ms(host, self.name, protected=self._protected)
+        if not refusal and not delay_ms:
+            return False
+        why = refusal or "its address exceeds its connection rate"
+        log.warning("connection refused", listener=self.name, peer=host, why=why)
+        self._turn_away(sock, delay_ms)
+        return True
 
     def _connection(self, dispatcher: Dispatcher) -> asyncio.BufferedProtocol:
         connection = Connection(

@@ -122,8 +122,13 @@ async def test_connections_are_accepted(what: str, monkeypatch: pytest.MonkeyPat
     await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False, has_small_answer=lambda key: False)))
     opened = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
     await until(lambda: listener.connection_count)
+    if what in ("refusal", "delay_ms"):
+        reader, _ = opened[0]
+        async with asyncio.timeout(20):
+            assert await reader.read() == b"", "closed, and not left to the garbage collector"
     for _, writer in opened:
         writer.close()
+        await writer.wait_closed()
     await listener.close()
 
 
