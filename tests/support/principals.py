@@ -27,6 +27,7 @@ class Secured(InsideBroker):
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         super().__init__(directory, AUTHORIZER | {key.replace("_", "."): value for key, value in settings.items()})
         self._next = "User:ANONYMOUS"
+        self._clients: list[Client] = []
         monkeypatch.setattr(connection, "Session", self._session)
 
     async def __aenter__(self) -> "Secured":
@@ -36,6 +37,11 @@ class Secured(InsideBroker):
                 await asyncio.sleep(0.01)
         return self
 
+    async def __aexit__(self, *of: object) -> None:
+        for client in self._clients:
+            client.close()
+        await super().__aexit__(*of)
+
     def _session(self, connection_id: int, listener: str, host: str) -> Session:
         return Session(connection_id, listener, host, principal=self._next)
 
@@ -43,6 +49,7 @@ class Secured(InsideBroker):
         """A connection whose principal that is."""
         self._next = principal
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._clients.append(client)
         await client.ask("ApiVersions", 0)  # now the broker has accepted it
         self._next = "User:ANONYMOUS"
         return client
