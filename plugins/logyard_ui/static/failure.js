@@ -7,6 +7,9 @@ import { taskPath } from "./run_paths.js";
 
 const { Box, Text } = UI;
 
+// An error of more characters is told by its last line: that of a job begins with its command and all that it wrote.
+const LONGEST = 300;
+
 // The last error that a task's log tells, in one line; empty where it tells none. Pure.
 export function lastError(log) {
   const lines = (Array.isArray(log?.content) ? log.content : []).filter(
@@ -20,7 +23,13 @@ export function lastError(log) {
   return "";
 }
 
-const oneLine = (text) => String(text).split(/\s+/).filter(Boolean).join(" ");
+function oneLine(text) {
+  const words = (part) => part.split(/\s+/).filter(Boolean).join(" ");
+  const whole = words(String(text));
+  if (whole.length <= LONGEST) return whole;
+  const last = String(text).split("\n").map(words).filter(Boolean).at(-1);
+  return last.length <= LONGEST ? last : `${last.slice(0, LONGEST)} …`;
+}
 
 // One sentence about a failed task; `error` is null where its log cannot be read. Pure.
 export function failed(task, error) {
