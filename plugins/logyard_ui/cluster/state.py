@@ -104,11 +104,18 @@ def _with_moves(snapshot: ClusterSnapshot, moves: Moves) -> ClusterSnapshot:
 
     A move that ended in between is in the last read only, and the snapshot may be from before its end.
     """
-    known = replace(snapshot, reassignments=moves(False))
-    if not any(view.is_under_replicated((known.reassignments or {}).get(tp)) for tp, view in known.partitions()):
-        return known
-    newest = moves(True)
-    return known if newest is None else replace(snapshot, reassignments={**(known.reassignments or {}), **newest})
+    before = moves(False)
+    newest = moves(True) if _lacks_replicas(snapshot, before or {}) else None
+    return replace(snapshot, reassignments=before if newest is None else {**(before or {}), **newest})
+
+
+def _lacks_replicas(snapshot: ClusterSnapshot, moving: Mapping[TopicPartition, Assignment]) -> bool:
+    return any(
+        view.is_under_replicated(moving.get(TopicPartition(name, view.partition)))
+        for name, topic in snapshot.topics.items()
+        for view in topic.partitions
+        if len(view.isr) < len(view.replicas)
+    )
 
 
 def _counted(snapshot: ClusterSnapshot) -> tuple[object, ...]:
