@@ -40,6 +40,7 @@ def add(
         stored.partitions.union(partitions),
         now.wall_ms,
         stored.start_ms if is_open else now.wall_ms,
+        stored.previous_id,
         client_version=client_version,
     )
     return transaction.begin(to, deadline_ms=transaction.deadline_ms if is_open else now.ms + stored.timeout_ms)

@@ -5,8 +5,6 @@ every partition has its marker and CompleteCommit or CompleteAbort is in the log
 `transaction.version` 2.
 """
 
-from dataclasses import replace
-
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.transactions.addition import refuse
@@ -28,7 +26,7 @@ def end(transaction: Transaction, producer: Producer, now: Now, *, commits: bool
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is State.ONGOING:
         state = prepared(commits=commits)
-        return transaction.begin(replace(transaction.stored, state=state, updated_ms=now.wall_ms, client_version=0))
+        return transaction.begin(transaction.stored._replace(state=state, updated_ms=now.wall_ms, client_version=0))
     if transaction.state is completed(commits=commits):
         return ErrorCode.NONE
     is_same = transaction.state is prepared(commits=commits)
@@ -45,14 +43,13 @@ def fence(transaction: Transaction, now: Now, version: int = 0) -> Change:
     if version >= RAISING_VERSION:
         return _raise_and_abort(transaction, now)
     transaction.raise_epoch()
-    to = replace(transaction.stored, state=State.PREPARE_ABORT, updated_ms=now.wall_ms, client_version=0)
+    to = transaction.stored._replace(state=State.PREPARE_ABORT, updated_ms=now.wall_ms, client_version=0)
     return transaction.begin(to, last_epoch=NO_EPOCH, is_fence=True)
 
 
 def _raise_and_abort(transaction: Transaction, now: Now) -> Change:
     stored = transaction.stored
-    to = replace(
-        stored,
+    to = stored._replace(
         epoch=min(stored.epoch + 1, EPOCH_MAX),
         state=State.PREPARE_ABORT,
         updated_ms=now.wall_ms,
@@ -74,7 +71,7 @@ def begin_completion(transaction: Transaction, now: Now) -> Change:
     if stored.state in DECIDED:
         transaction.has_failed_fence = False
     state = completed(commits=stored.state is State.PREPARE_COMMIT)
-    ended = replace(stored, state=state, partitions=frozenset(), updated_ms=now.wall_ms)
+    ended = stored._replace(state=state, partitions=frozenset(), updated_ms=now.wall_ms)
     if stored.next_id != NO_PRODUCER_ID:
-        ended = replace(ended, producer_id=stored.next_id, epoch=0, next_id=NO_PRODUCER_ID)
+        ended = ended._replace(producer_id=stored.next_id, epoch=0, next_id=NO_PRODUCER_ID)
     return transaction.begin(ended)

@@ -1,7 +1,5 @@
 """Transactional ids that nobody uses any more (facts §17.1)."""
 
-from dataclasses import replace
-
 from logyard.broker.clock import Now
 from logyard.broker.transactions.states import ENDED, State
 from logyard.broker.transactions.transaction import Change, Transaction
@@ -16,4 +14,4 @@ def is_expired(transaction: Transaction, now: Now, expiration_ms: int) -> bool:
 
 def begin_death(transaction: Transaction) -> Change:
     """Return the pending change with which an expired id goes: a record without a value."""
-    return transaction.begin(replace(transaction.stored, state=State.DEAD, partitions=frozenset()))
+    return transaction.begin(transaction.stored._replace(state=State.DEAD, partitions=frozenset()))

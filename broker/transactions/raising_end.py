@@ -4,8 +4,6 @@ What is late of a transaction, its EndTxn or a Produce, has an epoch that is ove
 (KAFKA-17754). So here the same epoch does not tell a retry, as below v5, but the epoch before does.
 """
 
-from dataclasses import replace
-
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.transactions.events import NO_PRODUCER_ID, Needs, Producer
@@ -72,8 +70,7 @@ def _prepare(transaction: Transaction, now: Now, fresh_id: int | None, *, commit
         if fresh_id is None:
             return Needs.PRODUCER_ID
         next_id = fresh_id
-    to = replace(
-        stored,
+    to = stored._replace(
         epoch=min(stored.epoch + 1, EPOCH_MAX),
         state=prepared(commits=commits),
         updated_ms=now.wall_ms,

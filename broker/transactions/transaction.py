@@ -9,7 +9,8 @@ Rule 3: the epoch of a fence is the exception: below `transaction.version` 2 it 
         stays so if the append fails.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logyard.broker.errors import IllegalTransition
 from logyard.broker.model import TopicPartition
@@ -26,8 +27,7 @@ def is_used_up(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """What a record of `__transaction_state` holds. Times are milliseconds by the wall clock, NO_TIME for none.
 
     `previous_id` was the producer id before `producer_id`; `next_id` takes its place when the transaction is complete,
@@ -110,7 +110,7 @@ class Transaction:
         is_new_id = to.state is State.EMPTY or to.producer_id != self.stored.producer_id
         previous_id = self.stored.producer_id if is_new_id else self.stored.previous_id
         if to.previous_id != previous_id:
-            to = replace(to, previous_id=previous_id)
+            to = to._replace(previous_id=previous_id)
         last = self.last_epoch if last_epoch is None else last_epoch
         self.pending = Change(to, last, deadline_ms, is_fence)
         return self.pending
@@ -126,7 +126,7 @@ class Transaction:
         """
         self._check(State.PREPARE_EPOCH_FENCE)
         if not self.has_failed_fence and self.stored.epoch < EPOCH_MAX:
-            self.stored = replace(self.stored, epoch=self.stored.epoch + 1)
+            self.stored = self.stored._replace(epoch=self.stored.epoch + 1)
         self.last_epoch = NO_EPOCH
 
     def make(self, change: Change) -> None:

@@ -1,7 +1,6 @@
 """Any value of __transaction_state is read as it was written, and any other bytes are refused or read, never worse."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +26,7 @@ def values(draw: st.DrawFn) -> Stored:
 
 @st.composite
 def tagged(draw: st.DrawFn) -> Stored:
-    return replace(draw(values()), previous_id=draw(int64), next_id=draw(int64), client_version=draw(int16))
+    return draw(values())._replace(previous_id=draw(int64), next_id=draw(int64), client_version=draw(int16))
 
 
 def flexible(stored: Stored, tags: bytes) -> bytes:

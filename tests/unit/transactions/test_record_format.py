@@ -1,7 +1,5 @@
 """The bytes of __transaction_state."""
 
-from dataclasses import replace
-
 import pytest
 
 from logyard.broker.errors import CorruptData
@@ -49,7 +47,7 @@ def test_the_flexible_version_is_read() -> None:
     # Previous and next producer id, the client's transaction version, and what a later Kafka may add.
     ids = b"\x00\x08" + (7).to_bytes(8, "big") + b"\x01\x08" + (8).to_bytes(8, "big")
     tags = ids + b"\x02\x02\x00\x02"
-    raised = replace(OPEN, previous_id=7, next_id=8, client_version=2)
+    raised = OPEN._replace(previous_id=7, next_id=8, client_version=2)
     assert record_format.value(raised, 1) == head + topics + times + b"\x03" + tags
     assert record_format.decode_value(record_format.value(raised, 1)) == raised
     assert record_format.decode_value(head + topics + times + b"\x04" + tags + b"\x09\x01?") == raised
@@ -78,7 +76,7 @@ def test_a_state_that_is_never_stored_is_refused(state: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_cut_value_is_refused(version: int) -> None:
-    whole = record_format.value(replace(OPEN, previous_id=7), version)
+    whole = record_format.value(OPEN._replace(previous_id=7), version)
     for size in range(len(whole)):
         with pytest.raises(CorruptData):
             record_format.decode_value(whole[:size])
