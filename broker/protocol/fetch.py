@@ -36,6 +36,8 @@ _PARTITION_HEAD = struct.Struct(">ihq")
 _PLAIN_HEAD = struct.Struct(">ihqqqBi")
 _INT64 = struct.Struct(">q")
 _REPLICA = struct.Struct(">iq")
+# One tag with its number and size; no tags within.
+_REPLICA_ALONE = struct.Struct(">BBBiqB")
 _DIVERGING = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
 _SNAPSHOT = struct.Struct(">qi")
@@ -229,6 +231,10 @@ class _Reading:
     def _with_tags(self, request: FetchRequest) -> FetchRequest:
         """Read the tagged fields: tag 0 is the cluster id, tag 1 (v15) the replica's id and epoch."""
         body = self._body
+        if self._version >= _REPLICA_STATE and self._end - self._pos == _REPLICA_ALONE.size:
+            *head, replica_id, replica_epoch, tags = _REPLICA_ALONE.unpack_from(body, self._pos)
+            if head == [1, 1, _REPLICA.size + 1] and not tags:  # as every follower sends it
+                return request._replace(replica_id=replica_id, replica_epoch=replica_epoch)
         count, pos = primitives.read_uvarint(body, self._pos)
         for _ in range(count):
             tag, pos = primitives.read_uvarint(body, pos)

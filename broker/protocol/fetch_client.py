@@ -160,7 +160,9 @@ def _plain_response(frame: memoryview) -> FetchResponse | None:
             index, error, watermark, stable, start, aborted, preferred = _PLAIN.unpack_from(frame, pos)
             if aborted:
                 return None
-            size, pos = primitives.read_uvarint(frame, pos + _PLAIN.size)
+            size, pos = frame[pos + _PLAIN.size], pos + _PLAIN.size + 1
+            if size > 127:
+                size, pos = primitives.read_uvarint_rest(frame, pos, size)
             stop = pos + size - 1
             if not size or stop >= end or frame[stop]:
                 return None

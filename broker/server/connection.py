@@ -237,7 +237,9 @@ class Connection(asyncio.BufferedProtocol):
         """Start all complete requests that may be started now, and send the answers that are ready."""
         if self._transport is None:
             return
-        self._take_frames()
+        # Mostly an answer is ready, and nothing has come since.
+        if self._buffer or self._read_paused or self._memory is not None:
+            self._take_frames()
         self._writer.flush()
 
     def _take_frames(self) -> None:

@@ -177,7 +177,10 @@ def divergence(log: PartitionLog, ask: PartitionFetch) -> tuple[int, int] | None
 
     Raises ApiError(OFFSET_OUT_OF_RANGE) if the epoch is unknown here or the offset is below the log's start.
     """
-    epoch, end = log.epochs.end_offset_for(ask.last_fetched_epoch)
+    epochs = log.epochs
+    if ask.last_fetched_epoch == epochs.latest and log.log_start_offset <= ask.offset <= log.log_end_offset:
+        return None  # as nearly always
+    epoch, end = epochs.end_offset_for(ask.last_fetched_epoch)
     if epoch < 0 or end < 0 or ask.offset < log.log_start_offset:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < ask.last_fetched_epoch or end < ask.offset:

@@ -10,7 +10,7 @@ from enum import Enum
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.partition_log import PartitionLog
-from logyard.broker.model import ZERO_TOPIC_ID, TopicId
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.events import FetchedPartition, PartitionFetch
 from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.partition import Partition
@@ -101,6 +101,15 @@ class FetchState:
             and not partition.is_leader
             and partition.log is not None
         )
+
+    def asked_anew(
+        self, asked: PartitionFetch, answer: FetchedPartition, outcome: FetchOutcome
+    ) -> dict[TopicPartition, None]:
+        """The partition, if the next fetch may ask for something else; nothing where only the watermark has moved."""
+        is_taken = outcome is FetchOutcome.PROGRESS or outcome is FetchOutcome.IDLE
+        if is_taken and not answer.records and self.log.log_start_offset == asked.log_start_offset:
+            return _NOTHING
+        return {self.partition.tp: None}
 
     def take(self, answer: FetchedPartition) -> FetchOutcome:
         """Handle the leader's answer to the current request."""
@@ -211,6 +220,8 @@ _NOT_YET = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+
+_NOTHING: dict[TopicPartition, None] = {}
 
 _ON_ERROR = {
     ErrorCode.FENCED_LEADER_EPOCH: FetchOutcome.FENCED,

@@ -246,13 +246,14 @@ class LeaderFetcher:
             self._counters.replication_bytes_in += len(fetched.records)
             if fetched.records and state.is_throttled:
                 self._throttled_in.record(len(fetched.records), self._now_ms())
-            self._changed[tp] = None
             outcome = None
             if len(fetched.records) > ONE_PORTION_BYTES:
                 *before, last = portions(fetched.records)
                 outcome = await self._take_before(state, asked, fetched, before)
                 fetched = replace(fetched, records=last)
-            match outcome or self._take_in(state, fetched):
+            outcome = outcome or self._take_in(state, fetched)
+            self._changed |= state.asked_anew(asked, fetched, outcome)
+            match outcome:
                 case FetchOutcome.PROGRESS:
                     self._progressed(state.partition)
                 case FetchOutcome.TRUNCATED:
