@@ -40,7 +40,7 @@ def zombie_beside_its_successor(yard: RealCluster, topic: str, *, commits_beside
     """`commits_beside`: the zombie also commits an offset while its successor's is pending."""
     client, group = RawTransactions(yard, f"id-{topic}"), f"g-{topic}"
     old = client.begin_life()
-    assert client.add(old, topic) == 0
+    eventually(lambda: client.add(old, topic) == 0, "its coordinator knows the new topic")
     assert client.produce(old, topic, b"lost") == 0
     new = client.begin_life()
     assert new > old
@@ -98,7 +98,7 @@ def test_a_zombie_that_asks_for_an_epoch_ends_what_is_open_and_gets_none(
     client = RawTransactions(yard, f"id-{topic}")
     old = client.begin_life()
     new = client.begin_life()
-    assert client.add(new, topic) == 0
+    eventually(lambda: client.add(new, topic) == 0, "its coordinator knows the new topic")
     assert client.produce(new, topic, b"aborted") == 0
     assert client.initialize(old).error_code == CONCURRENT
     eventually(lambda: client.initialize(old).error_code == FENCED, "it is told so")
