@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,19 +45,43 @@ BOOTSTRAP = "127.0.0.1:19092,127.0.0.1:19093,127.0.0.1:19094"
 
 
 class Composed:
-    """The services of docker-compose.yaml; they end, and their volumes go, with the context."""
+    """The services of docker-compose.yaml; they end, and their volumes go, with the context.
 
-    def __init__(self, podman: Podman) -> None:
+    :param only: these services alone.
+    :param changes: what is different of a service, as a second compose file has it.
+    :param folders: volumes that are folders of this machine.
+    """
+
+    def __init__(
+        self,
+        podman: Podman,
+        only: Collection[str] = (),
+        changes: Mapping[str, Mapping[str, Any]] | None = None,
+        folders: Mapping[str, Path] | None = None,
+    ) -> None:
         self.podman = podman
         self._tool = _tool()
+        self._only = frozenset(only) or services().keys()
+        self._changes = changes
+        self._folders = folders or {}
+
+    @property
+    def files(self) -> list[str]:
+        """The words that name the compose files."""
+        second = ["--file", str(FOLDER / "changes.yaml")] if self._changes else []
+        return ["--file", str(FOLDER / "docker-compose.yaml"), *second]
 
     def __enter__(self) -> Self:
         own_dags = FOLDER / "my-dags"
         own_dags.mkdir(parents=True, exist_ok=True)
         (own_dags / "of_the_user.py").write_text(OWN_DAG)
         shutil.copy(ROOT / "docker-compose.yaml", FOLDER)
+        (FOLDER / "changes.yaml").write_text(yaml.safe_dump({"services": self._changes or {}}))
         self.remove()  # what a run that was killed has left
         try:
+            for volume, folder in self._folders.items():
+                bound = [word for option in ("type=none", "o=bind", f"device={folder}") for word in ("--opt", option)]
+                self.podman.run("volume", "create", *bound, f"{PROJECT}_{volume}")
             self.up()
         except BaseException:
             self.remove()
@@ -84,7 +108,8 @@ class Composed:
         podman 4.3 cannot start a container that needs one which has ended, as `prepare` does. So the conditions of
         `depends_on` are kept here, and podman-compose is told to leave them alone.
         """
-        needs = {name: _conditions(service.get("depends_on", ())) for name, service in services().items()}
+        chosen = {name: service for name, service in services().items() if name in self._only}
+        needs = {name: _conditions(service.get("depends_on", ())) for name, service in chosen.items()}
         started: set[str] = set()
         while waiting := [name for name in needs if name not in started]:
             ready = [name for name in waiting if needs[name].keys() <= started]
@@ -97,7 +122,7 @@ class Composed:
 
     def compose(self, *words: str, timeout_s: float = 300.0, check: bool = True) -> str:
         """Run podman-compose on the project. Raises LocalError with what it said."""
-        command = [str(self._tool), "--project-name", PROJECT, "--file", str(FOLDER / "docker-compose.yaml"), *words]
+        command = [str(self._tool), "--project-name", PROJECT, *self.files, *words]
         done = subprocess.run(
             command, env=self.podman.environment, capture_output=True, text=True, timeout=timeout_s, check=False
         )

@@ -19,6 +19,7 @@ NEEDED = ("podman", "runc", "netavark", "aardvark-dns", "debootstrap", "iptables
 # podman's own programs are not on PATH.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/lib/podman", "/usr/libexec/podman"))
 PYTHON, OURS = "python:3.11-slim-bookworm", "logyard:local"
+CLOCK = "logyard:clock"  # ours, under a clock that a test sets
 STANDINS = {"zookeeper:3.9.3": "zookeeper", "postgres:17": "postgres"}
 # The machine's limits may be lower than what podman asks for by itself.
 ENGINE = """[engine]
@@ -81,6 +82,11 @@ def make_all(podman: Podman) -> None:
         if not podman.has(image):
             podman.build(image, Path(__file__).parent / "standins" / folder)
     podman.build(OURS, ROOT)
+
+
+def make_clock(podman: Podman) -> None:
+    """Make the image with a clock of its own, once the others are there. Raises LocalError."""
+    podman.build(CLOCK, Path(__file__).parent / "standins" / "clock")
 
 
 def _make_base(podman: Podman) -> None:

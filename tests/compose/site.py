@@ -20,8 +20,10 @@ ZOOKEEPER = "zookeeper1:2181,zookeeper2:2181,zookeeper3:2181/logyard"
 class ComposedSite:
     """A `Site` whose files are read through containers, and whose brokers are reached by the HOST listener."""
 
-    def __init__(self, composed: Composed, directory: Path) -> None:
+    def __init__(self, composed: Composed, directory: Path, asked: str = "spark-master") -> None:
+        """:param asked: the service whose container looks at ZooKeeper."""
         self._composed = composed
+        self._asked = asked
         self._directory = directory
         authority = directory / "ca.pem"
         # As the head of the compose file tells a user.
@@ -66,7 +68,7 @@ class ComposedSite:
             f"with connect({ZOOKEEPER!r}, Access()) as registered:",
             "    print((registered.controller(), registered.controller_epoch()))",
         )
-        found: tuple[int | None, int] = self._ask("spark-master", "\n".join(lines))
+        found: tuple[int | None, int] = self._ask(self._asked, "\n".join(lines))
         return found
 
     def kill(self, broker: int) -> None:
