@@ -76,7 +76,7 @@ class ControllerRunner:
         self._task: asyncio.Task[None] | None = None
         self._session_is_lost = False
         self._stand_not_before = 0.0
-        self._again: set[Event] = set()
+        self._again: list[Event] = []  # answers among them cannot be hashed
         self._log = structlog.get_logger("logyard.controller").bind(broker=settings.broker_id)
 
     # What the broker asks and tells
@@ -225,10 +225,10 @@ class ControllerRunner:
         event = envelope.event
         if event in self._again:
             return
-        self._again.add(event)
+        self._again.append(event)
 
         def is_wanted() -> bool:
-            self._again.discard(event)
+            self._again.remove(event)
             return True
 
         self.queue.put_later(_AFTER_REFUSAL_S, event, cause=envelope.id, is_wanted=is_wanted)
