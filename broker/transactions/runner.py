@@ -304,8 +304,12 @@ class TransactionCoordinator:
 
     def _complete(self, led: LedPartition, transaction: Transaction) -> None:
         """Have the markers of a decided transaction written, and then end it."""
-        change = completion.begin_completion(transaction, self._now())
-        self._markers.send(Completion(led, transaction, change, self._end))
+        try:
+            change = completion.begin_completion(transaction, self._now())
+            self._markers.send(Completion(led, transaction, change, self._end))
+        except Exception as error:
+            # It is decided, and the next election completes it. It keeps no other of the same load from its end.
+            tasks.failed("completion of a transaction", error)
 
     def _end(self, ended: Completion) -> None:
         """Every partition has its marker: the next transaction may begin, and the record of this end may follow."""

@@ -8,11 +8,15 @@ from unittest import mock
 import pytest
 
 from logyard.broker import tasks
+from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import partition_for
+from logyard.broker.transactions import completion
 from logyard.broker.transactions.markers import runner
 from logyard.broker.transactions.markers.routing import destinations
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
+from logyard.broker.transactions.transaction import Transaction
 from tests.support.transaction_world import LISTENER, TP, TransactionWorld
 
 DONE = [ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
@@ -242,6 +246,32 @@ async def test_a_failure_with_one_transaction_holds_up_no_other(
     for name in ("x", "y", "z"):
         await ended(world, name)
     assert tasks.failures.total() == before + 1
+
+
+async def test_one_that_cannot_be_completed_after_a_load_holds_up_no_other(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of one partition of the state log.
+    names = [name for name in map(str, range(100)) if partition_for(name, 3) == 0][:3]
+    world.links.unreachable = {1}
+    for name in names:
+        await commit(world, name, 0)
+    begin, failed = completion.begin_completion, tasks.failures.total()
+
+    def failing_for_one(transaction: Transaction, now: Now) -> Any:
+        if transaction.transactional_id == names[0]:
+            raise ValueError("planted")
+        return begin(transaction, now)
+
+    monkeypatch.setattr(completion, "begin_completion", failing_for_one)
+    world.links.unreachable = set()
+    await world.elect(6)
+    for name in names[1:]:
+        await ended(world, name)
+    assert (state(world, names[0]), tasks.failures.total()) == ("PrepareCommit", failed + 1)
+    monkeypatch.undo()
+    await world.elect(7)
+    await ended(world, names[0])
 
 
 async def test_one_producer_has_one_place_in_a_request(world: TransactionWorld) -> None:
