@@ -35,7 +35,7 @@ from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
-_AFTER_REFUSAL_S = 1.0
+AFTER_REFUSAL_S = 1.0
 _BIG_REQUEST = 1000  # partitions; the event loop gets a turn before each such request is encoded
 
 
@@ -231,7 +231,7 @@ class ControllerRunner:
             self._again.remove(event)
             return True
 
-        self.queue.put_later(_AFTER_REFUSAL_S, event, cause=envelope.id, is_wanted=is_wanted)
+        self.queue.put_later(AFTER_REFUSAL_S, event, cause=envelope.id, is_wanted=is_wanted)
 
     def _has_to_wait(self, event: Event) -> bool:
         """Whether to wait after a failed take-over, so that another broker can try."""

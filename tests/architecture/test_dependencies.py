@@ -59,6 +59,7 @@ UNIMPORTED = {
     "ruff": "a command of `make check`",
     "setuptools": "the build backend, without isolation",
     "pytest-asyncio": "a plugin of pytest",
+    "pytest-rerunfailures": "a plugin of pytest, for CI",
     "pytest-timeout": "a plugin of pytest",
     "pytest-xdist": "a plugin of pytest",
 }

@@ -48,7 +48,7 @@ async def test_a_watch_that_zookeeper_refuses_is_set_later(
     world: World, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """A throttled server, or rights that are being changed: nothing else would tell the controller of topics again."""
-    monkeypatch.setattr(runner, "_AFTER_REFUSAL_S", 0.01)
+    monkeypatch.setattr(runner, "AFTER_REFUSAL_S", 0.01)
     refused: list[str] = []
     zk = world.controller.zk
     work = getattr(zk, call)
@@ -75,7 +75,7 @@ async def test_a_watch_that_zookeeper_refuses_is_set_later(
 
 
 async def test_a_candidate_stands_although_zookeeper_has_refused_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_AFTER_REFUSAL_S", 0.01)
+    monkeypatch.setattr(runner, "AFTER_REFUSAL_S", 0.01)
     refused: list[str] = []
     world = World()
     work = MemoryZooKeeper.read_and_watch
@@ -97,7 +97,7 @@ async def test_a_candidate_stands_although_zookeeper_has_refused_something(monke
 
 async def test_an_answer_whose_procedure_is_refused_comes_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers hold mappings, which cannot be hashed; an error in telling of an error would end the controller."""
-    monkeypatch.setattr(runner, "_AFTER_REFUSAL_S", 0.01)
+    monkeypatch.setattr(runner, "AFTER_REFUSAL_S", 0.01)
     handled = asyncio.Event()
     calls: list[Any] = []
 
