@@ -118,6 +118,12 @@ def latest_run(yard: Yard, dag_id: str) -> Run:
     return Run(dag_id, found[0]["dag_run_id"], found[0]["state"])
 
 
+def open_changes(browser: Browser, yard: Yard, run: Run) -> None:
+    """The page's tab on a run."""
+    browser.goto(f"{yard.airflow.url}/dags/{run.dag_id}/runs/{run.run_id}")
+    browser.click("//a[@title='Cluster changes' or normalize-space()='Cluster changes']", 60)
+
+
 def create(yard: Yard, topic: str, partitions: int, replicas: int, **configs: str) -> None:
     with yard.client() as client:
         client.create_topic(NewTopic(topic, partitions, replicas, configs=configs))

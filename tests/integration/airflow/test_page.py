@@ -26,6 +26,7 @@ from tests.support.page_steps import (
     create,
     latest_run,
     log_in,
+    open_changes,
     outcome_in_dialog,
     plan_move,
     settled,
@@ -112,7 +113,8 @@ def test_why_a_run_failed_is_said(yard: Yard, admin: Browser) -> None:
     admin.wait_text("exists", 30)
     admin.wait_for("//*[@role='dialog']//a[.='Log of create']")
     admin.screenshot(SHOTS / "failed.png")
-    admin.click("//*[@role='dialog']//button[.='Close']")
+    open_changes(admin, yard, latest_run(yard, "logyard_create_topic"))
+    admin.wait_for("//*[@data-testid='failure']//*[starts-with(., 'The task create failed: ')]", 60)
     assert severe(admin.console()) == []
 
 
@@ -295,9 +297,7 @@ def test_what_another_tool_moves_is_cancelled(yard: Yard, admin: Browser) -> Non
 
 
 def test_what_a_run_touched_is_told_on_its_tab(yard: Yard, admin: Browser) -> None:
-    run = yard.api.run_dag("logyard_create_topic", {"topic": "touched", "partitions": 1}, 120)
-    admin.goto(f"{yard.airflow.url}/dags/{run.dag_id}/runs/{run.run_id}")
-    admin.click("//a[@title='Cluster changes' or normalize-space()='Cluster changes']", 60)
+    open_changes(admin, yard, yard.api.run_dag("logyard_create_topic", {"topic": "touched", "partitions": 1}, 120))
     admin.wait_for("//a[.='topic touched']", 60)
     admin.wait_text('"partitions": 1')
     admin.screenshot(SHOTS / "run.png")

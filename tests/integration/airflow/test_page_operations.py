@@ -60,7 +60,7 @@ def _airflow() -> dict[str, Any]:
     exported = {**job, "task_id": "export"}
     nightly = "/api/v2/dags/logyard_compact_segments/dagRuns/nightly/taskInstances"
     broken = {**job, "task_id": "compact", "map_index": 1, "state": "failed", "try_number": 2}
-    said = f"Cannot execute: {'spark-submit --conf a=b ' * 20}\nWARNING: x\njob.py: no room on /data\n"
+    said = f"Cannot execute: {'spark-submit --conf a=b ' * 20}\nWARNING: x\njob: no room on /data\n"
     error = {"level": "error", "event": "Task failed", "error_detail": [{"exc_value": said}]}
     log = {"content": ["before", {"level": "error", "event": "an earlier one"}, error, {"level": "info", "event": "x"}]}
     ended = "/api/v2/dags/logyard_delete_groups/dagRuns/late"
@@ -133,7 +133,7 @@ def test_the_last_jobs_of_a_cluster_and_of_a_topic(browser: Browser, page: str) 
     eventually(lambda: "60,000 records in 36 replicas: no finding" in shown().get("Audit", ""), "what the audit found")
     assert "success" in shown()["Audit"]
     assert "failed" in shown()["Compaction"]
-    failure = "The task compact [1] failed: job.py: no room on /data"
+    failure = "The task compact [1] failed: job: no room on /data"
     eventually(lambda: failure in shown()["Compaction"], "what is known of the failure")
     link = browser.script(f"""return document.querySelector("{table} [data-testid=failure] a").getAttribute("href")""")
     assert link.endswith("/dags/logyard_compact_segments/runs/nightly/tasks/compact/mapped/1")
