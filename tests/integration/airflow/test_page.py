@@ -89,9 +89,8 @@ def test_a_topic_is_created_by_form_and_appears(yard: Yard, admin: Browser) -> N
     admin.click(f"//a[.='{COUSIN}']")
     admin.wait_text("compact")
     assert f"topic={COUSIN}" in admin.address()
-    partitions = admin.script(
-        "return [...document.querySelectorAll('table[aria-label=Partitions] tbody tr')].map((row) => row.innerText)"
-    )
+    table = "table[aria-label=Partitions] tbody tr"
+    partitions = admin.script(f"return [...document.querySelectorAll('{table}')].map((row) => row.innerText)")
     assert len(partitions) == 4
     assert {"cleanup.policy", "retention.ms"} <= set(admin.text().split())
     admin.back()
@@ -103,11 +102,12 @@ def test_a_topic_is_created_by_form_and_appears(yard: Yard, admin: Browser) -> N
 
 
 def test_why_a_run_failed_is_said(yard: Yard, admin: Browser) -> None:
-    create(yard, "twice", partitions=1, replicas=1)
     admin.goto(f"{yard.airflow.url}/{PAGE}")
     admin.click("//button[.='Create topic']")
     admin.fill("input[name=topic]", "twice")
     admin.click("//button[.='Review']")
+    admin.wait_for("//button[.='Create it']")
+    create(yard, "twice", partitions=1, replicas=1)  # after the brokers have judged the form
     admin.click("//button[.='Create it']")
     admin.wait_for("//*[@role='dialog']//*[@role='status']//*[.='failed']", 120)
     admin.wait_text("exists", 30)
