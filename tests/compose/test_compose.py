@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from logyard.local import files
-from logyard.local.airflow.api import AirflowApi
+from logyard.local.airflow.api import AirflowApi, Run
 from logyard.local.demo import checks, dataset
 from logyard.local.demo.dags import DagRuns
 from logyard.local.demo.progress import Display
@@ -169,6 +169,15 @@ def test_the_main_job_is_done_from_outside(loaded: Platform) -> None:
     assert loaded.figures["compact"]["records_after"] < loaded.figures["compact"]["records_before"]
 
 
+def test_no_worker_compiles_what_the_image_has(loaded: Platform) -> None:
+    """What is compiled there is read, and nobody but its user could have put something else in its place."""
+    look = ("sh", "-c", 'stat -c "%a %U" "$NUMBA_CACHE_DIR"; find "$NUMBA_CACHE_DIR" -name "*.nbc" | sort')
+    made = loaded.composed.podman.run("run", "--rm", "--network", "none", images.OURS, *look).stdout
+    assert made.startswith("700 logyard\n/")
+    for worker in ("spark-worker1", "spark-worker2"):
+        assert loaded.composed.exec(worker, *look) == made, worker
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_container_comes_back(kind: str, loaded: Platform) -> None:
     begun = time.monotonic()
@@ -188,13 +197,21 @@ def zookeeper_leader(composed: Composed) -> str:
 
 
 def test_a_job_goes_on_when_its_worker_dies(loaded: Platform) -> None:
+    busy = "ls /var/lib/spark/app-*/*/stdout"  # an executor's folder, while it runs
     with loaded.api() as api:
-        run = api.trigger("logyard_audit_replicas", {"topics": list(TOPICS)})
-        busy = "ls /var/lib/spark/app-*/*/stdout"  # an executor's folder, while it runs
         loaded.composed.exec("spark-worker1", "sh", "-c", "rm -rf /var/lib/spark/app-*")
+        run = api.trigger("logyard_audit_replicas", {"topics": list(TOPICS)})
         eventually(lambda: loaded.composed.exec("spark-worker1", "sh", "-c", busy), "an executor", 120)
+        progress = eventually(lambda: progress_of(api, run), "its first line of progress", PATIENCE_S)
         loaded.composed.kill("spark-worker1")
+        loaded.figures["worker killed after"] = progress[0]
         api.wait_run(run, 600)
+
+
+def progress_of(api: AirflowApi, run: Run) -> list[str]:
+    """Return what the tasks of a run of audits have said of their progress so far."""
+    lines = [line for task in api.tasks(run) for line in api.log(run, task)]
+    return [line for line in lines if re.search(r"audit: .*\d of \d+ partitions", line)]
 
 
 def test_nothing_was_lost(audited: Platform) -> None:
