@@ -1,4 +1,5 @@
-"""For all tests: how property tests draw their examples, and what becomes of a receive buffer that is let go.
+"""For all tests: how property tests draw their examples, what becomes of a receive buffer that is let go, and what is
+said of a test that ran again.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
 draws new ones at every run. No example fails for having been slow: the machine is shared.
@@ -9,6 +10,7 @@ mix up the requests of two clients.
 
 import os
 
+import pytest
 from hypothesis import settings
 
 from logyard.broker.server import receive_buffers
@@ -26,3 +28,10 @@ def _spoil(buffer: bytearray) -> None:
 
 
 receive_buffers.give_back = _spoil
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Of a test that ran again (CI's AGAIN=1), show why: it may have failed for a reason that the product has."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"ran again: {report.nodeid}", "_")
+        terminalreporter.line(report.longreprtext)
