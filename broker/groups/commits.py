@@ -5,7 +5,7 @@ Rule 1: there is no await between a decision about a group and its append. After
 Rule 2: an error in one group does not affect another.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -184,19 +184,18 @@ class Commits:
         kept = subscription.subscribed_of(group, {topic for topic, _ in partitions})
         answers = [busy if topic in kept else ErrorCode.NONE for topic, _ in partitions]
         gone = [tp for tp, answer in zip(partitions, answers, strict=True) if answer is ErrorCode.NONE]
-        known = set(group.offsets.known)
-        return await self._forget(group, [tp for tp in dict.fromkeys(gone) if tp in known]), answers
+        return await self._forget(group, group.offsets.known_of(dict.fromkeys(gone))), answers
 
     def on_partitions_deleted(self, partitions: Iterable[Place]) -> None:
         """Delete the offsets of partitions whose topic was deleted."""
-        gone = list(partitions)
+        gone = dict.fromkeys(partitions)
         for group in self._roster.all() if gone else ():
             self._drop_open(group, gone)
-            dropped = offsets.deleted(group.offsets, gone)
+            dropped = group.offsets.known_of(gone)
             if dropped:
                 self._spawn(self._forget_deleted(group, dropped))
 
-    def _drop_open(self, group: Group, places: Sequence[Place]) -> None:
+    def _drop_open(self, group: Group, places: Collection[Place]) -> None:
         before = list(group.offsets.open)
         group.offsets.drop_open(places)
         for producer_id in before:

@@ -148,9 +148,11 @@ class GroupOffsets:
         """The partitions for which the log has an offset, or is being given one; without those of open transactions."""
         return list({**self.committed, **self._in_flight})
 
-    def known_of(self, places: Mapping[Place, object]) -> set[Place]:
-        """Those of the places that are `known`; it costs what the smaller side has."""
-        return (places.keys() & self.committed.keys()) | (places.keys() & self._in_flight.keys())
+    def known_of(self, places: Mapping[Place, object]) -> list[Place]:
+        """Those of the places that are `known`, in an order without hashes; it costs what the smaller side has."""
+        if len(places) > len(self.committed) + len(self._in_flight):
+            return [place for place in self.known if place in places]
+        return [place for place in places if place in self.committed or place in self._in_flight]
 
     @property
     def is_hollow(self) -> bool:
@@ -176,8 +178,3 @@ def outlived(
         if ends_ms <= now_ms:
             found.append(place)
     return found
-
-
-def deleted(offsets: GroupOffsets, gone: Iterable[Place]) -> list[Place]:
-    """Return those of the deleted partitions `gone` for which the group has an offset."""
-    return list(offsets.known_of(dict.fromkeys(gone)))
