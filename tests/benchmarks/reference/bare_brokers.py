@@ -27,10 +27,11 @@ from tests.support.real_cluster import RealCluster, eventually
 
 PARTITIONS = 6
 HOST = "127.0.0.1"
-PRODUCE, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 3, 10, 18
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 3, 10, 18
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 19, 20, 22, 24, 26
 OFFERED = {
     PRODUCE: (3, 8),
+    FETCH: (4, 11),  # never answered: librdkafka sends batches of format v2 only to who offers it
     METADATA: (0, 8),
     FIND_COORDINATOR: (0, 2),
     API_VERSIONS: (0, 3),
@@ -144,14 +145,19 @@ class Connection(asyncio.Protocol):
         self._transport: Any = transport
 
     def data_received(self, data: bytes) -> None:
-        unread = self._unread
+        unread, start = self._unread, 0
         unread += data
-        while len(unread) >= 4 and len(unread) >= (end := 4 + int.from_bytes(unread[:4], "big")):
-            asked = header.parse_request_header(memoryview(bytes(unread[4:end])))
-            del unread[:end]
-            body = codec.decode_request(asked.api_key, asked.api_version, asked.body)
-            answer = self._answers.to(asked.api_key, body)
-            self._transport.write(codec.encode_response(asked.api_key, asked.api_version, asked.correlation_id, answer))
+        while len(unread) >= start + 4 and len(unread) >= (
+            end := start + 4 + int.from_bytes(unread[start : start + 4])
+        ):
+            asked = header.parse_request_header(memoryview(bytes(memoryview(unread)[start + 4 : end])))
+            start = end
+            self.answer(asked, codec.decode_request(asked.api_key, asked.api_version, asked.body))
+        del unread[:start]
+
+    def answer(self, asked: header.RequestHeader, body: Any) -> None:
+        said = self._answers.to(asked.api_key, body)
+        self._transport.write(codec.encode_response(asked.api_key, asked.api_version, asked.correlation_id, said))
 
 
 class BareCluster:
@@ -168,13 +174,18 @@ class BareCluster:
         return bool(self.admin().list_topics(topic, timeout=10).topics)
 
 
+def free_ports(count: int) -> list[int]:
+    listening = [socket.create_server((HOST, 0)) for _ in range(count)]
+    found = [one.getsockname()[1] for one in listening]
+    for one in listening:
+        one.close()
+    return found
+
+
 @contextmanager
 def running() -> Iterator[BareCluster]:
     """Start them; stop them at the end."""
-    listening = [socket.create_server((HOST, 0)) for _ in range(3)]
-    at = [one.getsockname()[1] for one in listening]
-    for one in listening:
-        one.close()
+    at = free_ports(3)
     words = [sys.executable, "-m", __spec__.name]
     processes = [subprocess.Popen([*words, str(n), ",".join(map(str, at))]) for n in range(3)]
     try:

@@ -34,8 +34,7 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     if cold:
         forget_pages(cluster, name)
     cpu, begun = cpu_s(cluster), time.perf_counter()
-    command = [_kcat(), "-C", "-b", cluster.bootstrap, "-t", name, "-o", "beginning", "-e", "-q", "-f", ""]
-    command += ["-X", "check.crcs=false", "-X", "fetch.message.max.bytes=1048576"]
+    command = [*kcat(cluster, name), "-f", "", "-X", "check.crcs=false", "-X", "fetch.message.max.bytes=1048576"]
     started = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(readers)]
     for process in started:
         _, said = process.communicate(timeout=READ_S)
@@ -45,10 +44,11 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     return {"MB/s": amount / taken, "CPU s per GB": used / amount * 1000}
 
 
-def _kcat() -> str:
+def kcat(cluster: RealCluster, topic: str) -> list[str]:
+    """The first words of a command that reads a topic from its first record to its end."""
     found = shutil.which("kcat")
     assert found, "kcat is missing: apt-get install kcat"
-    return found
+    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q"]
 
 
 def fill(cluster: RealCluster, name: str, megabytes: int, *, size: int = 1024, replicas: int = 1) -> None:
