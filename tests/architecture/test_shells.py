@@ -91,6 +91,7 @@ SHELLS = {
     "broker.server.answer_writer": "writes to a connection's transport",
     "broker.server.api": "names the future that a handler may return",
     "broker.server.connection": "is the protocol of a client's connection",
+    "broker.server.controller_orders": "gives the loop a turn between portions, and carries out one order at a time",
     "broker.server.dispatch": "measures handlers, and waits for those that answer later",
     "broker.server.handlers.fetch": "answers when there is data or the time is over",
     "broker.server.handlers.metadata": "names the future of an answer that waits for a creation",

@@ -21,7 +21,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if new:
         await services.refresh_topic_overrides(new)
     unknown = [p.tp for p in order.partitions if services.store.logs.get(p.tp) is None]
-    outcome = services.replicas.requests.become_leader_or_follower(order)
+    outcome = await services.orders.lead_or_follow(
+        services.replicas.requests, order, lambda tp: services.store.logs.get(tp) is not None
+    )
     made = [tp for tp in unknown if services.store.logs.get(tp) is not None]
     control_log.say(request, "LeaderAndIsr", order, outcome.error, [p.tp for p in order.partitions], made=made)
     return response(outcome, request.api_version)

@@ -15,9 +15,9 @@ from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     order = order_of(message, request.api_version)
-    outcome = services.replicas.requests.stop_replicas(order)
+    outcome = await services.orders.stop(services.replicas.requests, order)
     deleted = [p.tp for p in order.partitions if p.delete]
     control_log.say(request, "StopReplica", order, outcome.error, [p.tp for p in order.partitions], deleted=deleted)
     return response(outcome)

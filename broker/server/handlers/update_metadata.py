@@ -16,9 +16,9 @@ from logyard.broker.server.services import Services
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     update = update_of(message, request.api_version)
-    error = services.replicas.requests.update_metadata(update)
+    error = await services.orders.update(services.replicas.requests, update)
     control_log.say(request, "UpdateMetadata", update, error, [p.tp for p in update.partitions])
     return {"error_code": int(error)}
 

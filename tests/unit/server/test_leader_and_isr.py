@@ -10,6 +10,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.replication.events import LeaderAndIsr
+from logyard.broker.server.controller_orders import ControllerOrders
 from logyard.broker.server.handlers import leader_and_isr
 from logyard.broker.server.request import Request, Session
 from tests.support.replica_world import World
@@ -56,7 +57,9 @@ async def test_a_request_of_the_past_is_refused_before_zookeeper_is_asked(
         raise AssertionError("ZooKeeper was asked")
 
     store = SimpleNamespace(get=lambda tp: None)
-    services: Any = SimpleNamespace(replicas=world.replicas, store=store, refresh_topic_overrides=refresh)
+    services: Any = SimpleNamespace(
+        replicas=world.replicas, store=store, refresh_topic_overrides=refresh, orders=ControllerOrders()
+    )
     request = Request(4, VERSION, 1, "c", memoryview(b""), Session(1, "PLAINTEXT", "h"))
     answer = await leader_and_isr.handle(services, request, message(controller_epoch, broker_epoch))
     assert answer["error_code"] == code

@@ -1,0 +1,102 @@
+"""The controller's requests, carried out one after the other and in portions.
+
+Rule 1: LeaderAndIsr, StopReplica and UpdateMetadata never overlap, whichever controller they come from (Kafka's
+        replicaStateChangeLock).
+Rule 2: between portions of a large request others are served. A replica that is made or deleted is work for the disk,
+        some milliseconds of it where the file system is slow: a topic of a thousand partitions in one turn of the event
+        loop kept all clients waiting for seconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.updates import UpdateMetadata
+from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.replication.controller_requests import ControllerRequests
+from logyard.broker.replication.events import (
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    PartitionErrors,
+    StopReplica,
+    StopReplicaPartition,
+)
+
+TURN = 100
+"""What is done in one turn of the event loop: so many replicas, a tenth as many where files are made or renamed."""
+ON_DISK = 10
+
+One = TypeVar("One", LeaderAndIsrPartition, StopReplicaPartition)
+
+
+class ControllerOrders:
+    """Carries out the controller's requests; see the rules above."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+
+    async def lead_or_follow(
+        self, requests: ControllerRequests, order: LeaderAndIsr, has_log: Callable[[TopicPartition], bool]
+    ) -> PartitionErrors:
+        """Carry out LeaderAndIsr."""
+
+        def cost(one: LeaderAndIsrPartition) -> int:
+            return 1 if has_log(one.tp) else ON_DISK
+
+        async with self._one_at_a_time:
+            return await _in_portions(
+                portions(order.partitions, cost),
+                lambda part: requests.become_leader_or_follower(replace(order, partitions=part)),
+                order.topic_ids,
+            )
+
+    async def stop(self, requests: ControllerRequests, order: StopReplica) -> PartitionErrors:
+        """Carry out StopReplica."""
+
+        def cost(one: StopReplicaPartition) -> int:
+            return ON_DISK if one.delete else 1
+
+        async with self._one_at_a_time:
+            return await _in_portions(
+                portions(order.partitions, cost),
+                lambda part: requests.stop_replicas(replace(order, partitions=part)),
+                {},
+            )
+
+    async def update(self, requests: ControllerRequests, update: UpdateMetadata) -> ErrorCode:
+        """Carry out UpdateMetadata."""
+        async with self._one_at_a_time:
+            return requests.update_metadata(update)
+
+
+def portions(partitions: Sequence[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
+    """Split them so that each portion costs TURN at most, or has one partition; no partitions are one empty portion."""
+    portion: list[One] = []
+    used = 0
+    for one in partitions:
+        more = cost(one)
+        if portion and used + more > TURN:
+            yield tuple(portion)
+            portion, used = [], 0
+        portion.append(one)
+        used += more
+    yield tuple(portion)
+
+
+async def _in_portions(
+    parts: Iterator[tuple[One, ...]],
+    carry_out: Callable[[tuple[One, ...]], PartitionErrors],
+    topic_ids: Mapping[str, TopicId],
+) -> PartitionErrors:
+    """Stops at the first portion that is refused as a whole: this broker has registered anew meanwhile."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for number, part in enumerate(parts):
+        if number:
+            await asyncio.sleep(0)
+        outcome = carry_out(part)
+        if outcome.error is not ErrorCode.NONE:
+            return outcome
+        errors |= outcome.partitions
+    return PartitionErrors(ErrorCode.NONE, errors, topic_ids)
