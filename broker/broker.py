@@ -349,17 +349,18 @@ class Broker:
             self.components.controller.on_session_lost()
 
     async def _session_established(self) -> None:
+        """Register and follow again; what ZooKeeper refuses is tried again, as its rights may be mended."""
         assert self.components is not None
         try:
             await self.register()
             await self.components.session_restored()
         except SessionExpired:
             log.warning("the new session ended at once; another follows")
-        except LogyardError as error:
+        except registration.BrokerIdTaken as error:
             self.fail(str(error))
 
     def take_session(self, session_id: int) -> None:
-        """Register in a new session; a registration for an older session is cancelled."""
+        """Register in a new session, until it succeeds; a registration for an older session is cancelled."""
         if self._new_session is not None:
             self._new_session.cancel()
         self._new_session = tasks.keep("new session", self._session_established)

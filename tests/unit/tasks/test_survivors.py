@@ -19,7 +19,7 @@ from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
-from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.errors import ErrorCode, LogyardError, StorageError
 from logyard.broker.log.background import BackgroundWork
 from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.follower.fetcher import LeaderFetcher
@@ -50,7 +50,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
 
 
-def fails_once(work: Callable[..., Any]) -> Callable[..., Any]:
+def fails_once(work: Callable[..., Any], error: type[Exception] = Unexpected) -> Callable[..., Any]:
     """The same work, but the first call raises."""
     calls = 0
 
@@ -58,7 +58,7 @@ def fails_once(work: Callable[..., Any]) -> Callable[..., Any]:
         nonlocal calls
         calls += 1
         if calls == 1:
-            raise Unexpected
+            raise error
         return work(*args, **named)
 
     return call
@@ -255,7 +255,9 @@ async def test_a_chore_goes_on_though_it_met_what_is_known_to_go_wrong() -> None
     await background.stop()
 
 
-async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["register", "session_restored"])
+@pytest.mark.parametrize("error", [Unexpected, LogyardError])
+async def test_a_new_session_is_taken(what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nbroker.id=1\n"))
     restored = []
 
@@ -265,9 +267,12 @@ async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         restored.append(True)
 
     broker.components = cast(Any, SimpleNamespace(session_restored=session_restored))
-    monkeypatch.setattr(broker, "register", fails_once(register))
+    monkeypatch.setattr(broker, "register", register)
+    owner = broker if what == "register" else broker.components
+    monkeypatch.setattr(owner, what, fails_once(getattr(owner, what), error))
     broker.take_session(1)
     await until(lambda: restored)
+    assert not broker._stopping.is_set(), "ZooKeeper may refuse something for a while; Kafka goes on"
 
 
 @pytest.mark.parametrize("what", ["open_worker", "logs", "end"])
