@@ -3,7 +3,7 @@
 Plain values; wire.py translates the versions of the protocol. Facts §9-§11.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -222,11 +222,11 @@ class ReplicaLogInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirInfo:
-    """One log directory in DescribeLogDirs; bytes are -1 if the system does not tell."""
+    """One log directory in DescribeLogDirs; bytes are -1 if the system does not tell. `replicas` can be read once."""
 
     path: str
     error: ErrorCode
-    replicas: Sequence[ReplicaLogInfo] = ()
+    replicas: Iterable[ReplicaLogInfo] = ()
     total_bytes: int = -1
     usable_bytes: int = -1
 

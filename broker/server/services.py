@@ -1,6 +1,6 @@
 """The broker's parts that handlers use, in one object that components.py makes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -40,6 +40,8 @@ from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.verification import Verification
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
+
+LOGS_PER_TURN = 10_000
 
 log = structlog.get_logger("logyard.services")
 
@@ -129,17 +131,23 @@ class Services:
         """Return the log directories with their replicas, and their disks' bytes if asked for."""
         online = [path for path in self.config.log_dirs if path in self.store.online_directories]
         spaces = await self.store.space.of(online) if with_space else {}
-        return [self._log_dir(path, *spaces.get(path, UNKNOWN)) for path in self.config.log_dirs]
-
-    def _log_dir(self, path: str, total: int, usable: int) -> LogDirInfo:
-        if path not in self.store.online_directories:
-            return LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
-        replicas = [
-            ReplicaLogInfo(log.tp, log.size, self._offset_lag(log), log.is_future)
-            for log in (*self.store.logs.all_current(), *self.store.logs.all_futures())
-            if log.directory.startswith(path.rstrip("/") + "/")
+        lying: dict[str, list[PartitionLog]] = {path.rstrip("/"): [] for path in online}
+        for number, each in enumerate(self.store.logs.everything(), start=1):
+            if number % LOGS_PER_TURN == 0:
+                await self.turns.next()
+            lying.get(each.directory.rpartition("/")[0], []).append(each)
+        return [
+            LogDirInfo(path, ErrorCode.NONE, self._replicas(lying[path.rstrip("/")]), *spaces.get(path, UNKNOWN))
+            if path in online
+            else LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
+            for path in self.config.log_dirs
         ]
-        return LogDirInfo(path, ErrorCode.NONE, replicas, total, usable)
+
+    def _replicas(self, logs: Iterable[PartitionLog]) -> Iterator[ReplicaLogInfo]:
+        """Describe logs one by one, as the caller asks; those that are gone by then are left out."""
+        for each in logs:
+            if each.failure is None:
+                yield ReplicaLogInfo(each.tp, each.size, self._offset_lag(each), each.is_future)
 
     def _offset_lag(self, log: PartitionLog) -> int:
         """Return how many offsets a log is behind: a future log behind its log, another behind its high watermark.

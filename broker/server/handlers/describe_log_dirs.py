@@ -5,6 +5,7 @@ from typing import Any
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import LogDirInfo
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
@@ -15,13 +16,14 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     wanted = None
     if message.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in message.topics for p in t.partitions}
-    found = await services.log_dirs(with_space=request.api_version >= SPACE_FROM)
-    return {"error_code": 0, "results": [_directory(each, wanted) for each in found]}
+    found, pauses = await services.log_dirs(with_space=request.api_version >= SPACE_FROM), Pauses(services)
+    return {"error_code": 0, "results": [await _directory(each, wanted, pauses) for each in found]}
 
 
-def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None) -> Fields:
+async def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None, pauses: Pauses) -> Fields:
     topics: dict[str, list[Fields]] = {}
     for replica in found.replicas:
+        await pauses.after(1)
         if wanted is None or replica.tp in wanted:
             topics.setdefault(replica.tp.topic, []).append(
                 {

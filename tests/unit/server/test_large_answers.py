@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group, Member
 from logyard.broker.groups.offsets import Written
+from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, is_large
 from tests.support.inside_broker import InsideBroker
@@ -18,8 +19,9 @@ from tests.support.longest_turn import longest_turn
 from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-OFFSET_FETCH, DESCRIBE_GROUPS = 9, 15
+OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_LOG_DIRS = 9, 15, 35
 GROUPS, COMMITS, MEMBERS = 300, 400, 400
+REPLICAS = 100_000
 ONE = "one with all"
 # A turn has some milliseconds' work, and the collector may run in it; without turns it takes 0.3 s and more.
 TURN_S = 0.1
@@ -75,6 +77,40 @@ async def test_a_large_answer_is_made_in_portions(
     groups = found.groups or [found]
     assert len(groups) == len(fields.get("groups", [found]))
     assert {_parts(group) for group in groups} == {parts}
+
+
+async def test_replicas_are_described_in_portions(broker: InsideBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = broker.components.store.log_dirs
+    few = 20
+
+    class Log:
+        """What is told of a replica."""
+
+        size, high_watermark, log_end_offset, is_future, failure = 5, 9, 7, False, None
+
+        def __init__(self, tp: TopicPartition) -> None:
+            self.tp, self.directory = tp, f"{path}/{tp.topic}-{tp.partition}"
+
+    logs = [Log(TopicPartition(f"t{number // few}", number % few)) for number in range(REPLICAS)]
+    gone, elsewhere = logs[3], logs[4]
+    gone.failure, elsewhere.directory = StorageError("deleted"), f"{path}/inner/t0-4"  # type: ignore[assignment]
+    monkeypatch.setattr(broker.components.store.logs, "everything", lambda: logs)
+    client = await SaslClient.connect(broker.port)
+    async with longest_turn() as longest:
+        client.send(client.encode(DESCRIBE_LOG_DIRS, 4, topics=None))
+        answer = await client.frame()
+    assert answer is not None
+    assert longest.seconds < TURN_S
+    await client.close()
+    _, found = codec.decode_response(DESCRIBE_LOG_DIRS, 4, memoryview(answer))
+    [directory] = found.results
+    assert (directory.error_code, directory.total_bytes > 0) == (0, True)
+    listed = [
+        (topic.name, each.partition_index, each.partition_size, each.offset_lag)
+        for topic in directory.topics
+        for each in topic.partitions
+    ]
+    assert listed == [(log.tp.topic, log.tp.partition, 5, 2) for log in [*logs[:3], *logs[5:]]]
 
 
 def _parts(group: Any) -> int:
