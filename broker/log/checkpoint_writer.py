@@ -22,6 +22,7 @@ class CheckpointWriter:
     def __init__(self, directories: LogDirectories, logs: Callable[[], list[PartitionLog]], run: RunBlocking) -> None:
         self._directories, self._logs, self._run = directories, logs, run
         self._one_at_a_time = asyncio.Lock()
+        self._cleaned: dict[PartitionLog, int] = {}  # cleaner offsets that are being written
 
     def offsets(self, directory: LogDirectory, name: str) -> Offsets:
         """Return the current content of a checkpoint of this directory."""
@@ -56,17 +57,31 @@ class CheckpointWriter:
                 await self._write_in_turn(directory, name, offsets)
 
     async def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
-        """Write the log's cleaner offset: it is cleaned below that. Raises StorageError."""
+        """Write the log's cleaner offset: it is cleaned below that, or below where it was cut meanwhile.
+
+        A newer write of the same checkpoint does not have this offset, so it is written again after one. Raises
+        StorageError.
+        """
         directory, name = self._directories.of(log.directory), layout.CLEANER_OFFSETS
         async with self._one_at_a_time:
-            await self._write_in_turn(directory, name, {**self.offsets(directory, name), log.tp: offset})
+            self._cleaned[log] = offset
+            try:
+                written = False
+                while not written:
+                    log.check_usable()
+                    offsets = {**self.offsets(directory, name), log.tp: self._cleaned[log]}
+                    written = await self._write_in_turn(directory, name, offsets)
+            finally:
+                del self._cleaned[log]
 
-    async def _write_in_turn(self, directory: LogDirectory, name: str, offsets: Offsets) -> None:
-        """Write a checkpoint; the caller holds the lock. A newer write that `write_now` did meanwhile wins."""
-        turn = directory.begin_write(name)
+    async def _write_in_turn(self, directory: LogDirectory, name: str, offsets: Offsets) -> bool:
+        """Write a checkpoint; the caller holds the lock. False: a newer write came in between, and wins."""
+        turn = directory.begin_write(name, offsets)
         await self._run(lambda: directory.stage_write(name, offsets))
-        if directory.finish_write(name, offsets, turn):
-            await self._run(lambda: directory.disk.sync_directory(directory.root))
+        if not directory.finish_write(name, offsets, turn):
+            return False
+        await self._run(lambda: directory.disk.sync_directory(directory.root))
+        return True
 
     # -- on the spot ----------------------------------------------------------------------------------------
 
@@ -87,14 +102,17 @@ class CheckpointWriter:
         if directory.offsets[name].get(log.tp, 0) > log.recovery_point:
             directory.write_now(name, self.offsets(directory, name))
         else:
-            directory.begin_write(name)
+            directory.discard_write(name)
 
     def log_was_cut(self, log: PartitionLog, offset: int) -> None:
         """Make sure that no checkpoint has a log start or a cleaner offset above the log's."""
-        directory = self._directories.of(log.directory)
-        cleaned = directory.offsets[layout.CLEANER_OFFSETS]
-        if cleaned.get(log.tp, 0) > offset:
-            cleaned[log.tp] = offset
-            directory.write_now(layout.CLEANER_OFFSETS, self.offsets(directory, layout.CLEANER_OFFSETS))
-        if directory.offsets[layout.LOG_STARTS].get(log.tp, 0) > log.log_start_offset:
+        directory, tp = self._directories.of(log.directory), log.tp
+        if log in self._cleaned:
+            self._cleaned[log] = min(self._cleaned[log], offset)
+        if directory.highest(layout.CLEANER_OFFSETS, tp) > offset:
+            cleaned = self.offsets(directory, layout.CLEANER_OFFSETS)
+            if tp in cleaned:
+                cleaned[tp] = min(cleaned[tp], offset)
+            directory.write_now(layout.CLEANER_OFFSETS, cleaned)
+        if directory.highest(layout.LOG_STARTS, tp) > log.log_start_offset:
             directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))

@@ -157,31 +157,41 @@ class LogDirectory:
         """Whether a checkpoint, on disk or being written, has an entry of that replica."""
         return tp in self.offsets.get(name, ()) or tp in self._staged.get(name, ())
 
-    def begin_write(self, name: str) -> int:
+    def highest(self, name: str, tp: TopicPartition) -> int:
+        """Return the replica's entry in a checkpoint, on disk or being written; 0 if there is none."""
+        return max(entries.get(name, {}).get(tp, 0) for entries in (self.offsets, self._staged))
+
+    def begin_write(self, name: str, offsets: Offsets) -> int:
         """Start to write a checkpoint, and return the turn for `finish_write`, which refuses it once a later one was
         given."""
+        turn = self.discard_write(name)
+        self._staged[name] = offsets
+        return turn
+
+    def discard_write(self, name: str) -> int:
+        """Have a write in progress discarded."""
+        self._staged.pop(name, None)
         self._versions[name] = self._versions.get(name, 0) + 1
         return self._versions[name]
 
     def stage_write(self, name: str, offsets: Offsets) -> None:
         """Write and sync the new content to a temporary file. May run in a thread, one at a time for each
         checkpoint."""
-        self._staged[name] = offsets
         stage(self.disk, self._at(name) + layout.TEMPORARY, checkpoints.encode_offsets(offsets))
 
     def finish_write(self, name: str, offsets: Offsets, turn: int) -> bool:
         """Rename the staged file into place and return True; False if it is out of date. The caller syncs the
         directory."""
-        self._staged.pop(name, None)
         if self._versions[name] != turn:
             return False
+        self._staged.pop(name, None)
         self.disk.rename(self._at(name) + layout.TEMPORARY, self._at(name))
         self.offsets[name] = offsets
         return True
 
     def write_now(self, name: str, offsets: Offsets) -> None:
         """Write a checkpoint at once; a write in progress, of older values, is discarded."""
-        self.begin_write(name)
+        self.discard_write(name)
         write_whole(self.disk, self._at(name), checkpoints.encode_offsets(offsets), suffix=".now.tmp")
         self.offsets[name] = offsets
 

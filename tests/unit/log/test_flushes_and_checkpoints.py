@@ -25,6 +25,15 @@ from tests.support.logs import content, names, produced
 from tests.support.stores import A0, A1, CONFIG, ID, ONE, House, settled, until, write
 
 
+async def in_thread_now(house: House, name: str) -> None:
+    """Wait until a checkpoint's new content lies aside, before it is put in place."""
+    for _ in range(50):
+        if house.disk.exists(f"{ONE}/{name}.tmp"):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it is not written")
+
+
 class TestFlushesAndCheckpoints:
     async def test_sealed_segments_are_flushed_and_old_ones_removed(self, house: House) -> None:
         store = await house.loaded()
@@ -195,10 +204,7 @@ class TestFlushesAndCheckpoints:
         write(store, A0, 20)
         log.flush()
         writing = asyncio.ensure_future(store.checkpoints.write_everywhere("recovery-point-offset-checkpoint"))
-        for _ in range(50):
-            if house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint.tmp"):
-                break
-            await asyncio.sleep(0)
+        await in_thread_now(house, "recovery-point-offset-checkpoint")
         log.truncate_to(10)
         await writing
         assert not house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint")
@@ -217,6 +223,63 @@ class TestFlushesAndCheckpoints:
         store.logs.delete(A0)
         with pytest.raises(StorageError):
             await store.set_cleaner_offset(A0, 5)
+
+    @pytest.mark.parametrize("in_thread", [True, False])
+    @pytest.mark.parametrize("is_deleted", [True, False])
+    async def test_a_log_start_that_is_being_written_ends_no_later_log(
+        self, house: House, is_deleted: bool, in_thread: bool
+    ) -> None:
+        store = await house.loaded(StoreSettings((ONE,)))
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        log.advance_log_start(25)
+        writing = asyncio.ensure_future(store.checkpoints.write_everywhere("log-start-offset-checkpoint"))
+        await asyncio.sleep(0)  # it has begun, and waits for a thread
+        if in_thread:
+            await in_thread_now(house, "log-start-offset-checkpoint")
+        if is_deleted:
+            store.logs.delete(A0)
+            log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        else:
+            log.truncate_fully(10)
+        start = log.log_start_offset
+        write(store, A0, 2)
+        kept = content(log)
+        await writing
+        await settled()
+        await store.abandon()
+        house.disk.restart()
+        found = (await house.loaded(StoreSettings((ONE,)))).logs.get(A0)
+        assert found is not None
+        assert (found.log_start_offset, content(found)) == (start, kept)
+
+    @pytest.mark.parametrize("in_thread", [True, False])
+    @pytest.mark.parametrize("by_new_replica", [True, False])
+    async def test_the_cleaner_s_offset_outlives_a_newer_write(
+        self, house: House, by_new_replica: bool, in_thread: bool
+    ) -> None:
+        store = await house.loaded(StoreSettings((ONE,)))
+        for tp in (A0, A1):
+            store.logs.get_or_create(tp, ID, CONFIG, is_new=True)
+            write(store, tp, 20)
+            await store.set_cleaner_offset(tp, 5)
+        log = store.logs.get(A0)
+        assert log is not None
+        if by_new_replica:
+            store.logs.delete(A1)
+        writing = asyncio.ensure_future(store.set_cleaner_offset(A0, 30))
+        await asyncio.sleep(0)
+        if in_thread:
+            await in_thread_now(house, "cleaner-offset-checkpoint")
+        if by_new_replica:
+            store.logs.get_or_create(A1, ID, CONFIG, is_new=True)  # removes what the checkpoint has of the old one
+        else:
+            log.truncate_to(10)
+        await writing
+        others, end = ("", 30) if by_new_replica else ("a 1 5\n", 10)
+        entries = sorted(house.text(f"{ONE}/cleaner-offset-checkpoint").splitlines(keepends=True)[2:])
+        assert entries == sorted(f"a 0 {end}\n{others}".splitlines(keepends=True))
+        assert store.cleaner_offset(A0) == end
 
     @pytest.mark.parametrize("killed_between", [False, True])
     async def test_a_new_topic_inherits_nothing_from_a_deleted_one_of_its_name(
