@@ -265,6 +265,10 @@ class LeaseService:
                 await self._run(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
         except (LogyardError, FileNotFoundError, commits.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
+        except Exception as bug:
+            # Otherwise it would be "committing" for ever: its log could never be cleaned or shortened again.
+            self._leases.book.abort(lease, f"the commit failed: {bug!r}", ports.clock.now_ms())
+            raise
         self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
         return result
 

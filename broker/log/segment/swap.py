@@ -18,6 +18,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.layout import CLEANED, DELETED, LOG, SEGMENT_KINDS, SWAP, SegmentFile
 from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index import RELATIVE_OFFSET_MAX
 from logyard.broker.log.segment.index_builder import BatchIndexer
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import crc_matches
@@ -49,7 +50,7 @@ def prepare(
 
     `parts[i]`, the path of a whole log file, replaces the closed segments `old_bases[i]`: adjacent ones, the groups
     ascending. `segments` are the log's closed segments. Safe in a thread, because closed segments do not change. Raises
-    BadPart (all new files are removed then) and DiskError.
+    BadPart and DiskError; all new files are removed then.
     """
     by_base = {segment.base_offset: number for number, segment in enumerate(segments)}
     groups: list[tuple[int, int]] = []
@@ -67,7 +68,8 @@ def prepare(
                 between = segments[groups[number - 1][1] + 1 : first]
                 replacements += [_link_aside(segment) for segment in between]
             replacements.append(replacement_of(part, segments[first : last + 1], interval))
-    except LogyardError:
+    except Exception:
+        # One that stayed would undo a later swap at the next start (`finish`).
         for segment in segments:
             for kind in SEGMENT_KINDS:
                 remove_if_there(segment.disk, segment.path(kind, CLEANED))
@@ -129,6 +131,8 @@ def _index_part(new: Segment, end_offset: int, interval: int) -> set[int]:
         for position, header, data in scan.batches(new.log_file(), 0, new.size):
             if header.base_offset <= last or header.last_offset_delta < 0:
                 raise BadPart(base, f"offset {header.base_offset} at {position} follows {last}")
+            if header.last_offset - base > RELATIVE_OFFSET_MAX:
+                raise BadPart(base, f"offset {header.last_offset} is too far from {base} for an index")
             if not crc_matches(data, 0, header):
                 raise BadPart(base, f"the CRC of the batch at {position} is wrong")
             if header.is_control and header.count > 0:

@@ -292,6 +292,21 @@ class TestCommit:
             await world.leases.settle()
             assert lease_directories(world) == []
 
+    async def test_what_nobody_expects_ends_the_lease(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with LeaseWorld() as world:
+            lease, body, _ = await ready_to_commit(world)
+
+            def bug(*args: Any) -> Any:
+                raise ValueError("a bug")
+
+            monkeypatch.setattr(swap, "_index_part", bug)
+            with pytest.raises(ValueError, match="a bug"):
+                await world.lease_service.commit(lease["lease_id"], body)
+            shown = await world.ok("GET", f"/leases/{lease['lease_id']}")
+            assert (shown["state"], shown["reason"]) == ("aborted", "the commit failed: ValueError('a bug')")
+            assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith(".cleaned")]
+            await world.take(run_id="next")  # its log is not held for ever
+
     async def test_an_io_error_while_building(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)

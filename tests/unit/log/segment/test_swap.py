@@ -20,6 +20,7 @@ from tests.support.logs import (
     NOW,
     ROOT,
     content,
+    fetched,
     marker,
     names,
     new_log,
@@ -143,6 +144,15 @@ class TestRefusals:
             (b"nonsense" * 20, "part 0"),
         ):
             self.refused(disk, log, [write_part(disk, log, group, data)], [group], why)
+
+    def test_offsets_too_far_from_one_another_for_an_index(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, replace(CONFIG, index_interval_bytes=1))
+        for first in (0, 1 << 31, (1 << 31) + 2):
+            log.append_as_follower(memoryview(fetched(first, [b"v" * 80, b"w" * 80])))
+        group = bases_of(log)[:2]
+        assert group == [0, 1 << 31]
+        self.refused(disk, log, [write_part(disk, log, group)], [group], "too far from 0")
 
     def test_groups_that_are_not_adjacent_closed_segments(self) -> None:
         disk = MemoryDisk()
