@@ -151,9 +151,10 @@ class _Loader:
 
     def mend_indexes(self, count: int) -> None:
         """Check the index files of the first `count` segments, all sealed; rebuild those that cannot be right."""
+        may_be_lost = not (self.known.clean or self.known.same_boot)
         for number, segment in enumerate(self.segments[:count]):
             try:
-                index_builder.glance(segment)
+                index_builder.glance(segment, after_power_loss=may_be_lost)
             except (CorruptData, FileNotFoundError) as error:
                 self.note(f"{segment.path(layout.LOG)}: rebuilding its indexes ({error})")
                 index_builder.rebuild(segment, self.config.index_interval_bytes)

@@ -80,10 +80,11 @@ def _index(segment: Segment, interval: int) -> None:
     indexer.close()
 
 
-def glance(segment: Segment) -> None:
+def glance(segment: Segment, *, after_power_loss: bool = False) -> None:
     """Check sizes and last entries of both index files without reading them whole, and read the largest timestamp.
 
-    Raises CorruptData or FileNotFoundError if they have to be rebuilt.
+    `after_power_loss`: they may have their size and none of their bytes. Raises CorruptData or FileNotFoundError if
+    they have to be rebuilt.
     """
     positions = segment.disk.open(segment.path(layout.INDEX))
     size = positions.size()
@@ -100,6 +101,9 @@ def glance(segment: Segment) -> None:
         raise CorruptData(f"{size} bytes of time index")
     if size:
         entry = times.read_at(TIME_ENTRY_SIZE, size - TIME_ENTRY_SIZE)
+        if after_power_loss and not any(entry):
+            # As a timestamp it is 1970, and retention would delete the segment.
+            raise CorruptData("last time index entry: zeros")
         segment.max_timestamp, segment.max_timestamp_offset = decode_last_time_entry(segment.base_offset, entry)
         if segment.max_timestamp_offset < segment.base_offset:
             raise CorruptData(f"last time index entry: offset {segment.max_timestamp_offset}")

@@ -9,6 +9,7 @@ from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import read_whole
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.retention import delete_old_segments
 from tests.support.damaged_logs import SMALL, filled, log_file, spoil
 from tests.support.logs import (
     DIRECTORY,
@@ -56,6 +57,22 @@ class TestDamage:
         spoil(disk, log.segments[0].path(".log"), 70)
         again = opened(disk, SMALL, Checkpointed(recovery_point=log.segments.active.base_offset))
         assert again.log_end_offset == 80
+
+    def test_a_time_index_whose_bytes_were_lost_with_the_power_is_rebuilt(self) -> None:
+        """The records were synced before the segment was sealed; of its indexes only one is durable."""
+        disk = MemoryDisk()
+        log = filled(disk, count=4)
+        log.flush()
+        whole, sealed = content(log), log.segments.active
+        log.roll(log.log_end_offset, NOW)
+        disk.open(sealed.path(".index")).sync()
+        disk.sync_directory(DIRECTORY)
+        disk.restart(lambda n: 1 if n == 3 else 0)  # files keep their sizes, and lose their unsynced bytes
+        again = opened(disk, SMALL, Checkpointed(recovery_point=log.recovery_point))
+        assert content(again) == whole
+        assert again.segments[0].max_timestamp == sealed.max_timestamp == NOW + 3
+        again.set_high_watermark(again.log_end_offset)
+        assert delete_old_segments(again, NOW + again.config.retention_ms) == 0
 
     @pytest.mark.parametrize("garbage", [b"\0" * 500, b"\xff" * 100, b"\0" * 3])
     def test_garbage_after_the_last_batch(self, garbage: bytes) -> None:
