@@ -222,13 +222,14 @@ class LogStore:
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
         """Put the future log in the log's place, and return it. Both end at the same offset. Raises StorageError."""
-        left = self._directories.of(self.logs.current[tp].directory)
+        old = self.logs.current[tp].directory
+        left = self._directories.of(old)
         log = self.logs.promote(tp)
         self._background.spawn(
             self.checkpoints.write(left, layout.CLEANER_OFFSETS)
         )  # the new directory's checkpoint has the entry now
         roots = (self._directories.of(log.directory).root, left.root)
-        self._later(0, partial(moves.unmark, self._disk, roots, log.directory))
+        self._later(0, partial(moves.unmark, self._disk, roots, old, log.directory))
         return log
 
     def _cut(self, log: PartitionLog, offset: int) -> None:

@@ -28,11 +28,15 @@ def mark(disk: Disk, directory: str) -> None:
     disk.sync_directory(directory)
 
 
-def unmark(disk: Disk, directories: Sequence[str], moved: str) -> None:
-    """Make the renames in these log directories durable, then remove the mark. Waits for the disk."""
+def unmark(disk: Disk, directories: Sequence[str], left: str, moved: str) -> None:
+    """Make the renames in these log directories durable, then remove the mark. Waits for the disk.
+
+    If the disk refused to rename the directory that was `left`, the mark stays: the next start may find both.
+    """
     for directory in directories:
         disk.sync_directory(directory)
-    remove_if_there(disk, f"{moved}/{layout.MOVED}")
+    if not disk.exists(left):
+        remove_if_there(disk, f"{moved}/{layout.MOVED}")
 
 
 def settle(

@@ -255,6 +255,30 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
     assert places == {f"{ONE}/a-0", f"{TWO}/a-0"}
 
 
+async def test_a_disk_that_does_not_let_the_old_log_go_leaves_one_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    store, log = await house.filled()
+    before = state(log)
+    rename = house.disk.rename
+
+    def stubborn(old: str, new: str) -> None:
+        if old == f"{ONE}/a-0":
+            house.disk.fail(old, errno.EIO)
+        rename(old, new)
+
+    monkeypatch.setattr(house.disk, "rename", stubborn)
+    assert state(await moved(store)) == before
+    house.disk.heal()  # it was one bad moment
+    await settled(store)
+    await store.abandon()
+    house.disk.restart()
+    again = await house.start()
+    kept = again.logs.get(A0)
+    assert kept is not None
+    assert (kept.directory, state(kept)) == (f"{TWO}/a-0", before)
+    await again.abandon()
+
+
 async def test_a_marked_copy_is_no_log_while_a_directory_is_offline() -> None:
     house = House()
     store, log = await house.filled()
