@@ -156,8 +156,11 @@ class DirectIsrWriter:
             some = list(self._unannounced)[:PARTITIONS_PER_NOTIFICATION]
             notice = Create(isr_notifications.SEQUENCE_PREFIX, isr_notifications.encode(some), sequential=True)
             try:
-                await self._zk.multi([notice])
+                (created,) = await self._zk.multi([notice])
             except SessionExpired:
+                continue
+            if not created.ok:
+                log.error("cannot tell the controller of ISR changes, trying again", reason=created.code.value)
                 continue
             self._oldest_unannounced_s = loop.time()
             for tp in some:

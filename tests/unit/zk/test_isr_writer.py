@@ -16,7 +16,7 @@ from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import isr_notifications, partition_state, paths
-from logyard.broker.znodes.ops import Create, OpResult, SetData, ZkCode
+from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, ZkCode
 from tests.support.virtual_loop import run_virtually
 
 TP = TopicPartition("t", 0)
@@ -67,6 +67,21 @@ def test_written_on_the_version_read_and_told_when_quiet() -> None:
         assert (await world.change(1, partition_epoch=1)).partition_epoch == 2
         await asyncio.sleep(isr_writer.LINGER_S - 1)
         assert world.notices() == []
+        await asyncio.sleep(2 * isr_writer.CHECK_S)
+        assert world.notices() == [[TP]]
+        world.writer.close()
+
+    run(work())
+
+
+def test_told_again_where_zookeeper_refused_it() -> None:
+    async def work() -> None:
+        world = World()
+        await world.make()
+        await world.zk.multi([Delete(isr_notifications.PATH)])
+        await world.change(1, 2)
+        await asyncio.sleep(isr_writer.LINGER_S + 2 * isr_writer.CHECK_S)
+        await world.zk.multi([Create(isr_notifications.PATH)])
         await asyncio.sleep(2 * isr_writer.CHECK_S)
         assert world.notices() == [[TP]]
         world.writer.close()
