@@ -118,12 +118,19 @@ class LeaseBook:
         self._on_end = on_end
         self._on_forget = on_forget
         self._leases: dict[str, Lease] = {}
+        self._by_replica: dict[TopicPartition, dict[str, Lease]] = {}  # the living ones
+        self._next_due_ms = 0  # nothing is due before
 
     def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._leases.values()))
 
     def _living(self, tp: TopicPartition) -> list[Lease]:
-        return [lease for lease in self._leases.values() if lease.tp == tp and lease.living]
+        return list(self._by_replica.get(tp, {}).values())
+
+    def _add(self, lease: Lease) -> None:
+        self._leases[lease.lease_id] = lease
+        if lease.living:
+            self._by_replica.setdefault(lease.tp, {})[lease.lease_id] = lease
 
     def is_being_compacted(self, tp: TopicPartition) -> bool:
         """Whether this replica has a live compact lease: nothing else may delete or clean its segments."""
@@ -183,7 +190,7 @@ class LeaseBook:
             0,
         )
         self.renew(lease, now_ms)
-        self._leases[lease_id] = lease
+        self._add(lease)
         return lease
 
     def restore(self, lease: Lease, now_ms: int) -> None:
@@ -192,9 +199,9 @@ class LeaseBook:
             self.renew(lease, now_ms)
         else:
             left_ms = lease.ended_at_ms + REMEMBERED_MS - now_ms
-            lease.due_ms = self._passed_ms() + max(0, min(left_ms, REMEMBERED_MS))
+            self._due(lease, self._passed_ms() + max(0, min(left_ms, REMEMBERED_MS)))
         self._generation = max(self._generation, lease.generation)
-        self._leases[lease.lease_id] = lease
+        self._add(lease)
 
     def find(self, lease_id: str) -> Lease:
         lease = self._leases.get(lease_id)
@@ -223,7 +230,11 @@ class LeaseBook:
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
         lease.expires_at_ms = now_ms + lease.ttl_ms
-        lease.due_ms = self._passed_ms() + lease.ttl_ms
+        self._due(lease, self._passed_ms() + lease.ttl_ms)
+
+    def _due(self, lease: Lease, at_ms: int) -> None:
+        lease.due_ms = at_ms
+        self._next_due_ms = min(self._next_due_ms, at_ms)
 
     def begin_commit(self, lease: Lease, decision_sha256: str) -> None:
         lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
@@ -263,6 +274,8 @@ class LeaseBook:
     def expire_due(self, now_ms: int) -> None:
         """End the leases without a heartbeat in their time to live; forget those that ended long ago."""
         passed_ms = self._passed_ms()
+        if passed_ms < self._next_due_ms:
+            return  # every request asks, and there may be thousands
         for lease in list(self._leases.values()):
             if lease.due_ms > passed_ms:
                 continue
@@ -271,10 +284,16 @@ class LeaseBook:
             elif not lease.living:
                 del self._leases[lease.lease_id]
                 self._on_forget(lease)
+        waiting = [lease.due_ms for lease in self._leases.values() if lease.state is not LeaseState.COMMITTING]
+        self._next_due_ms = min(waiting, default=passed_ms + TTL_MS_MIN)
 
     def _end(self, lease: Lease, state: LeaseState, reason: str | None, now_ms: int) -> None:
         lease.state, lease.reason, lease.ended_at_ms = state, reason, now_ms
-        lease.due_ms = self._passed_ms() + REMEMBERED_MS
+        self._due(lease, self._passed_ms() + REMEMBERED_MS)
+        living = self._by_replica.get(lease.tp, {})
+        living.pop(lease.lease_id, None)
+        if not living:
+            self._by_replica.pop(lease.tp, None)
         self._on_end(lease)
 
 

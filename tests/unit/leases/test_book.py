@@ -1,8 +1,10 @@
 """The book of leases: every move of docs/leases.md, and the refusal of the others."""
 
+from typing import Any
+
 import pytest
 
-from logyard.broker.leases.book import LIVING_MAX, Lease, LeaseBook, LeaseError, LeaseState, Purpose
+from logyard.broker.leases.book import LIVING_MAX, REMEMBERED_MS, Lease, LeaseBook, LeaseError, LeaseState, Purpose
 from logyard.broker.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -125,3 +127,39 @@ def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_a_lease() -> None:
     made.passed_ms = 60_000
     made.book.expire_due(now_ms=-(10**9))
     assert lease.state is LeaseState.EXPIRED
+
+
+def test_a_lease_costs_the_same_beside_thousands() -> None:
+    """Every request asks what is due, and the cleaner asks of every log whether it is held."""
+    made = Book()
+    looked = 0
+
+    class Counted(dict[str, Lease]):
+        def values(self) -> Any:
+            nonlocal looked
+            looked += len(self)
+            return super().values()
+
+    made.book._leases = Counted()
+    for number in range(1000):
+        tp = TopicPartition("t", number)
+        made.book.admit(tp, "r", Purpose.COMPACT, 0)
+        made.book.grant(
+            f"L{number}",
+            tp,
+            "r",
+            Purpose.COMPACT,
+            leader_epoch=3,
+            end_offset=9,
+            log_end_offset=9,
+            ttl_ms=60_000,
+            now_ms=0,
+        )
+        made.tick(number)
+    assert made.book.is_being_compacted(TopicPartition("t", 500))
+    assert looked < 3000
+    made.tick(70_000)
+    assert len(made.ended) == 1000
+    assert not made.book.is_being_compacted(TopicPartition("t", 500))
+    made.tick(70_000 + REMEMBERED_MS)
+    assert list(made.book) == []
