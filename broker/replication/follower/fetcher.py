@@ -29,7 +29,7 @@ from logyard.broker.replication.events import (
     PartitionFetch,
 )
 from logyard.broker.replication.follower.answers import FetchOutcome, FetchState, fetch_state
-from logyard.broker.replication.follower.portions import ONE_PORTION_BYTES, portions
+from logyard.broker.replication.follower.portions import ONE_PORTION_BYTES, Turn, portions
 from logyard.broker.replication.follower.session import FollowerSession
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import FetchLink, LinkError
@@ -237,7 +237,9 @@ class LeaderFetcher:
 
     async def _take(self, answer: FollowerFetchAnswer) -> None:
         lost: list[FetchState] = []
+        turn = Turn()
         for fetched in answer.partitions:
+            await _turn_of_others(turn, len(fetched.records))
             tp = fetched.tp
             state = self._states.get(tp)
             asked = self._session.sent.get(tp)
@@ -386,6 +388,11 @@ class LeaderFetcher:
         except Exception as trouble:
             state.trouble = trouble
             self._fail(state)
+
+
+async def _turn_of_others(turn: Turn, size: int) -> None:
+    if turn.is_over(size):
+        await asyncio.sleep(0)
 
 
 _TAKEN = frozenset({FetchOutcome.PROGRESS, FetchOutcome.IDLE, FetchOutcome.TRUNCATED})

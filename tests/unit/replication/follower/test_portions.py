@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.replication.follower import fetcher
-from logyard.broker.replication.follower.portions import portions
+from logyard.broker.replication.follower.portions import PARTITIONS_AT_ONCE, portions
 from tests.support.disk_logs import parse, stored
 from tests.support.followed import Followed, answer, run
 from tests.support.replica_world import T0
@@ -66,6 +67,28 @@ def test_the_loop_gets_its_turns_in_between(loop: VirtualLoop, one_by_one: Any) 
         await asyncio.sleep(0.1)
         assert f.log().log_end_offset == 5
         assert ends[0] < 5
+
+    run(loop, story)
+
+
+def test_partitions_of_one_answer_are_taken_in_turns(loop: VirtualLoop) -> None:
+    many = [TopicPartition("t", number) for number in range(3 * PARTITIONS_AT_ONCE)]
+
+    async def story(f: Followed) -> None:
+        taken: list[int] = []
+
+        def look() -> None:
+            taken.append(len(f.progressed))
+            if taken[-1] < len(many):
+                loop.call_soon(look)
+
+        f.progressed = Told(loop, look)
+        f.leader.script = [[answer(tp, stored(0, 0), hw=1) for tp in many]]
+        for tp in many:
+            f.follow(tp)
+        await asyncio.sleep(0.1)
+        assert taken[-1] == len(many)
+        assert max(after - before for before, after in pairwise([0, *taken])) == PARTITIONS_AT_ONCE
 
     run(loop, story)
 
