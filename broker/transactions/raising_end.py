@@ -28,6 +28,8 @@ def end(
     INVALID_TXN_STATE where there is nothing to commit, or for a retry with the other outcome. To abort where nothing
     is open succeeds: the client does not know whether a partition was added. `Needs.PRODUCER_ID`: the epochs are used
     up, ask again with a `fresh_id`.
+
+    An end below v5 has raised nothing: its retry in v5 is the end of the next transaction.
     """
     if transaction.will_have(producer):
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -35,10 +37,10 @@ def end(
     is_retry = _is_retry(stored, producer)
     if producer.producer_id != stored.producer_id and not is_retry:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    is_current = producer == Producer(stored.producer_id, stored.epoch)
-    if not (is_retry or (is_current and stored.state not in DECIDED)):
+    if not is_retry and producer.epoch != stored.epoch:
         return ErrorCode.PRODUCER_FENCED
     if transaction.pending is not None:
+        # The raised pair too: its client has the answer to one end, and asks for the next (KAFKA-18464).
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if is_retry:
         is_same = stored.state in (prepared(commits=commits), completed(commits=commits))
@@ -49,6 +51,8 @@ def end(
         if stored.epoch < EPOCH_MAX:
             return ErrorCode.NONE
         # A fence took the largest epoch, which no client gets: this one is handed a new producer id.
+    elif stored.state in DECIDED:
+        return ErrorCode.PRODUCER_FENCED
     elif commits and stored.state is not State.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
     return _prepare(transaction, now, fresh_id, commits=commits and not is_retry)

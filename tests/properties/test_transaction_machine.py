@@ -100,10 +100,12 @@ class Model:
         is_retry = self.raises and self.state in RETRIED and pair == before
         if pair[0] != self.producer_id and not is_retry:
             return 49
-        if not is_retry and (self.state.startswith("Prepare") or pair[1] != self.epoch):
+        if not is_retry and pair[1] != self.epoch:
             return 90
         if self.next is not None:
             return 51
+        if not is_retry and self.state.startswith("Prepare"):
+            return 90
         next_id = fresh if self.epoch >= LAST else -1
         if is_retry:
             code = RETRIED[self.state][0 if commits else 1]

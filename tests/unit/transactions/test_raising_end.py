@@ -36,6 +36,10 @@ def ask(transaction: Transaction, producer_id: int, epoch: int, commits: bool, f
     return end(transaction, Producer(producer_id, epoch), NOW, commits=commits, fresh_id=fresh_id)
 
 
+def ask_below_v5(transaction: Transaction, producer_id: int, epoch: int, commits: bool) -> Any:
+    return completion.end(transaction, Producer(producer_id, epoch), NOW, commits=commits)
+
+
 @pytest.mark.parametrize(
     ("state", "epoch", "abort", "commit"),
     [
@@ -73,9 +77,10 @@ def test_other_epochs_are_fenced_and_other_ids_unknown(state: State, epoch: int)
 def test_what_is_under_way_comes_behind_the_fence(state: State) -> None:
     transaction = known(state)
     transaction.pending = Change(transaction.stored, -1)
-    is_decided = state in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+    is_ended = state not in (State.EMPTY, State.ONGOING)
     for commits in (COMMIT, ABORT):
-        assert ask(transaction, PID, 2 if is_decided else 3, commits) is CONCURRENT
+        assert ask(transaction, PID, 3, commits) is CONCURRENT
+        assert ask(transaction, PID, 2, commits) is (CONCURRENT if is_ended else FENCED)
         assert ask(transaction, PID, 1, commits) is FENCED
 
 
@@ -83,6 +88,35 @@ def test_what_is_under_way_comes_behind_the_fence(state: State) -> None:
 def test_an_end_below_v5_has_no_epoch_before(state: State) -> None:
     """Else a fenced client that goes by version 2 would get the epoch of one that does not."""
     assert ask(known(state, client_version=0), PID, 2, state is State.COMPLETE_COMMIT) is FENCED
+
+
+@pytest.mark.parametrize("commits", [COMMIT, ABORT])
+def test_an_end_that_is_retried_in_v5_is_the_next_one(commits: bool) -> None:
+    """Kafka 4's answers: it goes by the version of the request, and below v5 the epoch stays."""
+    transaction = known(State.ONGOING, client_version=0)
+    transaction.make(ask_below_v5(transaction, PID, 3, commits))
+    assert ask(transaction, PID, 3, commits) is FENCED  # nobody completes it: only where that has failed
+    ending = completion.begin_completion(transaction, NOW)
+    assert ask(transaction, PID, 3, commits) is CONCURRENT
+    assert ask(transaction, PID, 3, not commits) is CONCURRENT
+    transaction.make(ending)
+    assert ask(transaction, PID, 3, COMMIT) is BAD_STATE
+    assert ask(transaction, PID, 3, ABORT).to.epoch == 4
+
+
+@pytest.mark.parametrize("commits", [COMMIT, ABORT])
+def test_an_end_that_is_retried_below_v5_is_fenced(commits: bool) -> None:
+    """Its epoch is over, and an answer without a pair could not tell the next one."""
+    transaction = known(State.ONGOING)
+    transaction.make(ask(transaction, PID, 3, commits))
+    assert ask_below_v5(transaction, PID, 3, commits) is FENCED
+    ending = completion.begin_completion(transaction, NOW)
+    assert ask_below_v5(transaction, PID, 3, commits) is FENCED
+    assert ask_below_v5(transaction, PID, 4, commits) is CONCURRENT
+    transaction.make(ending)
+    assert ask_below_v5(transaction, PID, 3, commits) is FENCED
+    assert ask_below_v5(transaction, PID, 4, commits) is NONE
+    assert ask_below_v5(transaction, PID, 4, not commits) is BAD_STATE
 
 
 @pytest.mark.parametrize("commits", [COMMIT, ABORT])

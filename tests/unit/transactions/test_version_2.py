@@ -57,6 +57,20 @@ async def test_each_end_raises_the_epoch_and_markers_carry_it(raising: Transacti
     assert (await end(raising, second, commits=False)).producer.epoch == second.epoch + 1
 
 
+async def test_an_abort_of_nothing_behind_a_commit_waits_for_its_markers(raising: TransactionWorld) -> None:
+    """Its client has the answer to the commit, and may not be fenced by it (KAFKA-18464)."""
+    producer = await raising.begin("x", TP[0])
+    raising.links.gate.clear()
+    second = (await end(raising, producer)).producer
+    await raising.settle()
+    assert raising.coordinator.describe("x").state == "PrepareCommit"
+    assert await end(raising, second, commits=False) == Initialized(CONCURRENT)
+    raising.links.gate.set()
+    await raising.settle()
+    assert await end(raising, second, commits=False) == Initialized(NONE, Producer(producer.producer_id, second.epoch + 1))
+    assert [m.commits for _, m in raising.links.sent] == [True]
+
+
 async def test_an_older_client_keeps_its_epoch(raising: TransactionWorld) -> None:
     producer = await raising.begin("x", TP[0])
     assert await raising.end(producer) is NONE
