@@ -25,9 +25,9 @@ def end(
 
     INVALID_PRODUCER_ID_MAPPING for another producer id; PRODUCER_FENCED for another epoch than the present one or, of
     what is decided or complete, the one before; CONCURRENT_TRANSACTIONS while something is under way;
-    INVALID_TXN_STATE where there is nothing to commit, or for a retry with the other outcome. To abort where nothing
-    is open succeeds: the client does not know whether a partition was added. `Needs.PRODUCER_ID`: the epochs are used
-    up, ask again with a `fresh_id`.
+    INVALID_TXN_STATE where there is nothing to commit, or for a retry with the other outcome; PRODUCER_FENCED where a
+    commit was overtaken by a fence. To abort where nothing is open succeeds: the client does not know whether a
+    partition was added. `Needs.PRODUCER_ID`: the epochs are used up, ask again with a `fresh_id`.
 
     An end below v5 has raised nothing: its retry in v5 is the end of the next transaction.
     """
@@ -43,6 +43,9 @@ def end(
         # The raised pair too: its client has the answer to one end, and asks for the next (KAFKA-18464).
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if is_retry:
+        if commits and stored.state is State.COMPLETE_ABORT:
+            # A client that retries asks for the same again: this transaction was aborted by a fence (KAFKA-20785).
+            return ErrorCode.PRODUCER_FENCED
         is_same = stored.state in (prepared(commits=commits), completed(commits=commits))
         if not is_same:
             return ErrorCode.INVALID_TXN_STATE

@@ -26,7 +26,7 @@ END = {
     "CompleteAbort": (48, 0),
 }
 # What EndTxn v5 is answered with the epoch before, and with the present one: for a commit, for an abort.
-RETRIED = {"PrepareCommit": (51, 48), "PrepareAbort": (48, 51), "CompleteCommit": (0, 48), "CompleteAbort": (48, 0)}
+RETRIED = {"PrepareCommit": (51, 48), "PrepareAbort": (48, 51), "CompleteCommit": (0, 48), "CompleteAbort": (90, 0)}
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 

@@ -99,7 +99,7 @@ async def test_a_timed_out_client_goes_on_when_it_aborts(raising: TransactionWor
     await raising.settle()
     after = Producer(producer.producer_id, producer.epoch + 1)
     assert [(m.producer_epoch, m.version, m.commits) for _, m in raising.links.sent] == [(after.epoch, 2, False)]
-    assert (await end(raising, producer)).error is ErrorCode.INVALID_TXN_STATE
+    assert (await end(raising, producer)).error is ErrorCode.PRODUCER_FENCED
     assert await end(raising, producer, commits=False) == Initialized(NONE, after)
     known = await raising.coordinator.initialize(Initialize("x", TIMEOUT_MS, producer))
     assert known == Initialized(NONE, after)
@@ -146,7 +146,8 @@ async def test_a_load_of_an_end_knows_the_retry(
     )
     after = Producer(NEXT_ID, 0) if has_next else Producer(PID, epoch)
     assert await end(raising, Producer(PID, epoch - 1), commits=commits) == Initialized(NONE, after)
-    assert (await end(raising, Producer(PID, epoch - 1), commits=not commits)).error is ErrorCode.INVALID_TXN_STATE
+    other = await end(raising, Producer(PID, epoch - 1), commits=not commits)
+    assert other.error is (ErrorCode.INVALID_TXN_STATE if commits else ErrorCode.PRODUCER_FENCED)
     known = await raising.coordinator.initialize(Initialize("x", TIMEOUT_MS, Producer(PID, epoch - 1)))
     assert known == Initialized(NONE, after)
 
