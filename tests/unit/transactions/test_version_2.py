@@ -67,7 +67,8 @@ async def test_an_abort_of_nothing_behind_a_commit_waits_for_its_markers(raising
     assert await end(raising, second, commits=False) == Initialized(CONCURRENT)
     raising.links.gate.set()
     await raising.settle()
-    assert await end(raising, second, commits=False) == Initialized(NONE, Producer(producer.producer_id, second.epoch + 1))
+    third = Producer(producer.producer_id, second.epoch + 1)
+    assert await end(raising, second, commits=False) == Initialized(NONE, third)
     assert [m.commits for _, m in raising.links.sent] == [True]
 
 
