@@ -159,7 +159,8 @@ class Commits:
         return code, Snapshot(kept, wanted if code is ErrorCode.NONE else (), require_stable=require_stable)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        """The group without a name too, which consumers without membership may have: as in Kafka."""
+        code = self._roster.availability(group_id)
         if code is not ErrorCode.NONE:
             return code
         group = self._roster.get(group_id)
@@ -172,7 +173,8 @@ class Commits:
     async def delete_offsets(self, group_id: str, partitions: Sequence[Place]) -> tuple[ErrorCode, list[ErrorCode]]:
         """Delete committed offsets. Returns the group's error code, and one for each partition.
 
-        A partition of a topic to which the group is subscribed keeps its offset and has GROUP_SUBSCRIBED_TO_TOPIC.
+        A partition of a topic to which the group is subscribed keeps its offset and has GROUP_SUBSCRIBED_TO_TOPIC. A
+        group whose members are no consumers keeps all: NON_EMPTY_GROUP.
         """
         code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
@@ -180,6 +182,10 @@ class Commits:
         group = self._roster.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
+        if group.members and group.protocol_type != subscription.CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP, []
+        if not partitions:
+            return ErrorCode.NONE, []
         busy = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         kept = subscription.subscribed_of(group, {topic for topic, _ in partitions})
         answers = [busy if topic in kept else ErrorCode.NONE for topic, _ in partitions]
@@ -250,7 +256,8 @@ class Commits:
         if group.state is GroupState.EMPTY:
             return [] if group.pending else since(group.state_since_ms)
         if group.state is GroupState.STABLE and group.protocol_type == subscription.CONSUMER:
-            return since(None, subscription.subscribed(group))
+            kept = subscription.subscribed(group)
+            return [] if kept is None else since(None, kept)
         return []
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
