@@ -35,7 +35,10 @@ def join(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: N
     """
     error = _join_refusal(group, request, rules)
     if error is not ErrorCode.NONE:
-        return [fx.AnswerJoin(ticket, Joined(error, request.member_id))]
+        answer = fx.AnswerJoin(ticket, Joined(error, request.member_id))
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED and request.member_id in group.members:
+            return [*_remove(group, request.member_id, now, rules, "finds the group full"), answer]
+        return [answer]
     if not request.member_id:
         return _join_new(group, request, ticket, new_member_id, now, rules)
     if request.member_id in group.pending:
@@ -54,10 +57,22 @@ def _join_refusal(group: Group, request: Join, rules: Rules) -> ErrorCode:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if not request.protocols or not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    known = request.member_id in group.members or request.instance_id in group.static_members
-    if not known and len(group.members) >= rules.size_max:
-        return ErrorCode.GROUP_MAX_SIZE_REACHED
-    return ErrorCode.NONE
+    return ErrorCode.NONE if _has_room(group, request, rules) else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def _has_room(group: Group, request: Join, rules: Rules) -> bool:
+    """While a rebalance is open those count who have joined: others may be gone, and have to give way to who is there.
+
+    As in Kafka; but a static member that comes back always has its place.
+    """
+    if len(group.members) < rules.size_max or request.instance_id in group.static_members:
+        return True
+    member = group.members.get(request.member_id)
+    if group.state is not GroupState.PREPARING:
+        return member is not None
+    if member is not None and member.join_ticket is not None:
+        return True
+    return sum(m.join_ticket is not None for m in group.members.values()) < rules.size_max
 
 
 def _join_new(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules) -> fx.Effects:

@@ -219,6 +219,21 @@ def test_refusals() -> None:
     assert membership.commit_refusal(Group("e"), "", None, -1, 0) is ErrorCode.NONE
 
 
+def test_a_full_group_has_room_for_who_comes_in_place_of_who_has_gone() -> None:
+    """Members that have gone without a word stay until the end of the rebalance."""
+    group, small = stable_pair(), membership.Rules(size_max=2)
+    assert joined(membership.join(group, request("a"), 5, "x", at(7000), small)) == {}
+    assert group.state is GroupState.PREPARING
+    assert joined(membership.join(group, request(), 6, "c", at(7100), small)) == {}
+    assert joined(membership.join(group, request(), 7, "d", at(7200), small)) == {
+        7: Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    }
+    answers = joined(membership.join(group, request("b"), 8, "x", at(7300), small))  # it had not gone
+    assert answers[8] == Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, "b")
+    assert (answers[5].error, answers[6].error, answers[6].generation) == (ErrorCode.NONE, ErrorCode.NONE, 2)
+    assert list(group.members) == ["a", "c"]
+
+
 def test_protocol_is_the_one_most_members_prefer() -> None:
     group = Group("g")
     membership.join(group, request(protocols="range sticky"), 1, "a", at(0), RULES)
