@@ -21,15 +21,18 @@ from logyard.broker.server.topic_waits import led_partitions
 
 # The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 STRICT_SINCE = 6
+# The log of a KRaft quorum. As a topic it would be in the way of a migration to one.
+RESERVED = "__cluster_metadata"
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     names = [topic.name for topic in message.topics]
     twice = {name for name, count in Counter(names).items() if count > 1}
-    once = [name for name in names if name not in twice]
+    once = [name for name in names if name not in twice and name != RESERVED]
     creatable = _creatable(services, request, once)
     described = authorization.seen(services, request, names)
-    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name in creatable and topic.name not in twice)
+    single = set(once)
+    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name in single and topic.name in creatable)
     validate_only = request.api_version >= 1 and bool(message.validate_only)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
     sizes = {topic.name: _size(services, topic) for topic in wanted}
@@ -45,7 +48,10 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     created += [CreatedTopic(name, denied, "Authorization failed.") for name in once if name not in creatable]
     refusal = "the request names this topic more than once"
-    created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice)]
+    created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice - {RESERVED})]
+    if RESERVED in names:
+        prohibited = f"Creation of internal topic {RESERVED} is prohibited."
+        created.append(CreatedTopic(RESERVED, ErrorCode.INVALID_REQUEST, prohibited))
     told = []
     for number, topic in enumerate(created, 1):
         told.append(_fields(services, topic, described))

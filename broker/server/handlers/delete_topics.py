@@ -4,7 +4,7 @@ broker's metadata."""
 from typing import Any, NamedTuple
 
 from logyard.broker.controller.events import DeleteTopics, Outcome
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
@@ -64,6 +64,9 @@ def _asked(services: Services, version: int, message: Any) -> list[Asked]:
     unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     found = []
     for topic in message.topics:
+        if topic.name is not None and topic.topic_id != ZERO_TOPIC_ID:
+            # Of which one? Somebody may have deleted that with the id, and created another of the name.
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
         if topic.name is None:
             name = services.metadata.topic_name(topic.topic_id)
             found.append(Asked(name, topic.topic_id, by_id=True, refusal=unknown if name is None else None))

@@ -1,0 +1,68 @@
+"""Requests that Kafka 3.9 refuses, and what it answers."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from logyard.broker.errors import ErrorCode
+from tests.support.inside_broker import InsideBroker
+from tests.support.sasl_client import SaslClient
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, OFFSET_DELETE = 3, 8, 10, 19, 20, 47
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SaslClient]:
+    settings = {"offsets.topic.num.partitions": "1", "auto.create.topics.enable": "true"}
+    async with InsideBroker(tmp_path_factory.mktemp("broker"), settings) as started:
+        await started.create_topic("t", 1)
+        client = await SaslClient.connect(started.port)
+        yield client
+        await client.close()
+
+
+async def test_a_topic_is_deleted_by_its_name_or_by_its_id(client: SaslClient) -> None:
+    """By both it could be another one of that name which is deleted: of the id nothing would be left."""
+    both = [{"name": "t", "topic_id": uuid.uuid4()}]
+    (answer,) = (await client.ask(DELETE_TOPICS, 6, topics=both, timeout_ms=1000)).responses
+    assert answer.error_code == int(ErrorCode.INVALID_REQUEST)
+    (topic,) = (await client.ask(METADATA, 9, topics=[{"name": "t"}], allow_auto_topic_creation=False)).topics
+    assert topic.error_code == 0
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+async def test_the_name_of_a_quorums_log_is_reserved(client: SaslClient, copies: int) -> None:
+    topic = {"name": "__cluster_metadata", "num_partitions": 1, "replication_factor": 1}
+    (answer,) = (await client.ask(CREATE_TOPICS, 7, topics=[topic] * copies, timeout_ms=1000)).topics
+    assert answer.error_code == int(ErrorCode.INVALID_REQUEST)
+    assert answer.error_message == "Creation of internal topic __cluster_metadata is prohibited."
+    named = [{"name": "__cluster_metadata"}]
+    (found,) = (await client.ask(METADATA, 9, topics=named, allow_auto_topic_creation=True)).topics
+    assert found.error_code == int(ErrorCode.INVALID_REQUEST)
+
+
+async def test_offsets_of_unknown_partitions_are_not_deleted(client: SaslClient) -> None:
+    commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    committing = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": "t", "partitions": [commit]}],
+    }
+    async with asyncio.timeout(60):
+        while (await client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
+            await asyncio.sleep(0.02)
+        while (await client.ask(OFFSET_COMMIT, 8, **committing)).topics[0].partitions[0].error_code:
+            await asyncio.sleep(0.02)
+    asked = [
+        {"name": "t", "partitions": [{"partition_index": 9}, {"partition_index": 0}]},
+        {"name": "no-topic", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = await client.ask(OFFSET_DELETE, 0, group_id="g", topics=asked)
+    told = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert told == {("t", 9): unknown, ("t", 0): 0, ("no-topic", 0): unknown}
