@@ -9,6 +9,8 @@ import struct
 from logyard.broker.server.request import Request
 
 ANSWERS_MAX = 256
+# Of all answers together: a client may ask for the same topics in as many ways as it likes, of all at once too.
+BYTES_MAX = 64 << 20
 _CORRELATION_ID = struct.Struct(">i")
 
 Versions = tuple[int, int]
@@ -24,11 +26,13 @@ class AnswerCache:
     def __init__(self) -> None:
         self._of_versions: Versions = (-1, -1)
         self._answers: dict[Key, bytes] = {}
+        self._bytes = 0
 
     def get(self, request: Request, of_versions: Versions, viewer: Viewer) -> bytes | None:
         """Return the cached answer with this request's correlation id, None if there is none."""
         if of_versions != self._of_versions:
             self._answers.clear()
+            self._bytes = 0
             self._of_versions = of_versions
         cached = self._answers.get(_key(request, viewer))
         if cached is None:
@@ -36,12 +40,18 @@ class AnswerCache:
         return cached[:4] + _CORRELATION_ID.pack(request.correlation_id) + cached[8:]
 
     def put(self, request: Request, of_versions: Versions, viewer: Viewer, answer: bytes) -> None:
-        """Cache an answer that was made from those versions; the oldest gives way."""
+        """Cache an answer that was made from those versions. The oldest give way, and the last one is always kept."""
         if of_versions != self._of_versions:
             return
-        if len(self._answers) >= ANSWERS_MAX:
-            del self._answers[next(iter(self._answers))]
-        self._answers[_key(request, viewer)] = answer
+        key = _key(request, viewer)
+        self._drop(key)
+        while self._answers and (len(self._answers) >= ANSWERS_MAX or self._bytes + len(answer) > BYTES_MAX):
+            self._drop(next(iter(self._answers)))
+        self._answers[key] = answer
+        self._bytes += len(answer)
+
+    def _drop(self, key: Key) -> None:
+        self._bytes -= len(self._answers.pop(key, b""))
 
 
 def _key(request: Request, viewer: Viewer) -> Key:

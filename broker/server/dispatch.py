@@ -18,12 +18,10 @@ from logyard.broker.server.large_answers import is_large
 from logyard.broker.server.request import Encoded, Fields, Request, Session, Unanswerable
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed, charge_time
-from logyard.broker.server.turns import in_thread
+from logyard.broker.server.turns import LARGE_BODY_BYTES, in_thread
 from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
-# Larger bodies are decoded in a thread: it takes 3 µs for each part of a message, and a part may have three bytes.
-LARGE_BODY_BYTES = 16 * 1024
 
 log = structlog.get_logger("logyard.dispatch")
 

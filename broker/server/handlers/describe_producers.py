@@ -8,25 +8,28 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
     asked: dict[str, dict[int, None]] = {}
     for topic in message.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     readable = authorization.topics(services, request, [name for name in asked if name_problem(name) is None])
-    return {
-        "topics": [
-            {"name": name, "partitions": [_partition(services, readable, name, index) for index in indexes]}
-            for name, indexes in asked.items()
-        ]
-    }
+    pauses, topics = Pauses(services), []
+    for name, indexes in asked.items():
+        partitions = [await _partition(services, readable, pauses, name, index) for index in indexes]
+        topics.append({"name": name, "partitions": partitions})
+    return {"topics": topics}
 
 
-def _partition(services: Services, readable: Container[str], topic: str, index: int) -> dict[str, Any]:
+async def _partition(
+    services: Services, readable: Container[str], pauses: Pauses, topic: str, index: int
+) -> dict[str, Any]:
+    await pauses.after(1)
     try:
         problem = name_problem(topic)
         if problem is not None:
@@ -36,10 +39,9 @@ def _partition(services: Services, readable: Container[str], topic: str, index: 
         log = services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=False)
     except ApiError as refusal:
         return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}
-    return {
-        "partition_index": index,
-        "error_code": 0,
-        "active_producers": [
+    producers = []
+    for entry in list(log.producers.entries.values()):
+        producers.append(
             {
                 "producer_id": entry.producer_id,
                 "producer_epoch": entry.epoch,
@@ -48,9 +50,9 @@ def _partition(services: Services, readable: Container[str], topic: str, index: 
                 "coordinator_epoch": entry.coordinator_epoch,
                 "current_txn_start_offset": entry.txn_first_offset,
             }
-            for entry in log.producers.entries.values()
-        ],
-    }
+        )
+        await pauses.after(1)
+    return {"partition_index": index, "error_code": 0, "active_producers": producers}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -7,6 +7,7 @@ from logyard.broker.metadata.coordinators import living_leader, partition_for
 from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -21,26 +22,36 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     key_type = message.key_type if version >= 1 else GROUP
     if version < 4:
-        return await _find(services, request, key_type, message.key)
-    found = [{"key": key, **await _find(services, request, key_type, key)} for key in message.coordinator_keys]
+        return await _find(services, request, key_type, message.key, set())
+    pauses, created = Pauses(services), set[str]()
+    found = []
+    for key in message.coordinator_keys:
+        found.append({"key": key, **await _find(services, request, key_type, key, created)})
+        await pauses.after(1)
     return {"coordinators": found}
 
 
-async def _find(services: Services, request: Request, key_type: int, key: str) -> dict[str, Any]:
+async def _find(services: Services, request: Request, key_type: int, key: str, created: set[str]) -> dict[str, Any]:
+    """`created`: topics that this request has had created already."""
     try:
-        return {"error_code": 0, "error_message": "NONE", **await _coordinator(services, request, key_type, key)}
+        found = await _coordinator(services, request, key_type, key, created)
+        return {"error_code": 0, "error_message": "NONE", **found}
     except ApiError as refusal:
         return {"error_code": int(refusal.code), "error_message": refusal.message, **NOWHERE}
 
 
-async def _coordinator(services: Services, request: Request, key_type: int, key: str) -> dict[str, Any]:
+async def _coordinator(
+    services: Services, request: Request, key_type: int, key: str, created: set[str]
+) -> dict[str, Any]:
     topic = TOPICS.get(key_type)
     if topic is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: 0 is a group, 1 a transactional id")
     row = RIGHTS[request.api_key]
     authorization.require(services, request, row.group if key_type == GROUP else row.transactional_id, key)
     if topic not in services.metadata:
-        await services.auto_create.create_internal(topic)
+        if topic not in created:
+            created.add(topic)
+            await services.auto_create.create_internal(topic)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being created: try again")
     if key_type == TRANSACTION:
         broker = services.transaction_partitions.coordinator_of(key)

@@ -12,6 +12,7 @@ from logyard.broker.records.decode import ABORT, COMMIT
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from logyard.broker.server.handlers import describe_producers
 from logyard.broker.server.rights import EverythingAllowed
+from logyard.broker.server.turns import Turns
 from tests.support.logs import marker, transactional
 from tests.support.replica_world import T0, T1, Pending, World, fetch_once, follower_fetch
 
@@ -127,14 +128,14 @@ def test_open_transactions_that_are_older_than_any_may_be_are_counted(world: Wor
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_producers_are_described_by_any_replica(world: World, leader: int) -> None:
+async def test_producers_are_described_by_any_replica(world: World, leader: int) -> None:
     begin(world)
     end(world, coordinator_epoch=4)
     begin(world, 1)
     world.tell(world.order(leader=leader, leader_epoch=leader, isr=(1, 2, 3), partition_epoch=leader))
     topics = [SimpleNamespace(name=T0.topic, partition_indexes=[T0.partition, 9])]
-    services: Any = SimpleNamespace(replicas=world.replicas, rights=EverythingAllowed())
-    answer: Any = describe_producers.handle(services, cast(Any, None), SimpleNamespace(topics=topics))
+    services: Any = SimpleNamespace(replicas=world.replicas, rights=EverythingAllowed(), turns=Turns())
+    answer: Any = await describe_producers.handle(services, cast(Any, None), SimpleNamespace(topics=topics))
     here, unknown = answer["topics"][0]["partitions"]
     assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (producer,) = here["active_producers"]

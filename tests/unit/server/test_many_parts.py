@@ -1,0 +1,118 @@
+"""Requests of many small parts do not hold the event loop up, and are answered in full."""
+
+import asyncio
+import gc
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.log.producers import ProducerEntry
+from logyard.broker.model import TopicPartition
+from logyard.broker.protocol import codec
+from tests.support.inside_broker import InsideBroker
+from tests.support.longest_turn import longest_turn
+from tests.support.sasl_client import SaslClient
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = (
+    2,
+    3,
+    8,
+    10,
+    23,
+    61,
+)
+NAMES = 60_000
+PRODUCERS = 250_000
+# A turn has some milliseconds' work; without turns it takes 0.2 s and more.
+TURN_S = 0.1
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[InsideBroker]:
+    settings = {"offsets.topic.num.partitions": "1", "auto.create.topics.enable": "true"}
+    async with InsideBroker(tmp_path_factory.mktemp("broker"), settings) as started:
+        await started.create_topic("t", 1)
+        yield started
+
+
+async def ask(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
+    """Return the answer, and the longest turn of the loop until it was there, without the collector."""
+    client = await SaslClient.connect(broker.port)
+    frame = client.encode(key, version, **fields)
+    gc.disable()
+    try:
+        async with longest_turn() as longest:
+            client.send(frame)
+            answer = await client.frame(120)
+    finally:
+        gc.enable()
+    assert answer is not None
+    await client.close()
+    return codec.decode_response(key, version, memoryview(answer))[1], longest.seconds
+
+
+async def test_metadata_of_many_names(broker: InsideBroker) -> None:
+    names = [f"no-{number}" for number in range(NAMES)]
+    asked = {"topics": [{"name": name} for name in ["t", *names]], "allow_auto_topic_creation": False}
+    answer, longest_s = await ask(broker, METADATA, 9, asked)
+    assert [topic.name for topic in answer.topics] == ["t", *names]
+    assert [len(topic.partitions) for topic in answer.topics[:2]] == [1, 0]
+    codes = {topic.error_code for topic in answer.topics[1:]}
+    assert codes == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert [broker.node_id for broker in answer.brokers] == [1]
+    assert longest_s < TURN_S
+
+
+async def test_metadata_of_one_name_again_and_again(broker: InsideBroker) -> None:
+    asked = {"topics": [{"name": "t"}] * NAMES, "allow_auto_topic_creation": True}
+    answer, longest_s = await ask(broker, METADATA, 9, asked)
+    assert [topic.name for topic in answer.topics] == ["t"]
+    assert longest_s < TURN_S
+
+
+@pytest.mark.parametrize("version", [1, 9])
+async def test_a_large_request_for_all_topics(broker: InsideBroker, version: int) -> None:
+    """Bytes behind the last field are ignored, as in Kafka: it may have any size."""
+    client = await SaslClient.connect(broker.port)
+    frame = client.encode(METADATA, version, topics=None, allow_auto_topic_creation=False)[4:] + bytes(20_000)
+    client.send(struct.pack(">i", len(frame)) + frame)
+    answer = await client.frame()
+    assert answer is not None
+    assert "t" in {topic.name for topic in codec.decode_response(METADATA, version, memoryview(answer))[1].topics}
+    await client.close()
+
+
+async def test_a_large_request_creates_what_is_missing(broker: InsideBroker) -> None:
+    asked = {"topics": [{"name": "t"}] * 9_000 + [{"name": "made"}], "allow_auto_topic_creation": True}
+    answer, _ = await ask(broker, METADATA, 9, asked)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("t", 0),
+        ("made", int(ErrorCode.LEADER_NOT_AVAILABLE)),
+    ]
+    async with asyncio.timeout(30):
+        while "made" not in broker.components.metadata:
+            await asyncio.sleep(0.02)
+
+
+async def test_the_coordinators_of_many_groups(broker: InsideBroker) -> None:
+    asked = {"key_type": 0, "coordinator_keys": [f"g{number}" for number in range(NAMES)]}
+    answer, longest_s = await ask(broker, FIND_COORDINATOR, 4, asked)
+    assert [found.key for found in answer.coordinators] == asked["coordinator_keys"]
+    assert longest_s < TURN_S
+
+
+async def test_many_producers_of_a_partition(broker: InsideBroker) -> None:
+    log = broker.components.replicas.hosted.partitions[TopicPartition("t", 0)].log
+    assert log is not None
+    for number in range(PRODUCERS):
+        log.producers.entries[number] = ProducerEntry(number, 0)
+    asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}
+    answer, longest_s = await ask(broker, DESCRIBE_PRODUCERS, 0, asked)
+    (partition,) = answer.topics[0].partitions
+    assert [producer.producer_id for producer in partition.active_producers] == list(range(PRODUCERS))
+    assert longest_s < TURN_S
