@@ -16,8 +16,10 @@ from logyard.admin.transactions.transactions import (
     Transaction,
     TransactionListing,
 )
-from logyard.broker.errors import ApiError
-from logyard.broker.model import TopicPartition
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import TRANSACTIONS_TOPIC, TopicPartition
+
+_TRIES = 5
 
 
 class TransactionClient(Protocol):
@@ -79,6 +81,10 @@ def find_hanging(
 ) -> list[OpenTransaction]:
     """Those that nothing was written to for longer than `idle_ms` and that no coordinator will end.
 
+    Raises ApiError where not every coordinator can be asked: it may be the one that has decided on one of them, and
+    whoever took that for hanging would abort a part of what is committed. The login needs Describe on every
+    transactional id: brokers leave out the others.
+
     :param now_ms: the time now, in ms since 1970; leaders' times are compared with it.
     :param idle_ms: at least the longest time-out that producers have (`transaction.max.timeout.ms`).
     :param broker: ask this broker's replicas instead of the leaders.
@@ -86,10 +92,48 @@ def find_hanging(
     late = [one for one in open_transactions(client, partitions, broker) if now_ms - one.producer.last_ms > idle_ms]
     if not late:
         return []
-    wanted = sorted({one.producer.producer_id for one in late})
-    ids = {one.producer_id: one.transactional_id for one in client.list_transactions(wanted)}
-    known = {name: client.describe_transaction(name) for name in sorted({ids[pid] for pid in wanted if pid in ids})}
-    return [one for one in late if not _will_be_ended(one, known.get(ids.get(one.producer.producer_id, "")))]
+    for _ in range(_TRIES):
+        coordinators = _coordinators(client)
+        known = _coordinated(client, {one.producer.producer_id for one in late})
+        if _coordinators(client) == coordinators:
+            break  # else one of them may have been listed neither here nor there
+    else:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinators of transactions are moving: try again")
+    left = [one for one in late if not _will_be_ended(one, known.get(one.producer.producer_id))]
+    # One that was ended meanwhile is not listed either, and its producer may have begun another.
+    still = {_identity(one) for one in open_transactions(client, sorted({one.tp for one in left}), broker)}
+    return [one for one in left if _identity(one) in still]
+
+
+def _coordinators(client: TransactionClient) -> dict[int, tuple[int, int]]:
+    """Leader and leader epoch of each partition of the coordinators' topic. Raises ApiError where one is not known."""
+    snapshot = client.snapshot([TRANSACTIONS_TOPIC])
+    if TRANSACTIONS_TOPIC in snapshot.missing:
+        return {}
+    found = snapshot.topics.get(TRANSACTIONS_TOPIC)
+    if found is None:
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{TRANSACTIONS_TOPIC} cannot be described, so it is unknown whether every coordinator was asked",
+        )
+    unled = [p.partition for p in found.partitions if p.leader not in snapshot.brokers]
+    if unled:
+        raise ApiError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"partition {unled[0]} of {TRANSACTIONS_TOPIC} has no leader: its transactions cannot be asked for",
+        )
+    return {p.partition: (p.leader, p.leader_epoch) for p in found.partitions}
+
+
+def _coordinated(client: TransactionClient, producer_ids: set[int]) -> dict[int, Transaction]:
+    """What coordinators know of the transactions of these producers."""
+    names = {one.producer_id: one.transactional_id for one in client.list_transactions(sorted(producer_ids))}
+    described = {name: client.describe_transaction(name) for name in sorted(set(names.values()))}
+    return {producer_id: found for producer_id, name in names.items() if (found := described[name]) is not None}
+
+
+def _identity(one: OpenTransaction) -> tuple[TopicPartition, int, int, int | None]:
+    return one.tp, one.producer.producer_id, one.producer.epoch, one.producer.start_offset
 
 
 def _will_be_ended(found: OpenTransaction, coordinated: Transaction | None) -> bool:

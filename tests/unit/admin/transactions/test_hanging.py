@@ -1,5 +1,7 @@
 """Which open transactions hang: those that no coordinator will end."""
 
+from dataclasses import replace
+
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
@@ -10,13 +12,14 @@ from logyard.admin.transactions.transactions import (
     OpenTransaction,
     Producer,
     Transaction,
+    TransactionListing,
     hanging_table,
     listing_table,
     producers_table,
     transaction_table,
 )
 from logyard.broker.errors import ApiError
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import TRANSACTIONS_TOPIC, TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -108,3 +111,55 @@ def test_tables_as_kafkas_tool_prints_them() -> None:
     empty = Transaction("id", 1, 1, 0, "Empty", 60_000, None)
     assert [cell.strip() for cell in transaction_table(empty, NOW)[1].split("\t")][6:] == ["None", "None", "", ""]
     assert listing_table([])[0].split() == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
+
+
+def test_while_a_coordinator_is_away_nobody_knows_what_hangs(cluster: MemoryCluster) -> None:
+    """It may have decided to commit: an abort of the rest would tear the transaction."""
+    MemoryClient(cluster).create_topic(NewTopic(TRANSACTIONS_TOPIC, 2, 1))
+    cluster.tick()
+    cluster.producers = {T0: [producer(1)]}
+    assert [one.tp for one in find(cluster)] == [T0]
+    (coordinator,) = cluster.assignments[TopicPartition(TRANSACTIONS_TOPIC, 1)].replicas
+    cluster.stop(coordinator)
+    while coordinator in cluster.live():
+        cluster.tick()
+    with pytest.raises(ApiError, match=f"partition 1 of {TRANSACTIONS_TOPIC} has no leader"):
+        find(cluster)
+    cluster.producers = {T0: [producer(1, last_ms=NOW)]}
+    assert find(cluster) == []
+
+
+def test_a_coordinator_that_moves_while_it_is_asked_for_is_asked_again(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one has it no more, and the new one had it not yet when it was asked."""
+    MemoryClient(cluster).create_topic(NewTopic(TRANSACTIONS_TOPIC, 1, 1))
+    cluster.tick()
+    cluster.producers = {T0: [producer(1)]}
+    listed: list[list[TransactionListing]] = [[], [TransactionListing("one", 1, 1, "PrepareCommit")]]
+    cluster.transactions = {"one": transaction("one", 1, T0, state="PrepareCommit")}
+
+    def moves(client: MemoryClient, producer_ids: object, duration_ms: int | None = None) -> list[TransactionListing]:
+        if len(listed) == 2:
+            of_id = TopicPartition(TRANSACTIONS_TOPIC, 0)
+            state = cluster.states[of_id]
+            cluster.states[of_id] = replace(state, leader_epoch=state.leader_epoch + 1)
+        return listed.pop(0)
+
+    monkeypatch.setattr(MemoryClient, "list_transactions", moves)
+    assert find(cluster) == []
+    assert listed == []
+
+
+def test_what_has_ended_while_coordinators_were_asked_does_not_hang(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer has begun another, which is not to be aborted."""
+    cluster.producers = {T0: [producer(1, start=5)]}
+
+    def ends(client: MemoryClient, producer_ids: object, duration_ms: int | None = None) -> list[TransactionListing]:
+        cluster.producers = {T0: [producer(1, start=99, last_ms=NOW)]}
+        return []
+
+    monkeypatch.setattr(MemoryClient, "list_transactions", ends)
+    assert find(cluster) == []
