@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
 from logyard.broker.records import compression
+from logyard.broker.records.few_headers import has_few
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
     COMPRESSION_BITS,
@@ -21,7 +22,6 @@ from logyard.broker.records.header import (
 from logyard.broker.records.header_validation import LONG_MAX, Bounds
 from logyard.broker.records.reader import REFUSED_BY_C, one_window, outlines
 from logyard.broker.records.stream import wrapped
-from logyard.broker.records.varint import read_varint
 
 # A batch up to this size is read at once, in place; a larger one piece by piece.
 WINDOW_BYTES = 64 * 1024
@@ -34,8 +34,6 @@ LITTLE_BYTES = 16 * 1024
 EFFORT_MAX = 16 * 1024
 # The work for a batch besides its records, uncompressed or compressed; the bytes of old messages that count as one.
 _EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
-# The length of a key or value that is null, -1 as a varint.
-NULL = 1
 # The most refused records that an answer names.
 RECORD_ERRORS_MAX = 1000
 
@@ -85,7 +83,9 @@ def inspect(
 def is_little(batch: memoryview, header: BatchHeader) -> bool:
     """Whether a whole v2 batch, decompressed, is small enough to be read at once."""
     if header.compression == compression.NONE:
-        return header.length <= WINDOW_BYTES or _has_few(batch, header)
+        return header.length <= WINDOW_BYTES or (
+            header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
+        )
     return _plain(batch, header) is not None
 
 
@@ -107,34 +107,6 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
         return compression.decompress(header.compression, batch[HEADER_SIZE:], WINDOW_BYTES)
     except CorruptData:
         return None  # too large, or corrupt
-
-
-def _has_few(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether an uncompressed batch has few records and headers; False if it cannot be parsed."""
-    if header.count > LITTLE_RECORDS:
-        return False
-    headers, pos, end = 0, HEADER_SIZE, header.length
-    try:
-        while pos < end:
-            size, at = read_varint(batch, pos)
-            pos = at + size
-            at += 1  # the attributes; then the time and the offset, which usually have a byte each
-            at = at + 1 if batch[at] < 128 else read_varint(batch, at)[1]
-            at = at + 1 if batch[at] < 128 else read_varint(batch, at)[1]
-            if batch[at] == NULL:
-                at += 1
-            else:
-                key, at = read_varint(batch, at)
-                at += key if key > 0 else 0
-            value, at = read_varint(batch, at)
-            at += value if value > 0 else 0
-            count = batch[at] >> 1 if batch[at] < 128 else read_varint(batch, at)[0]
-            headers += count
-            if size <= 0 or count < 0 or headers > LITTLE_HEADERS:
-                return False
-    except (IndexError, CorruptData):
-        return False
-    return True
 
 
 def _looks_at_times(header: BatchHeader, bounds: Bounds) -> bool:
