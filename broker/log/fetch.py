@@ -53,6 +53,8 @@ def locate(segment: Segment, size: int, bounds: ReadBounds, read: scan.Read) -> 
         if place is None:
             return None
         start, first_size = place.position, place.size
+        # A fetch that waited reads again, and so do one that a quota put off and a reader that tries again.
+        segment.cache.remember(bounds.offset, start)
     if start >= size:
         return None
     end = size if bounds.limit_offset is None else _limit_position(segment, start, size, bounds.limit_offset, read)

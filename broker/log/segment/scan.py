@@ -13,6 +13,10 @@ GLANCE = 4096
 
 # Base offset, length, magic, last offset delta: enough to find a batch.
 _GLANCE = struct.Struct(">qi4xb6xi")
+_unpack = _GLANCE.unpack_from
+# The least length of a batch, which does not count the offset and the length itself.
+_LENGTH_MIN = _GLANCE.size - LOG_OVERHEAD
+_NOTHING = memoryview(b"")
 
 Read = Callable[[int, int], bytes | memoryview | None]
 """(size, position) → bytes, or None if reading might wait."""
@@ -92,21 +96,19 @@ def places(read: Read, start: int, end: int) -> Iterator[Place]:
 
     Raises NotCached if `read` returns None, CorruptData for bytes that are no batch, CutShort if they end inside one.
     """
-    position, chunk, chunk_at = start, memoryview(b""), start
+    position, chunk, at, at_max = start, _NOTHING, 0, -1
     while position < end:
-        at = position - chunk_at
-        if at + _GLANCE.size > len(chunk):
-            chunk, chunk_at, at = _glance(read, position, end), position, 0
-        if len(chunk) - at < _GLANCE.size:
-            raise CutShort(f"batch at {position}: {len(chunk) - at} bytes are too few for a header")
-        base_offset, length, magic, delta = _GLANCE.unpack_from(chunk, at)
+        if at > at_max:
+            chunk, at = _header(read, position, end), 0
+            at_max = len(chunk) - _GLANCE.size
+        base_offset, length, magic, delta = _unpack(chunk, at)
+        _check(position, length, magic, delta)
         size = length + LOG_OVERHEAD
-        if size < _GLANCE.size or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
-            raise CorruptData(f"batch at {position}: length {length}, magic {magic}, last offset delta {delta}")
         if position + size > end:
-            raise CutShort(f"batch at {position}: its {size} bytes go past the end at {end}")
+            raise _past_end(position, size, end)
         yield Place(position, size, base_offset, base_offset + delta if magic == 2 else base_offset)
         position += size
+        at += size
 
 
 def headers(read: Read, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -139,23 +141,68 @@ def _glance(read: Read, position: int, end: int) -> memoryview:
 
 
 def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | None:
-    """Return the first batch from `start` on whose last offset is at or above `offset`."""
-    for place in places(read, start, end):
-        if place.last_offset >= offset:
-            return place
+    """Return the first batch from `start` on whose last offset is at or above `offset`; raises as `places` does."""
+    # Hot path, as is `boundary_within`: no object for each batch.
+    position, chunk, at, at_max = start, _NOTHING, 0, -1
+    while position < end:
+        if at > at_max:
+            chunk, at = _header(read, position, end), 0
+            at_max = len(chunk) - _GLANCE.size
+        base_offset, length, magic, delta = _unpack(chunk, at)
+        if magic != 2 or delta < 0 or length < _LENGTH_MIN:
+            _check(position, length, magic, delta)
+        size = length + LOG_OVERHEAD
+        if position + size > end:
+            raise _past_end(position, size, end)
+        last_offset = base_offset + delta if magic == 2 else base_offset
+        if last_offset >= offset:
+            return Place(position, size, base_offset, last_offset)
+        position += size
+        at += size
     return None
 
 
 def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, int | None]:
-    """Return the largest batch boundary ≤ `limit`, and the offset that follows it (None: unknown)."""
-    boundary, next_offset = start, None
+    """Return the largest batch boundary ≤ `limit`, which is at most `end`, and the offset that follows it (None:
+    unknown)."""
+    position, chunk, at, at_max = start, _NOTHING, 0, -1
+    next_offset = None
     try:
-        for place in places(read, start, end):
-            if place.position + place.size > limit:
+        while position < end:
+            if at > at_max:
+                chunk, at = _header(read, position, end), 0
+                at_max = len(chunk) - _GLANCE.size
+            base_offset, length, magic, delta = _unpack(chunk, at)
+            if magic != 2 or delta < 0 or length < _LENGTH_MIN:
+                _check(position, length, magic, delta)
+            size = length + LOG_OVERHEAD
+            following = position + size
+            if following > limit:
+                if following > end:
+                    raise _past_end(position, size, end)
                 break
-            boundary, next_offset = place.position + place.size, place.last_offset + 1
+            next_offset = (base_offset + delta if magic == 2 else base_offset) + 1
+            position = following
+            at += size
     except CutShort:
         if next_offset is None:
             raise
-        return boundary, None  # no batch begins there
-    return boundary, next_offset
+        return position, None  # no batch begins there
+    return position, next_offset
+
+
+def _header(read: Read, position: int, end: int) -> memoryview:
+    """Read at least the fields of `_GLANCE` of the batch at that position."""
+    chunk = _glance(read, position, end)
+    if len(chunk) < _GLANCE.size:
+        raise CutShort(f"batch at {position}: {len(chunk)} bytes are too few for a header")
+    return chunk
+
+
+def _check(position: int, length: int, magic: int, delta: int) -> None:
+    if length < _LENGTH_MIN or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
+        raise CorruptData(f"batch at {position}: length {length}, magic {magic}, last offset delta {delta}")
+
+
+def _past_end(position: int, size: int, end: int) -> CutShort:
+    return CutShort(f"batch at {position}: its {size} bytes go past the end at {end}")

@@ -1,0 +1,93 @@
+"""Scanning for positions: the searches give what a walk over all batches gives, and say where the bytes are wrong."""
+
+import struct
+
+import pytest
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log.segment import scan
+from logyard.broker.records import batch
+
+COUNTS = [1, 3, 1, 40, 2, 1, 1, 200]
+
+
+def log_bytes() -> bytes:
+    """Batches of different sizes, with a gap in the offsets before the fifth."""
+    made, offset = b"", 100
+    for number, count in enumerate(COUNTS):
+        offset += 50 if number == 4 else 0
+        one = batch.build([batch.Record(n, 1_700_000_000_000, None, bytes(30)) for n in range(count)])
+        batch.stamp(memoryview(one), 0, offset, 1)
+        made += bytes(one)
+        offset += count
+    return made
+
+
+DATA = log_bytes()
+
+
+def read(data: bytes) -> scan.Read:
+    return lambda size, position: data[position : position + size]
+
+
+PLACES = list(scan.places(read(DATA), 0, len(DATA)))
+
+
+def test_places_are_all_batches() -> None:
+    assert [place.last_offset - place.base_offset + 1 for place in PLACES] == COUNTS
+    assert PLACES[-1].position + PLACES[-1].size == len(DATA)
+
+
+def test_the_first_batch_that_reaches_an_offset() -> None:
+    for offset in range(95, PLACES[-1].last_offset + 3):
+        wanted = next((place for place in PLACES if place.last_offset >= offset), None)
+        assert scan.first_reaching(read(DATA), 0, len(DATA), offset) == wanted
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_the_last_boundary_within_a_limit(start: int) -> None:
+    begin = PLACES[start].position
+    for limit in range(begin, len(DATA) + 1):
+        whole = [place for place in PLACES[start:] if place.position + place.size <= limit]
+        wanted = (whole[-1].position + whole[-1].size, whole[-1].last_offset + 1) if whole else (begin, None)
+        assert scan.boundary_within(read(DATA), begin, len(DATA), limit) == wanted
+
+
+def test_bytes_that_end_inside_a_batch() -> None:
+    last = PLACES[-1]
+    for end in (last.position + 1, last.position + 26, last.position + 27, len(DATA) - 1):
+        cut = DATA[:end]
+        with pytest.raises(scan.CutShort):
+            scan.first_reaching(read(cut), 0, end, last.last_offset)
+        with pytest.raises(scan.CutShort):
+            list(scan.places(read(cut), 0, end))
+        found = scan.boundary_within(read(cut), 0, end, end)
+        assert found == (last.position, None), "no batch is known to begin there"
+        with pytest.raises(scan.CutShort):
+            scan.boundary_within(read(cut), last.position, end, end)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"), [(8, b"\xff\xff\xff\xff"), (8, b"\0\0\0\x0e"), (16, b"\3"), (23, b"\xff\xff\xff\xff")]
+)
+def test_bytes_that_are_no_batch(at: int, value: bytes) -> None:
+    wrong = bytearray(DATA)
+    at += PLACES[2].position
+    wrong[at : at + len(value)] = value
+    for search in (
+        lambda: scan.first_reaching(read(bytes(wrong)), 0, len(DATA), 1 << 40),
+        lambda: scan.boundary_within(read(bytes(wrong)), 0, len(DATA), len(DATA)),
+        lambda: list(scan.places(read(bytes(wrong)), 0, len(DATA))),
+    ):
+        with pytest.raises(CorruptData):
+            search()
+
+
+def test_old_messages_have_one_offset() -> None:
+    old = struct.pack(">qiIbbiib", 7, 15, 0, 0, 0, -1, 1, 0)
+    assert scan.first_reaching(read(old), 0, len(old), 5) == scan.Place(0, 27, 7, 7)
+
+
+def test_what_is_not_in_memory() -> None:
+    with pytest.raises(scan.NotCached):
+        scan.first_reaching(lambda size, position: None, 0, 100, 0)
