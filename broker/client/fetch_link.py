@@ -9,7 +9,6 @@ from logyard.broker.client.link import Link
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
-from logyard.broker.protocol import fetch_client
 from logyard.broker.replication.events import (
     EpochAnswer,
     EpochQuery,
@@ -69,11 +68,9 @@ class ReplicaFetchLink:
     async def fetch(self, request: FollowerFetch) -> FollowerFetchAnswer:
         link = self._connected()
         self._topics.asked(request)
-        version, asked = wire.follower_request(request)
         correlation_id = link.next_correlation_id()
-        frame = fetch_client.encode_request(version, correlation_id, link.client_id, asked)
-        answer = fetch_client.decode_response(version, await link.request_frame(correlation_id, frame))
-        return wire.follower_answer(answer, self._topics.name)
+        version, frame = wire.follower_frame(request, correlation_id, link.client_id)
+        return wire.follower_answer(version, await link.request_frame(correlation_id, frame), self._topics.name)
 
     async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], /) -> Sequence[EpochAnswer]:
         topics: dict[str, list[dict[str, int]]] = {}

@@ -1,29 +1,15 @@
-"""The follower's side of Fetch: encodes requests, and decodes answers without copying their records.
+"""The follower's side of Fetch by the schema: encodes requests, and decodes answers without copying their records.
 
-The requests of followers with topic ids, and the answers that have nothing unusual, are coded by hand: one of each goes
-with nearly every record that is replicated. Everything else goes by the schema.
+What has nothing unusual is coded by hand: `replication/fetch/plain_following.py`.
 """
 
-import struct
 import uuid
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import codec, primitives
+from logyard.broker.protocol import codec
 from logyard.broker.protocol.fetch import API_KEY, FetchedPartition, FetchPartition, FetchRequest
 from logyard.broker.protocol.schema import ZERO_UUID
-
-_BY_HAND = 17
-_REQUEST_HEAD = struct.Struct(">ihhi")
-_FIELDS = struct.Struct(">iiibii")
-_PARTITION = struct.Struct(">iiqiqiB")
-# Two tags: of these only the second is written, the replica's id and epoch, which has no tags itself.
-_REPLICA_TAG = struct.Struct(">BBBiqB")
-_ANSWER_HEAD = struct.Struct(">iBihi")
-# All fields before the records, without a list of aborted transactions.
-_PLAIN = struct.Struct(">ihqqqBi")
-_SIZE = struct.Struct(">i")
 
 
 class FetchResponse(NamedTuple):
@@ -41,52 +27,6 @@ def encode_request(version: int, correlation_id: int, client_id: str | None, req
 
     Topics need a name up to v12, an id from v13 on. Raises ValueError for values that do not fit.
     """
-    if version == _BY_HAND and request.cluster_id is None and not request.forgotten and not request.rack_id:
-        try:
-            return _by_hand(correlation_id, client_id, request)
-        except (struct.error, AttributeError, TypeError):
-            pass  # the schema says what does not fit
-    return _by_schema(version, correlation_id, client_id, request)
-
-
-def _by_hand(correlation_id: int, client_id: str | None, request: FetchRequest) -> bytes:
-    out = bytearray(_REQUEST_HEAD.pack(0, API_KEY, _BY_HAND, correlation_id))
-    out += primitives.string(client_id)
-    out.append(0)
-    out += _FIELDS.pack(
-        request.max_wait_ms,
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation,
-        request.session_id,
-        request.session_epoch,
-    )
-    by_topic = [(topic_id, list(each)) for topic_id, each in groupby(request.partitions, key=lambda p: p.topic_id)]
-    out += primitives.uvarint(len(by_topic) + 1)
-    for topic_id, partitions in by_topic:
-        out += topic_id.bytes  # None does not fit
-        out += primitives.uvarint(len(partitions) + 1)
-        for p in partitions:
-            out += _PARTITION.pack(
-                p.partition,
-                p.current_leader_epoch,
-                p.fetch_offset,
-                p.last_fetched_epoch,
-                p.log_start_offset,
-                p.max_bytes,
-                0,
-            )
-        out.append(0)
-    out += b"\x01\x01"  # no topics to forget, no rack
-    if (request.replica_id, request.replica_epoch) == (-1, -1):
-        out.append(0)
-    else:
-        out += _REPLICA_TAG.pack(1, 1, 13, request.replica_id, request.replica_epoch, 0)
-    _SIZE.pack_into(out, 0, len(out) - 4)
-    return bytes(out)
-
-
-def _by_schema(version: int, correlation_id: int, client_id: str | None, request: FetchRequest) -> bytes:
     fields = {
         "cluster_id": request.cluster_id,
         "replica_id": request.replica_id,
@@ -123,13 +63,6 @@ def _partition(p: FetchPartition) -> dict[str, Any]:
 
 def decode_response(version: int, frame: memoryview) -> FetchResponse:
     """Decode a response frame (without its size field). Raises CorruptData."""
-    if version == _BY_HAND:
-        try:
-            plain = _plain_response(frame)
-        except (*primitives.MALFORMED, CorruptData):
-            plain = None  # the schema says what is wrong
-        if plain is not None:
-            return plain
     correlation_id, body = codec.decode_response(API_KEY, version, frame)
     partitions = [
         _fetched(topic.topic if version < 13 else None, topic.topic_id, p)
@@ -137,56 +70,6 @@ def decode_response(version: int, frame: memoryview) -> FetchResponse:
         for p in topic.partitions
     ]
     return FetchResponse(correlation_id, body.throttle_time_ms, body.error_code, body.session_id, partitions)
-
-
-def _plain_response(frame: memoryview) -> FetchResponse | None:
-    """Decode an answer without tagged fields, aborted transactions and nulls; None for any other.
-
-    Raises CorruptData and errors of MALFORMED, where the schema may still find a good answer.
-    """
-    correlation_id, header_tags, throttle_ms, error_code, session_id = _ANSWER_HEAD.unpack_from(frame)
-    if header_tags:
-        return None
-    topics, pos = primitives.read_uvarint(frame, _ANSWER_HEAD.size)
-    end = len(frame)
-    partitions: list[FetchedPartition] = []
-    for _ in range(topics - 1):
-        if pos + 16 > end:
-            return None
-        topic_id = primitives.uuid_from(bytes(frame[pos : pos + 16]))
-        known_id = topic_id if topic_id.int else None
-        count, pos = primitives.read_uvarint(frame, pos + 16)
-        for _ in range(count - 1):
-            index, error, watermark, stable, start, aborted, preferred = _PLAIN.unpack_from(frame, pos)
-            if aborted:
-                return None
-            size, pos = frame[pos + _PLAIN.size], pos + _PLAIN.size + 1
-            if size > 127:
-                size, pos = primitives.read_uvarint_rest(frame, pos, size)
-            stop = pos + size - 1
-            if not size or stop >= end or frame[stop]:
-                return None
-            partitions.append(
-                FetchedPartition(
-                    None,
-                    known_id,
-                    index,
-                    error,
-                    watermark,
-                    frame[pos:stop],
-                    stable,
-                    start,
-                    None,
-                    preferred,
-                )
-            )
-            pos = stop + 1
-        if not count or frame[pos]:
-            return None
-        pos += 1
-    if not topics or frame[pos]:
-        return None
-    return FetchResponse(correlation_id, throttle_ms, error_code, session_id, partitions)
 
 
 def _fetched(topic: str | None, topic_id: uuid.UUID, p: Any) -> FetchedPartition:

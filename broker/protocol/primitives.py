@@ -102,6 +102,10 @@ def uvarint(value: int) -> bytes:
     """Encode an unsigned varint."""
     if value < 128:
         return _ONE_BYTE[value]
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value > 127:
         out.append(value & 0x7F | 0x80)

@@ -231,8 +231,7 @@ class LogDirInfo:
     usable_bytes: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
+class FollowerFetch(NamedTuple):
     """A follower's request to its leader: Fetch v17 if every partition has a topic id, else v12 (facts §22)."""
 
     replica_id: int
@@ -247,8 +246,7 @@ class FollowerFetch:
     uses_topic_ids: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetchAnswer:
+class FollowerFetchAnswer(NamedTuple):
     """The leader's answer. By topic id (v13+) the link fills in `topic_id` and the request's topic name."""
 
     error: ErrorCode

@@ -99,21 +99,27 @@ class Reader:
         return error.code
 
     def _read(self, ask: PartitionFetch) -> None:
+        # Hot path: what is usual is looked at here, and only what is not is asked of the partition, which refuses it.
         hosted, params, reading = self._hosted, self._params, self.reading
-        partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
-        if ask.topic_id.int and partition.topic_id.int not in (0, ask.topic_id.int):
+        replica_id, tp, number = params.replica_id, ask.tp, ask.topic_id.int
+        partition = hosted.partitions.get(tp) or hosted.find(tp)
+        log = partition.log
+        if number and log is not None and log.topic_id is not None and log.topic_id.int not in (0, number):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        log = partition.readable_log(ask.leader_epoch, params.only_leader)
-        follower = partition.follower(params.replica_id, ask.leader_epoch) if params.replica_id >= 0 else None
+        if log is None or not partition.is_leader or ask.leader_epoch != partition.leader_epoch:
+            log = partition.readable_log(ask.leader_epoch, params.only_leader)
+        follower = None
+        if replica_id >= 0:
+            follower = partition.remotes.get(replica_id) or partition.follower(replica_id, ask.leader_epoch)
         end_before = log.log_end_offset
-        result = FetchedPartition(ask.tp, topic_id=ask.topic_id)
+        result = FetchedPartition(tp, topic_id=ask.topic_id)
         found = self._find(partition, log, ask, result)
-        if follower is not None and self._record and result.diverging is None:
+        if result.diverging is not None:
+            self._not_fetched(ask)
+        elif follower is not None and self._record:
             beat, epoch = self._beat, params.replica_epoch
             if partition.record_fetch(follower, ask, self._now_ms, end_before, beat, epoch):
                 reading.moved.append(partition)
-        elif result.diverging is not None:
-            self._not_fetched(ask)
         result.high_watermark = log.high_watermark
         result.last_stable_offset = log.last_stable_offset
         result.log_start_offset = log.log_start_offset
@@ -126,9 +132,10 @@ class Reader:
     def _find(
         self, partition: Partition, log: PartitionLog, ask: PartitionFetch, result: FetchedPartition
     ) -> Slice | None:
-        params = self._params
-        if params.replica_id < 0 and params.rack and partition.is_leader:
-            elsewhere = preferred_read_replica(self._hosted, partition, log, ask.offset, params)
+        params, offset, end = self._params, ask.offset, log.log_end_offset
+        is_consumer = params.replica_id < 0
+        if is_consumer and params.rack and partition.is_leader:
+            elsewhere = preferred_read_replica(self._hosted, partition, log, offset, params)
             if elsewhere is not None:
                 result.preferred_read_replica = elsewhere
                 self.reading.urgent = True
@@ -138,21 +145,21 @@ class Reader:
             if result.diverging is not None:
                 self.reading.urgent = True
                 return None
-        if params.replica_id < 0 and params.isolation == Isolation.READ_COMMITTED:
+        if is_consumer and params.isolation is Isolation.READ_COMMITTED:
             result.aborted = []
-        limit = view_end(params, log)
-        if limit <= ask.offset <= log.log_end_offset:
+        limit = view_end(params, log) if is_consumer else end
+        if limit <= offset <= end:
             return (
                 None  # nothing for this reader yet: an offset between the end of its view and the log's end is no error
             )
         min_one = params.min_one and self.reading.size == 0
         room = max(0, min(ask.max_bytes, self._remaining))
-        if room == 0 and not min_one and log.log_start_offset <= ask.offset < limit:
+        if room == 0 and not min_one and log.log_start_offset <= offset < limit:
             return None
-        listed = params.replica_id >= 0 and is_throttled(self._hosted, partition, log)
+        listed = not is_consumer and is_throttled(self._hosted, partition, log)
         if listed and must_wait(self._hosted, partition, params.replica_id, self._now_ms):
             return None
-        found = log.read(ask.offset, room, limit_offset=limit, min_one=min_one)
+        found = log.read(offset, room, limit_offset=limit, min_one=min_one)
         if listed:
             self._hosted.throttled_out.record(found.size, self._now_ms)
         return found

@@ -27,7 +27,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 
-Allowed = Callable[[str], bool]
+Allowed = Callable[[str], bool] | None
+"""Says which topics may be read; None: all."""
 
 
 class Remembered:
@@ -42,18 +43,17 @@ class Remembered:
 
     def record(self, answer: FetchedPartition) -> bool:
         """Record an answer as sent; returns whether it has news and must be sent. After an error every answer has."""
-        urgent = (
-            answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0
-        )
+        watermark, start = answer.high_watermark, answer.log_start_offset
+        if answer.error or answer.diverging is not None:
+            self.high_watermark, self.log_start_offset = -1, start
+            return True
         news = (
-            urgent
+            watermark != self.high_watermark
+            or start != self.log_start_offset
             or len(answer.records) > 0
-            or answer.high_watermark != self.high_watermark
-            or answer.log_start_offset != self.log_start_offset
+            or answer.preferred_read_replica >= 0
         )
-        repeat = answer.error is not ErrorCode.NONE or answer.diverging is not None
-        self.high_watermark = -1 if repeat else answer.high_watermark
-        self.log_start_offset = answer.log_start_offset
+        self.high_watermark, self.log_start_offset = watermark, start
         return news
 
 
@@ -72,7 +72,7 @@ class FetchSession:
         self.heartbeat = Heartbeat()
         self._hosted = hosted
         self._params = params
-        self._allowed: Allowed = _all
+        self._allowed: Allowed = None
         self._rights: Hashable = None
         self._partitions: dict[SessionKey, Remembered] = {}
         self._by_name: dict[TopicPartition, SessionKey] = {}
@@ -168,7 +168,7 @@ class FetchSession:
         for key in self._looking_at:
             ask = mine[key].ask
             tp = ask.tp
-            if tp.topic and allowed(tp.topic):
+            if tp.topic and (allowed is None or allowed(tp.topic)):
                 partition = partitions.get(tp)
                 if partition is not None:
                     partition.observers[self] = None
@@ -206,9 +206,10 @@ class FetchSession:
         """Return the answers with news; partitions that may have more are read again."""
         news = []
         served = []
+        mine, by_id = self._partitions, self.uses_topic_ids
         for answer in answers:
-            key = answered_key(answer, self.uses_topic_ids)
-            known = self._partitions.get(key)
+            key = answered_key(answer, by_id)
+            known = mine.get(key)
             if known is None:
                 continue
             if known.record(answer):
@@ -224,7 +225,7 @@ class FetchSession:
         return news
 
     def _is_quiet(self, ask: PartitionFetch, answer: FetchedPartition) -> bool:
-        if answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0:
+        if answer.error or answer.diverging is not None or answer.preferred_read_replica >= 0:
             return False
         partition = self._hosted.partitions.get(ask.tp)
         if partition is None or partition.log is None or self not in partition.observers:
@@ -232,10 +233,6 @@ class FetchSession:
         if view_end(self._params, partition.log) > ask.offset:
             return False
         return not self.privileged or self._params.replica_id in partition.isr.committed
-
-
-def _all(topic: str) -> bool:
-    return True
 
 
 @dataclass(slots=True)
@@ -273,12 +270,12 @@ class FetchSessions:
         forgotten: Iterable[SessionKey] = (),
         *,
         uses_topic_ids: bool,
-        allowed: Allowed = _all,
+        allowed: Allowed = None,
         rights: Hashable = None,
     ) -> FetchContext:
         """Resolve a request. Partitions with an unknown topic id have the empty topic name.
 
-        `allowed` says which topics the client may read; `rights` has another value when that may have changed. Session
+        `allowed` is of the client; `rights` has another value when that may have changed. Session
         errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids and names).
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -326,7 +323,7 @@ class FetchSessions:
         for ask in asks:
             if not ask.tp.topic:
                 refusals.append(FetchedPartition(ask.tp, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=ask.topic_id))
-            elif not allowed(ask.tp.topic):
+            elif allowed is not None and not allowed(ask.tp.topic):
                 refusals.append(FetchedPartition(ask.tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=ask.topic_id))
             else:
                 readable.append(ask)

@@ -1,11 +1,12 @@
 """Fetch as the codec's messages and as replication's values, on both sides: serving and following."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
-from logyard.broker.protocol import fetch
+from logyard.broker.protocol import fetch, fetch_client
 from logyard.broker.protocol.fetch_client import FetchResponse
+from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.replication.events import (
     FetchedPartition,
     FetchParams,
@@ -13,7 +14,9 @@ from logyard.broker.replication.events import (
     FollowerFetchAnswer,
     Isolation,
     PartitionFetch,
+    Records,
 )
+from logyard.broker.replication.fetch import plain, plain_following
 from logyard.broker.replication.fetch.session_keys import SessionKey, forgotten_key
 
 FETCH_BY_ID = 17
@@ -25,6 +28,40 @@ _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
 # -- Serving
+
+
+def asked(version: int, body: memoryview, listener: str, topic_name: Callable[[TopicId], str | None]) -> plain.Asked:
+    """Decode the body of a Fetch request. Raises CorruptData. An unknown topic id gives the empty topic name."""
+    found = plain.asked(version, body, listener, topic_name) if version >= plain.FIRST else None
+    if found is not None:
+        return found
+    request = fetch.parse_request(version, body)
+    asks, forgotten = fetch_asks(request, version, topic_name)
+    return fetch_params(request, version, listener), request.session_id, request.session_epoch, asks, forgotten
+
+
+def answer(
+    version: int,
+    correlation_id: int,
+    answers: Sequence[FetchedPartition],
+    *,
+    error_code: int,
+    session_id: int,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Records]:
+    """Encode the complete frame of an answer that is not throttled: the buffers to send, in their order."""
+    if version >= plain.FIRST and not node_endpoints:
+        found = plain.answer(version, correlation_id, answers, error_code, session_id)
+        if found is not None:
+            return found
+    return fetch.encode_response(
+        version,
+        correlation_id,
+        fetched(answers, version),
+        error_code=error_code,
+        session_id=session_id,
+        node_endpoints=node_endpoints,
+    )
 
 
 def fetch_params(request: fetch.FetchRequest, version: int, listener: str) -> FetchParams:
@@ -92,6 +129,26 @@ def fetched(answers: Iterable[FetchedPartition], version: int) -> list[fetch.Fet
 # -- Following
 
 
+def follower_frame(wanted: FollowerFetch, correlation_id: int, client_id: str) -> tuple[int, bytes | bytearray]:
+    """Return (version, the complete frame of the request): v17 if all topics have ids, else v12 (facts §22)."""
+    frame = plain_following.question(wanted, correlation_id, client_id)
+    if frame is not None:
+        return plain_following.VERSION, frame
+    version, request = follower_request(wanted)
+    return version, fetch_client.encode_request(version, correlation_id, client_id, request)
+
+
+def follower_answer(
+    version: int, frame: memoryview, topic_name: Callable[[TopicId], str | None]
+) -> FollowerFetchAnswer:
+    """Decode a leader's answer. Raises CorruptData. Partitions of topics that are no longer followed are left out."""
+    if version == plain_following.VERSION:
+        found = plain_following.answered(frame, topic_name)
+        if found is not None:
+            return found
+    return translated(fetch_client.decode_response(version, frame), topic_name)
+
+
 def follower_request(asked: FollowerFetch) -> tuple[int, fetch.FetchRequest]:
     """Return (version, request): v17 if all topics have ids, else v12 (facts §22)."""
     by_id = asked.uses_topic_ids
@@ -123,7 +180,7 @@ def follower_request(asked: FollowerFetch) -> tuple[int, fetch.FetchRequest]:
     return (FETCH_BY_ID if by_id else FETCH_BY_NAME), request
 
 
-def follower_answer(answer: FetchResponse, topic_name: Callable[[TopicId], str | None]) -> FollowerFetchAnswer:
+def translated(answer: FetchResponse, topic_name: Callable[[TopicId], str | None]) -> FollowerFetchAnswer:
     """Translate a leader's answer; partitions of topics that are no longer followed are left out."""
     partitions: list[FetchedPartition] = []
     for p in answer.partitions:

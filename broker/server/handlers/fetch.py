@@ -27,8 +27,9 @@ OLD_FORMATS_BELOW = 4
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     version = request.api_version
-    asked = fetch.parse_request(version, request.body)
-    params = wire.fetch_params(asked, version, request.session.listener)
+    params, session_id, session_epoch, asks, forgotten = wire.asked(
+        version, request.body, request.session.listener, services.metadata.topic_name
+    )
     request.session.is_broker = params.from_follower
     if not params.from_follower:
         params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
@@ -37,16 +38,15 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             largest = services.quotas.fetch.largest(user_of(request), request.client_id or "")
             params.max_bytes = int(min(params.max_bytes, largest))
         params.min_bytes = min(params.min_bytes, params.max_bytes)
-    asks, forgotten = wire.fetch_asks(asked, version, services.metadata.topic_name)
     reader = fetch_rights.EVERYTHING if services.rights.is_open else fetch_rights.reader_of(services, request, params)
     context = services.fetch_sessions.open(
         params,
-        asked.session_id,
-        asked.session_epoch,
+        session_id,
+        session_epoch,
         asks,
         forgotten,
         uses_topic_ids=version >= wire.TOPIC_IDS_SINCE,
-        allowed=reader,
+        allowed=None if reader is fetch_rights.EVERYTHING else reader,
         rights=reader.rights,
     )
     # Quotas do not apply to followers (but see replication/throttle.py).
@@ -134,10 +134,10 @@ def _encoded(services: Services, request: Request, context: FetchContext, answer
         leaders = [each.leader[0] for each in news if each.leader is not None]
         if leaders:
             endpoints = endpoints_of(services.metadata, request.session.listener, leaders)
-    return fetch.encode_response(
+    return wire.answer(
         request.api_version,
         request.correlation_id,
-        wire.fetched(news, request.api_version),
+        news,
         error_code=int(error),
         session_id=session_id,
         node_endpoints=endpoints,
