@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         while self._transport is not None:
-            frame_size = self._complete_frame()
+            frame_size = self._complete_frame() if self._start < self._end else -1
             if frame_size < 0:
                 break
             if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(frame_size)):

@@ -10,7 +10,7 @@ from enum import Enum
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.partition_log import PartitionLog
-from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId
 from logyard.broker.replication.events import FetchedPartition, PartitionFetch
 from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.partition import Partition
@@ -27,6 +27,9 @@ class FetchOutcome(Enum):
     FENCED = "the leader has a later leader epoch: wait for the controller"
     OUT_OF_RANGE = "the leader does not have our offset: ask for its bounds"
     FAILED = "the log refused it: `trouble` says why"
+
+
+_PROGRESS, _IDLE = FetchOutcome.PROGRESS, FetchOutcome.IDLE
 
 
 class FetchState:
@@ -102,20 +105,17 @@ class FetchState:
             and partition.log is not None
         )
 
-    def asked_anew(
-        self, asked: PartitionFetch, answer: FetchedPartition, outcome: FetchOutcome
-    ) -> dict[TopicPartition, None]:
-        """The partition, if the next fetch may ask for something else; nothing where only the watermark has moved."""
-        is_taken = outcome is FetchOutcome.PROGRESS or outcome is FetchOutcome.IDLE
-        if is_taken and not answer.records and self.log.log_start_offset == asked.log_start_offset:
-            return _NOTHING
-        return {self.partition.tp: None}
+    def asks_anew(self, asked: PartitionFetch, answer: FetchedPartition, outcome: FetchOutcome) -> bool:
+        """Whether the next fetch may ask for something else: not where only the watermark has moved."""
+        is_taken = outcome is _PROGRESS or outcome is _IDLE
+        return not is_taken or bool(answer.records) or self.log.log_start_offset != asked.log_start_offset
 
     def take(self, answer: FetchedPartition) -> FetchOutcome:
         """Handle the leader's answer to the current request."""
-        self.refusals = self.refusals + 1 if answer.error in _NOT_YET else 0
-        if answer.error is not ErrorCode.NONE:
+        if answer.error:
+            self.refusals = self.refusals + 1 if answer.error in _NOT_YET else 0
             return _ON_ERROR.get(answer.error, FetchOutcome.BACK_OFF)
+        self.refusals = 0
         try:
             if answer.diverging is not None:
                 return self.cut(*answer.diverging)
@@ -133,20 +133,17 @@ class FetchState:
             # The log was cut, and its producers' states are being read again in a thread: fetch again in a moment.
             self.refusals += 1
             return FetchOutcome.BACK_OFF
-        records = answer.records
-        start = log.log_start_offset
-        if log.log_end_offset != self.offset:
-            self.trouble = StorageError(
-                f"{self.partition.tp}: the log ends at {log.log_end_offset}, {self.offset} was fetched"
-            )
+        records, watermark = answer.records, answer.high_watermark
+        start, end = log.log_start_offset, log.log_end_offset
+        if end != self.offset:
+            self.trouble = StorageError(f"{self.partition.tp}: the log ends at {end}, {self.offset} was fetched")
             return FetchOutcome.FAILED
         if records:
             log.append_as_follower(memoryview(records))
-            self.offset = log.log_end_offset
-        self.lag = max(0, answer.high_watermark - self.offset)
-        moved = self.partition.follow_leader(answer.high_watermark, answer.log_start_offset)
-        progress = bool(records) or moved or log.log_start_offset != start
-        return FetchOutcome.PROGRESS if progress else FetchOutcome.IDLE
+            self.offset = end = log.log_end_offset
+        self.lag = watermark - end if watermark > end else 0
+        moved = self.partition.follow_leader(watermark, answer.log_start_offset)
+        return _PROGRESS if records or moved or log.log_start_offset != start else _IDLE
 
     def cut(self, epoch: int, end: int) -> FetchOutcome:
         """Truncate the log where the leader's (epoch, end offset) shows that it diverges; raises StorageError."""
@@ -220,8 +217,6 @@ _NOT_YET = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-
-_NOTHING: dict[TopicPartition, None] = {}
 
 _ON_ERROR = {
     ErrorCode.FENCED_LEADER_EPOCH: FetchOutcome.FENCED,

@@ -237,40 +237,49 @@ class LeaderFetcher:
 
     async def _take(self, answer: FollowerFetchAnswer) -> None:
         lost: list[FetchState] = []
-        turn = Turn()
+        turn, states, sent = Turn(), self._states, self._session.sent
         for fetched in answer.partitions:
-            await _turn_of_others(turn, len(fetched.records))
+            size = len(fetched.records)
+            if turn.is_over(size):
+                await asyncio.sleep(0)
             tp = fetched.tp
-            state = self._states.get(tp)
-            asked = self._session.sent.get(tp)
+            state, asked = states.get(tp), sent.get(tp)
             if state is None or asked is None or not state.answers(asked):
                 continue
-            self._counters.replication_bytes_in += len(fetched.records)
-            if fetched.records and state.is_throttled:
-                self._throttled_in.record(len(fetched.records), self._now_ms())
             outcome = None
-            if len(fetched.records) > ONE_PORTION_BYTES:
-                *before, last = portions(fetched.records)
-                outcome = await self._take_before(state, asked, fetched, before)
-                fetched = replace(fetched, records=last)
+            if size:
+                self._counters.replication_bytes_in += size
+                if state.is_throttled:
+                    self._throttled_in.record(size, self._now_ms())
+                if size > ONE_PORTION_BYTES:
+                    *before, last = portions(fetched.records)
+                    outcome = await self._take_before(state, asked, fetched, before)
+                    fetched = replace(fetched, records=last)
             outcome = outcome or self._take_in(state, fetched)
-            self._changed |= state.asked_anew(asked, fetched, outcome)
-            match outcome:
-                case FetchOutcome.PROGRESS:
-                    self._progressed(state.partition)
-                case FetchOutcome.TRUNCATED:
-                    log.info("diverged and cut", partition=str(tp), leader=self.leader, end=state.offset)
-                case FetchOutcome.BACK_OFF:
-                    self._say(state)
-                    self._delay(state)
-                case FetchOutcome.OUT_OF_RANGE:
-                    lost.append(state)
-                case FetchOutcome.FENCED:
-                    self._fenced(state)
-                case FetchOutcome.FAILED:
-                    self._fail(state)
+            if state.asks_anew(asked, fetched, outcome):
+                self._changed[tp] = None
+            if outcome is FetchOutcome.PROGRESS:
+                self._progressed(state.partition)
+            elif outcome is not FetchOutcome.IDLE:
+                self._act(state, outcome, lost)
         if lost:
             await self._find_again(lost)
+
+    def _act(self, state: FetchState, outcome: FetchOutcome, lost: list[FetchState]) -> None:
+        """Do what the outcome asks for; who has to look for its offset is added to `lost`."""
+        match outcome:
+            case FetchOutcome.TRUNCATED:
+                tp = str(state.partition.tp)
+                log.info("diverged and cut", partition=tp, leader=self.leader, end=state.offset)
+            case FetchOutcome.BACK_OFF:
+                self._say(state)
+                self._delay(state)
+            case FetchOutcome.OUT_OF_RANGE:
+                lost.append(state)
+            case FetchOutcome.FENCED:
+                self._fenced(state)
+            case FetchOutcome.FAILED:
+                self._fail(state)
 
     async def _take_before(
         self, state: FetchState, asked: PartitionFetch, fetched: FetchedPartition, portions: Sequence[memoryview]
@@ -388,11 +397,6 @@ class LeaderFetcher:
         except Exception as trouble:
             state.trouble = trouble
             self._fail(state)
-
-
-async def _turn_of_others(turn: Turn, size: int) -> None:
-    if turn.is_over(size):
-        await asyncio.sleep(0)
 
 
 _TAKEN = frozenset({FetchOutcome.PROGRESS, FetchOutcome.IDLE, FetchOutcome.TRUNCATED})

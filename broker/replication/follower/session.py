@@ -55,8 +55,8 @@ class FollowerSession:
                 forgotten.append((tp, known.topic_id))
         for ask in wanted:
             known = self.sent.get(ask.tp)
-            if known == ask:
-                continue
+            if known is not None and known.offset == ask.offset and known == ask:
+                continue  # the offset first: it is what changes
             if known is not None:
                 self._without_id -= not known.topic_id.int
                 if known.topic_id.int != ask.topic_id.int:
