@@ -104,6 +104,7 @@ def rows() -> list[Row]:
         Row("commits one by one", work.commits),
         *_transactions(),
         Row("rebalance of 100 members", partial(work.rebalances, members=100)),
+        Row("controller failover, few partitions", moves.failover),
         # What is created is deleted later: see create_many.
         *(
             Row(f"{name}, {what}", partial(each, topics=topics, partitions=partitions), rounds=3)
@@ -113,7 +114,6 @@ def rows() -> list[Row]:
                 ("1,000 topics of 1 partition", 1000, 1),
             )
         ),
-        Row("controller failover, few partitions", moves.failover),
         Row("restart of one broker, clean", partial(work.restart, number=signal.SIGTERM)),
         Row("restart of one broker, killed", partial(work.restart, number=signal.SIGKILL)),
         Row("memory, after all this", work.resident, rounds=1),
