@@ -15,20 +15,21 @@ from logyard.broker.log.partition_log import PartitionLog
 def delete_old_segments(log: PartitionLog, now_ms: int, at_most: int | None = None) -> int:
     """Delete the oldest segments as the topic's retention demands; returns how many.
 
-    Each takes five renames, so `at_most` limits one call. Reads the modification time of files without timestamps.
+    Each takes five renames, so `at_most` limits one call, which then looks at no more. Reads the modification time of
+    files without timestamps.
     """
     log.check_usable()
     log.now_ms = now_ms
+    looked_at = len(log.segments) if at_most is None else min(at_most, len(log.segments))
     count = deletable(
-        [_candidate(log, number) for number in range(len(log.segments))],
+        [_candidate(log, number) for number in range(looked_at)],
         log.config,
+        size=log.size,
         now_ms=now_ms,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         held=log.segments.held,
     )
-    if at_most is not None:
-        count = min(count, at_most)
     if count == len(log.segments):
         log.roll(log.log_end_offset, now_ms)
     if count:
@@ -61,12 +62,16 @@ def deletable(
     segments: Sequence[Candidate],
     config: TopicConfig,
     *,
+    size: int,
     now_ms: int,
     log_start_offset: int,
     high_watermark: int,
     held: Collection[int] = (),
 ) -> int:
-    """Return how many of the oldest segments may be deleted; if all, the active one has to be rolled first."""
+    """Return how many of the oldest segments may be deleted; if all, the active one has to be rolled first.
+
+    `segments` are the oldest ones, `size` is that of all.
+    """
     rules: list[Callable[[Candidate], bool]] = [
         lambda segment: not segment.is_active and segment.end_offset <= log_start_offset
     ]
@@ -74,13 +79,11 @@ def deletable(
         rules.append(lambda segment: now_ms - segment.largest_timestamp > config.retention_ms)
     count = max(_prefix(segments, rule, high_watermark, held) for rule in rules)
     if config.deletes and config.retention_bytes >= 0:
-        count = max(count, _prefix(segments, _over_size(segments, config.retention_bytes), high_watermark, held))
+        count = max(count, _prefix(segments, _over_size(size - config.retention_bytes), high_watermark, held))
     return count
 
 
-def _over_size(segments: Sequence[Candidate], limit: int) -> Callable[[Candidate], bool]:
-    surplus = sum(segment.size for segment in segments) - limit
-
+def _over_size(surplus: int) -> Callable[[Candidate], bool]:
     def rule(segment: Candidate) -> bool:
         nonlocal surplus
         if surplus - segment.size < 0:

@@ -155,9 +155,10 @@ class SegmentList:
 
     def drop_oldest(self, count: int) -> list[str]:
         """Drop the first segments; returns the paths to be removed."""
-        retired = [path for segment in self.all[:count] for path in self._retire(segment)]
+        gone = self.all[:count]
+        retired = [path for segment in gone for path in self._retire(segment)]
         del self.all[:count]
-        self._resize()
+        self.size -= sum(segment.size for segment in gone)
         return retired
 
     def swap_in(self, replacements: Sequence[swap.Replacement]) -> list[str]:

@@ -322,13 +322,21 @@ class TestFlushesAndCheckpoints:
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
 
 
-async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
+async def test_retention_takes_many_segments_in_pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await house.loaded()
     log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
     write(store, A0, 40)
     log.set_high_watermark(log.log_end_offset)
     log.advance_log_start(log.log_end_offset)
     left = [len(log.segments)]
+    looked_at: list[int] = []
+    look = retention._candidate
+
+    def candidate(of: PartitionLog, number: int) -> retention.Candidate:
+        looked_at.append(number)
+        return look(of, number)
+
+    monkeypatch.setattr(retention, "_candidate", candidate)
 
     async def paused() -> None:
         left.append(len(log.segments))
@@ -336,6 +344,8 @@ async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
     await Expiry(house.clock, lambda: [log], paused).delete_old_segments()
     assert len(log.segments) == 1
     assert max(before - after for before, after in pairwise(left)) == 4
+    assert len(looked_at) < left[0] + 8, "none again with each piece"
+    assert log.size == sum(segment.size for segment in log.segments)
 
 
 async def test_what_goes_wrong_with_one_log_keeps_no_other_from_being_shortened(
