@@ -140,3 +140,11 @@ def first_changed(disk: Disk, directory: str, segments: Sequence[LeasedSegment])
         if (status.inode, status.size) != (segment.inode, segment.size):
             return segment.base_offset
     return None
+
+
+def is_replaced(disk: Disk, directory: str, segment: LeasedSegment) -> bool:
+    """Whether another log file lies in the place of the leased one, whatever became of that one's bytes."""
+    try:
+        return disk.status(f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}").inode != segment.inode
+    except FileNotFoundError:
+        return False

@@ -160,9 +160,10 @@ def _read_living(disk: Disk, partition_directory: str, path: str, name: str) -> 
     if found.lease.lease_id != name:
         raise CorruptData(f"{path}: its record is that of lease {found.lease.lease_id}")
     if found.committed is not None:
-        wanted = {base for group in found.committed["groups"] for base in group}
+        # Not by size: the start may have cut off what a segment lost with the power.
+        wanted = {group[0] for group in found.committed["groups"]}
         replaced = [segment for segment in found.segments if segment.base_offset in wanted]
-        found.swapped = bool(replaced) and parts.first_changed(disk, partition_directory, replaced) is not None
+        found.swapped = any(parts.is_replaced(disk, partition_directory, segment) for segment in replaced)
     if found.lease.purpose is Purpose.COMPACT:
         found.is_intact = parts.first_changed(disk, partition_directory, found.segments) is None
     else:

@@ -8,9 +8,10 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.leases import persistence
+from logyard.broker.leases.snapshot import LEASE_FILE
 from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
-from logyard.broker.log.disk.port import read_whole
+from logyard.broker.log.disk.port import read_whole, write_whole
 from logyard.broker.log.retention import delete_old_segments
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
 
@@ -94,6 +95,21 @@ async def test_a_log_that_lost_its_end_has_no_leases_over_it() -> None:
     world.disk.remove(f"{ROOT}/.kafka_cleanshutdown")
     async with world:
         assert await world.refusal("GET", f"/leases/{lease['lease_id']}") == (404, "unknown_lease")
+        assert on_disk(world) == []
+
+
+async def test_a_segment_that_lost_its_end_during_a_commit_was_not_compacted() -> None:
+    world, lease = await taken_before_a_restart()
+    path = f"{DIRECTORY}/.leases/{lease['lease_id']}/{LEASE_FILE}"
+    record = persistence.unseal(read_whole(world.disk, path))
+    bases = [segment["base_offset"] for segment in lease["segments"]]
+    begun = persistence.committing([bases], "0" * 64, {"clean_offset": lease["end_offset"]})
+    write_whole(world.disk, path, persistence.seal({**record, **begun}))
+    world.disk.open(f"{DIRECTORY}/{bases[-1]:020d}.log", write=True).truncate(10)
+    world.disk.remove(f"{ROOT}/.kafka_cleanshutdown")
+    async with world:
+        assert await world.refusal("GET", f"/leases/{lease['lease_id']}") == (404, "unknown_lease")
+        assert world.store.cleaner_offset(TP) is None, "its old records and tombstones are still to be cleaned"
         assert on_disk(world) == []
 
 
