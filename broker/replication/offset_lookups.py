@@ -1,5 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
@@ -68,11 +69,16 @@ class Lookups:
         """Find offsets by time; `isolation` is LOG_END for replicas. Returns a Pending if segments have to be searched.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers answer LEADER_NOT_AVAILABLE).
+        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers answer LEADER_NOT_AVAILABLE),
+        INVALID_REQUEST for a partition that is named twice: as in Kafka, where some bytes may not cost a search each.
         """
         answers: list[OffsetAnswer] = []
         searches: list[tuple[int, Search]] = []
+        times = Counter(query.tp for query in queries)
         for query in queries:
+            if times[query.tp] > 1:
+                answers.append(OffsetAnswer(query.tp, ErrorCode.INVALID_REQUEST))
+                continue
             answer = self._offset(query, isolation, only_leader)
             if isinstance(answer, Search):
                 searches.append((len(answers), answer))
@@ -147,6 +153,8 @@ class Lookups:
     ) -> list[DeleteRecordsResult] | Pending[list[DeleteRecordsResult]]:
         """Delete the records before the offsets (-1: before the high watermark); waits for every live replica.
 
+        Of a partition that is named twice the last offset counts, as in Kafka.
+
         Errors: OFFSET_OUT_OF_RANGE (above the high watermark), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         REQUEST_TIMED_OUT (deleted here, not yet on all replicas), INVALID_TOPIC_EXCEPTION (an internal topic),
         POLICY_VIOLATION (the topic is only compacted), KAFKA_STORAGE_ERROR.
@@ -154,7 +162,7 @@ class Lookups:
         hosted = self._hosted
         results: list[DeleteRecordsResult] = []
         waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]] = {}
-        for tp, offset in offsets:
+        for tp, offset in dict(offsets).items():
             result = DeleteRecordsResult(tp)
             results.append(result)
             try:

@@ -67,9 +67,20 @@ def test_by_time_only_what_is_committed(world: World) -> None:
 
 
 def test_segments_are_searched_in_a_thread_the_rest_is_known(world: World) -> None:
-    queries = [OffsetQuery(T0, timestamp) for timestamp in (-1, 250, -2, -3, 301)]
-    assert [a.offset for a in listed(world, queries, Isolation.READ_UNCOMMITTED)] == [2, 1, 0, 1, -1]
-    assert isinstance(world.replicas.lookups.list_offsets(queries[:1], Isolation.LOG_END), list)
+    found = [listed(world, [OffsetQuery(T0, at)], Isolation.READ_UNCOMMITTED) for at in (-1, 250, -2, -3, 301)]
+    assert [answer.offset for [answer] in found] == [2, 1, 0, 1, -1]
+    assert isinstance(world.replicas.lookups.list_offsets([OffsetQuery(T0, -1)], Isolation.LOG_END), list)
+
+
+def test_a_partition_that_is_named_twice_is_not_searched(world: World) -> None:
+    queries = [OffsetQuery(T0, 250), OffsetQuery(T1, -1), OffsetQuery(T0, -1)]
+    answers = world.replicas.lookups.list_offsets(queries, Isolation.READ_UNCOMMITTED)
+    assert isinstance(answers, list)
+    assert [(answer.tp, answer.error) for answer in answers] == [
+        (T0, ErrorCode.INVALID_REQUEST),
+        (T1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (T0, ErrorCode.INVALID_REQUEST),
+    ]
 
 
 def test_a_new_leader_does_not_know_yet_what_is_committed(world: World) -> None:
@@ -124,6 +135,13 @@ def test_deletion_waits_for_living_replicas(world: World) -> None:
     assert not pending.done()
     follower_fetch(world, 2, 2, log_start_offset=2)
     assert told(pending.result()) == [(ErrorCode.NONE, 2)]
+
+
+def test_of_a_partition_that_is_named_twice_the_last_offset_counts(world: World) -> None:
+    pending: Any = world.replicas.lookups.delete_records([(T0, 2), (T0, 1)], timeout_ms=100)
+    follower_fetch(world, 2, 2, log_start_offset=2)
+    assert told(pending.result()) == [(ErrorCode.NONE, 1)]
+    assert world.log(T0).log_start_offset == 1
 
 
 def test_deletion_does_not_wait_for_the_dead(world: World) -> None:
