@@ -27,7 +27,8 @@ class ResetOffsetsOperator(ClusterOperator):
     A dry run returns the changes. Passed on as `plan`, exactly these are made, unless the group has committed other
     offsets since (StaleOffsets).
 
-    A retry continues where the last try ended: a shift is calculated once, so it is never applied twice.
+    A retry continues where the last try ended: a shift is calculated once, so it is never applied twice. If the group
+    has committed other offsets since that try, it sets none (StaleOffsets). A task that is cleared begins anew.
 
     :param group: the group; setting offsets creates one that does not exist. (templated)
     :param topics: topics, a list or its JSON; empty: those that the group has committed offsets for. (templated)
@@ -59,30 +60,36 @@ class ResetOffsetsOperator(ClusterOperator):
         self.plan = plan
 
     def execute(self, context: Context) -> dict[str, Any]:
-        store = context.get("task_state_store")
+        store, ti = context.get("task_state_store"), context["ti"]
+        stored: Any = store.get(_STORED_TARGET) if store is not None else None
+        # Of another `max_tries`: the task was cleared since, to do it again.
+        earlier = stored if isinstance(stored, dict) and stored.get("max_tries") == ti.max_tries else None
         with self.hook.client() as client:
             require_idle(client, self.group)
-            changes = self._changes(client, store.get(_STORED_TARGET) if store is not None else None)
+            changes = self._changes(client, earlier)
             for change in changes:
                 self.log.info("group %s, %s: %s to %d", self.group, change.tp, change.before, change.after)
             if changes and not self.checks_only:
                 if store is not None:
-                    store.set(_STORED_TARGET, {_key(change.tp): change.after for change in changes})
+                    store.set(_STORED_TARGET, {**self._plan(changes), "max_tries": ti.max_tries})
                 client.alter_group_offsets(self.group, {change.tp: change.after for change in changes})
         if store is not None and store.get(_STORED_TARGET) is not None:
             store.delete(_STORED_TARGET)
+        return {**self._plan(changes), "dry_run": self.checks_only}
+
+    def _plan(self, changes: Sequence[OffsetChange]) -> dict[str, Any]:
         return {
             "group": self.group,
             "changed": {str(c.tp): {"before": c.before, "after": c.after} for c in changes},
-            "dry_run": self.checks_only,
         }
 
-    def _changes(self, client: ClusterClient, stored: Any) -> list[OffsetChange]:
+    def _changes(self, client: ClusterClient, earlier: Mapping[str, Any] | None) -> list[OffsetChange]:
+        """`earlier`: what an earlier try has calculated, and may have committed."""
         given = self._explicit()
-        if isinstance(stored, dict):  # an earlier try calculated them, and may have committed them
-            given = {_partition(key): int(offset) for key, offset in stored.items()}
-        elif planned := as_mapping("plan", self.plan):
-            return self._planned(client, planned)
+        if earlier is not None:
+            return self._planned(client, earlier, "clear the task to calculate them anew")
+        if planned := as_mapping("plan", self.plan):
+            return self._planned(client, planned, "plan again")
         if given:
             return settle(client, sorted(given), client.group_offsets(self.group), given)
         if self.to in (None, "", "None"):
@@ -90,18 +97,18 @@ class ResetOffsetsOperator(ClusterOperator):
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         return plan_reset(client, self.group, topics, Target.parse(str(self.to)))
 
-    def _planned(self, client: ClusterClient, plan: Mapping[str, Any]) -> list[OffsetChange]:
+    def _planned(self, client: ClusterClient, plan: Mapping[str, Any], advice: str) -> list[OffsetChange]:
         """The changes of a plan that are not made yet. Raises BadSettings, StaleOffsets."""
         if plan.get("group") != self.group or not isinstance(plan.get("changed"), Mapping):
             raise BadSettings(f"plan: expected the result of a dry run for group {self.group}")
         wanted = {}
         committed = client.group_offsets(self.group)
         for name, change in plan["changed"].items():
-            tp = _partition(name, "-")
+            tp = _partition(name)
             if committed.get(tp) not in (change["before"], change["after"]):
                 raise StaleOffsets(
                     f"group {self.group}, {name}: the committed offset is {committed.get(tp)} now, and was "
-                    f"{change['before']} when the plan was made: plan again"
+                    f"{change['before']} when the plan was made: {advice}"
                 )
             wanted[tp] = int(change["after"])
         return settle(client, sorted(wanted), committed, wanted)
@@ -160,10 +167,6 @@ def _delete(client: DescribingClient, name: str) -> bool:
     return True
 
 
-def _key(tp: TopicPartition) -> str:
-    return f"{tp.topic}/{tp.partition}"
-
-
-def _partition(key: str, mark: str = "/") -> TopicPartition:
-    topic, _, partition = key.rpartition(mark)
+def _partition(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
     return TopicPartition(topic, int(partition))

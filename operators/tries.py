@@ -1,6 +1,7 @@
 """What earlier tries of a task on several topics have done, so that the next try works only on what failed.
 
-Airflow keeps state between tries since 3.3; before, a retry works on all topics. (XComs do not outlive a try.)
+Airflow keeps state between tries since 3.3; before, a retry works on all topics. (XComs do not outlive a try.) A task
+that is cleared works on all of them again.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ class Tries:
     def __init__(self, context: Context, given: Sequence[str]) -> None:
         self._store, self._given = context.get("task_state_store"), list(given)
         known: Any = self._store.get(_STORED) if self._store is not None else None
-        known = known if isinstance(known, dict) and known.get("given") == self._given else {}
+        self._max_tries = context["ti"].max_tries if self._store is not None else None
+        is_ours = isinstance(known, dict) and known.get("given") == self._given
+        # Of another `max_tries`: the task was cleared since, and what was done then may be long ago.
+        known = known if is_ours and known.get("max_tries") == self._max_tries else {}
         self._done: dict[str, Any] = known.get("done", {})
         # All of them are done if only what came after them failed.
         self.topics = [topic for topic in given if topic not in self._done] or self._given
@@ -33,7 +37,7 @@ class Tries:
         rows, failed = found.get("by_topic") or {}, found.get("topics_failed") or {}
         done = {topic: row for topic, row in rows.items() if topic not in failed and row.get("verdict") != "bad"}
         if self._store is not None and done:
-            stored: Any = {"given": self._given, "done": {**self._done, **done}}
+            stored: Any = {"given": self._given, "done": {**self._done, **done}, "max_tries": self._max_tries}
             self._store.set(_STORED, stored)
         return self._with_earlier(found)
 

@@ -102,6 +102,42 @@ def test_a_shift_is_not_done_twice(cluster: MemoryCluster, monkeypatch: pytest.M
     assert store == {}
 
 
+def dies_in_the_commit(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    """A try that has kept its target is killed before it commits."""
+    commit = MemoryClient.alter_group_offsets
+
+    def dies(self: MemoryClient, *arguments: Any) -> None:
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(MemoryClient, "alter_group_offsets", dies)
+    with pytest.raises(SystemExit):
+        reset(to="-30").execute(context(store))
+    monkeypatch.setattr(MemoryClient, "alter_group_offsets", commit)
+
+
+def test_a_retry_does_not_set_back_what_the_group_has_read_since(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store()
+    dies_in_the_commit(monkeypatch, store)
+    cluster.group_commits["g"][TWO] = 50
+    with pytest.raises(StaleOffsets, match=r"t-1: the committed offset is 50 now, and was 40 when .* clear the task"):
+        run(reset(to="-30"), context(store))
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 50}
+
+
+def test_a_cleared_task_calculates_its_offsets_anew(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It failed weeks ago, and the group has read on since."""
+    store = Store()
+    dies_in_the_commit(monkeypatch, store)
+    cluster.group_commits["g"] = {ONE: 90, TWO: 50}
+    cleared = context(store)
+    cleared["ti"].max_tries = 1
+    run(reset(to="-30"), cleared)
+    assert cluster.group_commits["g"] == {ONE: 60, TWO: 20}
+    assert store == {}
+
+
 def test_what_was_planned_is_what_is_set(cluster: MemoryCluster) -> None:
     planned, _ = run(reset(to="-30", dry_run=True), context())
     assert cluster.group_commits["g"] == {ONE: 40, TWO: 40}

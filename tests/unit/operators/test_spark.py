@@ -237,6 +237,25 @@ def test_failed_topics_are_named_and_alone_are_tried_again(monkeypatch: pytest.M
     assert topics_of(other) == ["a", "b", "c"], "what was done belongs to other topics"
 
 
+def test_a_cleared_task_works_on_all_topics_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found good weeks ago says nothing of today."""
+    audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 1, "warn": 0}}
+    rows = {"a": row(verdict="ok"), "b": row(verdict="bad")}
+    submit(monkeypatch, json.dumps(audited | {"first_findings": [], "topics_failed": {}, "by_topic": rows}), fails=True)
+    store = Store()
+    operator = AuditSegmentsOperator(task_id="a", topics=["a", "b"])
+    with pytest.raises(JobFailed, match="audit: bad"):
+        operator.execute(context(store))
+    good = {topic: row(verdict="ok") for topic in ("a", "b")}
+    summary = {**audited, "verdict": "ok", "first_findings": [], "topics_failed": {}, "by_topic": good}
+    again = submit(monkeypatch, json.dumps(summary))
+    cleared = context(store)
+    cleared["ti"].max_tries = 1
+    found = operator.execute(cleared)
+    assert topics_of(again) == ["a", "b"]
+    assert "topics_of_earlier_tries" not in found
+
+
 def test_a_topic_with_a_bad_verdict_is_audited_again(monkeypatch: pytest.MonkeyPatch) -> None:
     audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 1, "warn": 0}}
     audited |= {"first_findings": [], "topics_failed": {}}
