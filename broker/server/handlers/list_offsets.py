@@ -8,6 +8,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import CONSUMER_ID, DEBUG_CONSUMER_ID, Isolation, OffsetAnswer, OffsetQuery
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
@@ -18,23 +19,22 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if message.replica_id != CONSUMER_ID:
         isolation = Isolation.LOG_END
     described = authorization.topics(services, request, [topic.name for topic in message.topics])
-    queries = [
-        OffsetQuery(
-            TopicPartition(topic.name, p.partition_index),
-            p.timestamp,
-            p.current_leader_epoch if version >= 4 else -1,
-        )
-        for topic in message.topics
-        if topic.name in described
-        for p in topic.partitions
-    ]
+    pauses = Pauses(services)
+    queries = []
+    for topic in message.topics:
+        for p in topic.partitions if topic.name in described else ():
+            await pauses.after(1)
+            epoch = p.current_leader_epoch if version >= 4 else -1
+            queries.append(OffsetQuery(TopicPartition(topic.name, p.partition_index), p.timestamp, epoch))
     # Only the debugging consumer may ask a follower.
     only_leader = message.replica_id != DEBUG_CONSUMER_ID
-    found = services.replicas.lookups.list_offsets(queries, isolation, only_leader=only_leader)
-    answers = found if isinstance(found, list) else await found
     topics: dict[str, list[Fields]] = {}
-    for answer in answers:
-        topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))
+    for start in range(0, len(queries), PARTS_AT_ONCE):
+        portion = queries[start : start + PARTS_AT_ONCE]
+        found = services.replicas.lookups.list_offsets(portion, isolation, only_leader=only_leader)
+        for answer in found if isinstance(found, list) else await found:
+            topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))
+        await pauses.after(len(portion))
     refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.name not in described]
     answered = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
     return {"topics": [*answered, *refused]}

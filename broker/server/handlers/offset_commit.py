@@ -1,7 +1,7 @@
 """OffsetCommit (8): v1 adds generation and member, v6 the leader epoch, v7 static members; v2 to v4 have a retention.
 
-Each partition that the broker does not know is refused with UNKNOWN_TOPIC_OR_PARTITION; the others are committed.
-Version 0 writes to ZooKeeper on any broker, without a coordinator (facts §16).
+Each partition that the broker does not know is refused with UNKNOWN_TOPIC_OR_PARTITION; the others are committed, of
+one that is named twice the last offset. Version 0 writes to ZooKeeper on any broker, without a coordinator (facts §16).
 """
 
 from collections.abc import Container, Mapping
@@ -13,82 +13,80 @@ from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+
+Codes = Mapping[TopicPartition, ErrorCode]
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    pauses = Pauses(services)
     readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     if version == 0:
-        return await _commit_to_zookeeper(services, message, readable)
+        return await _commit_to_zookeeper(services, message, readable, pauses)
     now_ms = services.clock.now_ms()
     retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
-    commits = [
-        OffsetCommit(
-            topic.name,
-            p.partition_index,
-            p.committed_offset,
-            p.committed_leader_epoch if version >= 6 else -1,
-            p.committed_metadata or "",
-            p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
-            now_ms + retention_ms if retention_ms >= 0 else -1,
-        )
-        for topic in message.topics
-        if topic.name in readable
-        for p in topic.partitions
-    ]
-    known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
+    commits: dict[TopicPartition, OffsetCommit] = {}
+    for topic in message.topics:
+        await pauses.after(1)
+        for p in topic.partitions if topic.name in readable else ():
+            await pauses.after(1)
+            tp = TopicPartition(topic.name, p.partition_index)
+            if services.metadata.partition(tp) is not None:
+                commits[tp] = OffsetCommit(
+                    tp.topic,
+                    tp.partition,
+                    p.committed_offset,
+                    p.committed_leader_epoch if version >= 6 else -1,
+                    p.committed_metadata or "",
+                    p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
+                    now_ms + retention_ms if retention_ms >= 0 else -1,
+                )
     codes = await services.groups.commits.commit(
         message.group_id,
         message.member_id,
         message.group_instance_id if version >= 7 else None,
         message.generation_id_or_member_epoch,
-        known,
+        list(commits.values()),
     )
-    answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
-    return _answer(message, answered, readable)
+    return await _answer(message, dict(zip(commits, codes, strict=True)), readable, pauses)
 
 
-async def _commit_to_zookeeper(services: Services, message: Any, readable: Container[str]) -> Fields:
-    codes: dict[tuple[str, int], ErrorCode] = {}
+async def _commit_to_zookeeper(services: Services, message: Any, readable: Container[str], pauses: Pauses) -> Fields:
+    codes: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, int] = {}
     too_long = services.config.int("offset.metadata.max.bytes")
     for topic in message.topics:
-        if topic.name not in readable:
-            continue
-        for p in topic.partitions:
+        await pauses.after(1)
+        for p in topic.partitions if topic.name in readable else ():
+            await pauses.after(1)
             tp = TopicPartition(topic.name, p.partition_index)
             if services.metadata.partition(tp) is None:
                 continue
             if len(p.committed_metadata or "") > too_long:
-                codes[tp.topic, tp.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                codes[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[tp] = p.committed_offset
     written = await zookeeper_offsets.commit(services.zk, message.group_id, offsets)
-    return _answer(message, codes | {(tp.topic, tp.partition): code for tp, code in written.items()}, readable)
+    return await _answer(message, codes | written, readable, pauses)
 
 
-def _answer(message: Any, codes: Mapping[tuple[str, int], ErrorCode], readable: Container[str]) -> Fields:
+async def _answer(message: Any, codes: Codes, readable: Container[str], pauses: Pauses) -> Fields:
     """Every partition of the request; those without a code are refused or unknown."""
-
-    def told(topic: str, partition: int) -> int:
-        if topic not in readable:
-            return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return int(codes.get((topic, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": p.partition_index, "error_code": told(topic.name, p.partition_index)}
-                    for p in topic.partitions
-                ],
-            }
-            for topic in message.topics
-        ]
-    }
+    topics = []
+    for topic in message.topics:
+        await pauses.after(1)
+        is_readable = topic.name in readable
+        otherwise = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions = []
+        for p in topic.partitions:
+            await pauses.after(1)
+            code = codes.get(TopicPartition(topic.name, p.partition_index), otherwise)
+            partitions.append({"partition_index": p.partition_index, "error_code": int(code)})
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

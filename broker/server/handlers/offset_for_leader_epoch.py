@@ -7,35 +7,36 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochQuery
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     row, names = RIGHTS[request.api_key], [topic.topic for topic in message.topics]
     is_broker = authorization.may(services, request, row.cluster, tells=False)
     described = authorization.EVERYTHING if is_broker else authorization.topics(services, request, names)
-    queries = [
-        EpochQuery(
-            TopicPartition(topic.topic, p.partition),
-            p.leader_epoch,
-            p.current_leader_epoch if request.api_version >= 2 else -1,
-        )
-        for topic in message.topics
-        if topic.topic in described
-        for p in topic.partitions
-    ]
+    pauses = Pauses(services)
+    queries = []
+    for topic in message.topics:
+        for p in topic.partitions if topic.topic in described else ():
+            await pauses.after(1)
+            current = p.current_leader_epoch if request.api_version >= 2 else -1
+            queries.append(EpochQuery(TopicPartition(topic.topic, p.partition), p.leader_epoch, current))
     topics: dict[str, list[Fields]] = {}
-    for answer in services.replicas.lookups.offsets_for_leader_epoch(queries):
-        topics.setdefault(answer.tp.topic, []).append(
-            {
-                "error_code": int(answer.error),
-                "partition": answer.tp.partition,
-                "leader_epoch": answer.epoch,
-                "end_offset": answer.end_offset,
-            }
-        )
+    for start in range(0, len(queries), PARTS_AT_ONCE):
+        portion = queries[start : start + PARTS_AT_ONCE]
+        for answer in services.replicas.lookups.offsets_for_leader_epoch(portion):
+            topics.setdefault(answer.tp.topic, []).append(
+                {
+                    "error_code": int(answer.error),
+                    "partition": answer.tp.partition,
+                    "leader_epoch": answer.epoch,
+                    "end_offset": answer.end_offset,
+                }
+            )
+        await pauses.after(len(portion))
     answered = [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]
     refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.topic not in described]
     return {"topics": [*answered, *refused]}

@@ -13,6 +13,7 @@ from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.records.header import NO_SEQUENCE
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.transactional_produce import ability
@@ -25,26 +26,30 @@ LOADING_SINCE = 2
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     now_ms = services.clock.now_ms()
     readable = authorization.topics(services, request, [topic.name for topic in message.topics])
-    commits = [
-        OffsetCommit(
-            topic.name,
-            p.partition_index,
-            p.committed_offset,
-            p.committed_leader_epoch,
-            p.committed_metadata or "",
-            now_ms,
-        )
-        for topic in message.topics
-        if topic.name in readable
-        for p in topic.partitions
-    ]
-    known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
-    codes = await _commit(services, request, message, known) if known else []
-    answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
-    refused = [topic for topic in message.topics if topic.name not in readable]
-    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    answered |= {(topic.name, p.partition_index): denied for topic in refused for p in topic.partitions}
-    return _answer(message, request.api_version, answered, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    pauses = Pauses(services)
+    commits: dict[TopicPartition, OffsetCommit] = {}  # of one that is named twice the last offset counts
+    for topic in message.topics:
+        await pauses.after(1)
+        for p in topic.partitions if topic.name in readable else ():
+            await pauses.after(1)
+            tp = TopicPartition(topic.name, p.partition_index)
+            if services.metadata.partition(tp) is not None:
+                text = p.committed_metadata or ""
+                commits[tp] = OffsetCommit(*tp, p.committed_offset, p.committed_leader_epoch, text, now_ms)
+    codes = await _commit(services, request, message, list(commits.values())) if commits else []
+    answered = dict(zip(commits, codes, strict=True))
+    topics = []
+    for topic in message.topics:
+        await pauses.after(1)
+        is_readable = topic.name in readable
+        otherwise = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions = []
+        for p in topic.partitions:
+            await pauses.after(1)
+            code = answered.get(TopicPartition(topic.name, p.partition_index), otherwise)
+            partitions.append(_partition(p.partition_index, code, request.api_version))
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
 
 
 async def _commit(
@@ -78,29 +83,19 @@ async def _verified(services: Services, request: Request, message: Any) -> Error
     return answer_in_transaction(errors.get(tp, ErrorCode.NONE))
 
 
-def _answer(message: Any, version: int, answered: Mapping[tuple[str, int], ErrorCode], default: ErrorCode) -> Fields:
-    def told(topic: str, partition: int) -> int:
-        code = answered.get((topic, partition), default)
-        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers do not know the other (KAFKA-7296)
-        return int(code)
-
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": p.partition_index, "error_code": told(topic.name, p.partition_index)}
-                    for p in topic.partitions
-                ],
-            }
-            for topic in message.topics
-        ]
-    }
+def _partition(index: int, code: ErrorCode, version: int) -> dict[str, int]:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers do not know the other (KAFKA-7296)
+    return {"partition_index": index, "error_code": int(code)}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return _answer(message, version, {}, code)
+    return {
+        "topics": [
+            {"name": t.name, "partitions": [_partition(p.partition_index, code, version) for p in t.partitions]}
+            for t in message.topics
+        ]
+    }
 
 
 HANDLER = Handler(message=handle, error=error)

@@ -18,14 +18,8 @@ from tests.support.longest_turn import longest_turn
 from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = (
-    2,
-    3,
-    8,
-    10,
-    23,
-    61,
-)
+LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
+OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 23, 61
 NAMES = 60_000
 PRODUCERS = 250_000
 # A turn has some milliseconds' work; without turns it takes 0.2 s and more.
@@ -115,4 +109,53 @@ async def test_many_producers_of_a_partition(broker: InsideBroker) -> None:
     answer, longest_s = await ask(broker, DESCRIBE_PRODUCERS, 0, asked)
     (partition,) = answer.topics[0].partitions
     assert [producer.producer_id for producer in partition.active_producers] == list(range(PRODUCERS))
+    assert longest_s < TURN_S
+
+
+async def led_offsets(broker: InsideBroker) -> None:
+    client = await SaslClient.connect(broker.port)
+    async with asyncio.timeout(60):
+        while (await client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
+            await asyncio.sleep(0.02)
+        while broker.components.coordinators.groups.availability("g") is not ErrorCode.NONE:
+            await asyncio.sleep(0.02)
+    await client.close()
+
+
+async def test_a_commit_of_one_partition_again_and_again(broker: InsideBroker) -> None:
+    """The last one counts, as in Kafka."""
+    await led_offsets(broker)
+    parts = [{"partition_index": 0, "committed_offset": n, "committed_metadata": ""} for n in range(NAMES)]
+    parts.append({"partition_index": 7, "committed_offset": 1, "committed_metadata": ""})
+    asked = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": [topic("t", parts)]}
+    answer, longest_s = await ask(broker, OFFSET_COMMIT, 8, asked)
+    (told,) = answer.topics
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [p.error_code for p in told.partitions] == [0] * NAMES + [unknown]
+    (found,) = broker.components.coordinators.groups.commits.fetch("g", [("t", 0)])[1]
+    assert found[1].offset == NAMES - 1
+    assert longest_s < TURN_S
+
+
+def topic(name: str, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": name, "partitions": partitions}
+
+
+async def test_the_offsets_of_many_partitions(broker: InsideBroker) -> None:
+    parts = [{"partition_index": n, "timestamp": -1} for n in range(NAMES)]
+    asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
+    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    (told,) = answer.topics
+    assert [(p.partition_index, p.error_code, p.offset) for p in told.partitions[:2]] == [(0, 0, 0), (1, 3, -1)]
+    assert len(told.partitions) == NAMES
+    assert longest_s < TURN_S
+
+
+async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> None:
+    parts = [{"partition": n, "leader_epoch": 0} for n in range(NAMES)]
+    asked = {"replica_id": -1, "topics": [{"topic": "t", "partitions": parts}]}
+    answer, longest_s = await ask(broker, OFFSET_FOR_LEADER_EPOCH, 3, asked)
+    (told,) = answer.topics
+    assert [(p.partition, p.error_code) for p in told.partitions[:2]] == [(0, 0), (1, 3)]
+    assert len(told.partitions) == NAMES
     assert longest_s < TURN_S
