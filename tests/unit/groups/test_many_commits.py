@@ -52,7 +52,7 @@ async def test_what_members_are_subscribed_to_is_read_once_for_a_deletion(monkey
     joined = await world.groups.join("g", joining)
     read, calls = subscription.topics_of, 0
 
-    def counted(given: bytes) -> list[str]:
+    def counted(given: bytes) -> list[str] | None:
         nonlocal calls
         calls += 1
         return read(given)
