@@ -7,6 +7,7 @@ from typing import NamedTuple
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from logyard.broker.records.header import MAGIC_AT
 
 CHUNK = 1 << 20
 GLANCE = 4096
@@ -14,8 +15,10 @@ GLANCE = 4096
 # Base offset, length, magic, last offset delta: enough to find a batch.
 _GLANCE = struct.Struct(">qi4xb6xi")
 _unpack = _GLANCE.unpack_from
-# The least length of a batch, which does not count the offset and the length itself.
+# The least length of a batch, which does not count the offset and the length itself. An old message may be smaller by a
+# byte: without key and value it ends where the last of the four fields does not yet.
 _LENGTH_MIN = _GLANCE.size - LOG_OVERHEAD
+_OLD_LENGTH_MIN = _LENGTH_MIN - 1
 _NOTHING = memoryview(b"")
 
 Read = Callable[[int, int], bytes | memoryview | None]
@@ -194,13 +197,15 @@ def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, 
 def _header(read: Read, position: int, end: int) -> memoryview:
     """Read at least the fields of `_GLANCE` of the batch at that position."""
     chunk = _glance(read, position, end)
+    if len(chunk) == LOG_OVERHEAD + _OLD_LENGTH_MIN and chunk[MAGIC_AT] < 2:
+        return memoryview(bytes(chunk) + b"\0")  # the smallest old message, at the end
     if len(chunk) < _GLANCE.size:
         raise CutShort(f"batch at {position}: {len(chunk)} bytes are too few for a header")
     return chunk
 
 
 def _check(position: int, length: int, magic: int, delta: int) -> None:
-    if length < _LENGTH_MIN or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
+    if length < (_LENGTH_MIN if magic == 2 else _OLD_LENGTH_MIN) or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
         raise CorruptData(f"batch at {position}: length {length}, magic {magic}, last offset delta {delta}")
 
 

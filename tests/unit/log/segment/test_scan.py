@@ -83,9 +83,14 @@ def test_bytes_that_are_no_batch(at: int, value: bytes) -> None:
             search()
 
 
-def test_old_messages_have_one_offset() -> None:
-    old = struct.pack(">qiIbbiib", 7, 15, 0, 0, 0, -1, 1, 0)
-    assert scan.first_reaching(read(old), 0, len(old), 5) == scan.Place(0, 27, 7, 7)
+def test_old_messages_have_one_offset_and_may_be_empty() -> None:
+    """Without key and value a message of format v0 has 26 bytes."""
+    old = struct.pack(">qiIbbii", 7, 14, 0, 0, 0, -1, -1) + struct.pack(">qiIbbii", 8, 14, 0, 0, 0, -1, -1)
+    assert list(scan.places(read(old), 0, len(old))) == [scan.Place(0, 26, 7, 7), scan.Place(26, 26, 8, 8)]
+    assert scan.first_reaching(read(old), 0, len(old), 8) == scan.Place(26, 26, 8, 8)
+    assert scan.boundary_within(read(old), 0, len(old), 52) == (52, 9)
+    with pytest.raises(scan.CutShort):
+        scan.first_reaching(read(old[:51]), 0, 51, 8)
 
 
 def test_what_is_not_in_memory() -> None:
