@@ -152,9 +152,11 @@ def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) ->
         primitives.bad_length("topics", topics - 1)
     _bound(topics - 1, parts_max)
     for _ in range(topics - 1):
-        topic, pos = primitives.read_compact_string(body, pos, end, "topic")
-        if topic is None:
-            primitives.bad_null("topic")
+        stop = pos + body[pos]
+        if pos + 1 < stop <= end and stop - pos < 128:
+            topic, pos = str(body[pos + 1 : stop], "utf-8"), stop
+        else:
+            topic, pos = _topic(body, pos, end)
         count = body[pos]
         pos += 1
         if count > 127:
@@ -176,6 +178,13 @@ def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) ->
     if body[pos] != 0:
         primitives.skip_tags(body, pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def _topic(body: memoryview, pos: int, end: int) -> tuple[str, int]:
+    topic, pos = primitives.read_compact_string(body, pos, end, "topic")
+    if topic is None:
+        primitives.bad_null("topic")
+    return topic, pos
 
 
 def encode_response(
