@@ -238,16 +238,16 @@ class TransactionCoordinator:
             found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return Description(transactional_id, found) if isinstance(found, ErrorCode) else found[1].describe()
 
-    def list_transactions(
+    def matching(
         self, states: Collection[State] | None, producer_ids: Collection[int], duration_ms: int
-    ) -> list[Description] | None:
+    ) -> list[Transaction] | None:
         """ListTransactions: those in one of the states, of one of the producers (all if none is named), and open for
         longer than `duration_ms`, if that is not negative. None while a partition is being loaded."""
         if self._owned.is_loading:
             return None
         now_ms = self._clock.now_ms()
         return [
-            transaction.describe()
+            transaction
             for transaction in self._owned.all()
             if (states is None or transaction.state in states)
             and (not producer_ids or transaction.stored.producer_id in producer_ids)

@@ -5,17 +5,20 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.transactions.events import Description
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    pauses, states = Pauses(services), []
     # An id that is named twice is described once, other than by Kafka: see describe_groups.py.
-    return {
-        "transaction_states": [_state(services, request, name) for name in dict.fromkeys(message.transactional_ids)]
-    }
+    for name in dict.fromkeys(message.transactional_ids):
+        states.append(_state(services, request, name))
+        await pauses.after(1 + len(states[-1]["topics"]))
+    return {"transaction_states": states}
 
 
 def _state(services: Services, request: Request, transactional_id: str) -> Fields:

@@ -4,6 +4,7 @@ from typing import Any
 
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -11,7 +12,7 @@ from logyard.broker.server.services import Services
 TYPE = "classic"
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     states = message.states_filter if request.api_version >= 4 else ()
     types = [name.lower() for name in message.types_filter] if request.api_version >= 5 else []
     code, groups = services.groups.list_groups(states or ())
@@ -20,18 +21,18 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
         seen = authorization.seen(services, request, [group.group_id for group in groups])
         groups = [group for group in groups if group.group_id in seen]
-    return {
-        "error_code": int(code),
-        "groups": [
+    pauses, listed = Pauses(services), []
+    for group in groups:
+        await pauses.after(1)
+        listed.append(
             {
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
                 "group_state": group.state.value,
                 "group_type": TYPE,
             }
-            for group in groups
-        ],
-    }
+        )
+    return {"error_code": int(code), "groups": listed}
 
 
 HANDLER = Handler(message=handle)

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.members import Group
 from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
@@ -19,7 +20,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
-OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 23, 61
+LIST_GROUPS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 23, 61
 NAMES = 60_000
 PRODUCERS = 250_000
 # A turn has some milliseconds' work; without turns it takes 0.2 s and more.
@@ -158,4 +159,15 @@ async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> No
     (told,) = answer.topics
     assert [(p.partition, p.error_code) for p in told.partitions[:2]] == [(0, 0), (1, 3)]
     assert len(told.partitions) == NAMES
+    assert longest_s < TURN_S
+
+
+async def test_many_groups_are_listed(broker: InsideBroker) -> None:
+    await led_offsets(broker)
+    roster = broker.components.coordinators.groups.roster
+    names = [f"listed-{number}" for number in range(NAMES)]
+    for name in names:
+        roster.add(Group(name, state_since_ms=0))
+    answer, longest_s = await ask(broker, LIST_GROUPS, 4, {"states_filter": []})
+    assert {group.group_id for group in answer.groups} >= set(names)
     assert longest_s < TURN_S

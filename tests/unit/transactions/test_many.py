@@ -33,7 +33,7 @@ def fill(world: TransactionWorld, state: State, count: int = IDS) -> None:
 
 
 def count(world: TransactionWorld, state: State) -> int:
-    return len(world.coordinator.list_transactions([state], (), -1) or ())
+    return len(world.coordinator.matching([state], (), -1) or ())
 
 
 async def become(world: TransactionWorld, state: State) -> None:
@@ -203,7 +203,7 @@ async def test_ids_that_expire_together_go_in_portions(crowded: TransactionWorld
     async with largest_turn(crowded, "records") as largest:
         await crowded.coordinator.expire_ids()
     assert 0 < largest[0] <= PER_TURN
-    assert crowded.coordinator.list_transactions(None, (), -1) == []
+    assert crowded.coordinator.matching(None, (), -1) == []
 
 
 async def test_a_death_that_cannot_be_written_leaves_nothing_pending(
