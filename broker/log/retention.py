@@ -22,7 +22,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int, at_most: int | None = No
     log.now_ms = now_ms
     looked_at = len(log.segments) if at_most is None else min(at_most, len(log.segments))
     count = deletable(
-        [_candidate(log, number) for number in range(looked_at)],
+        [candidate_of(log, number) for number in range(looked_at)],
         log.config,
         size=log.size,
         now_ms=now_ms,
@@ -50,7 +50,8 @@ class Candidate(NamedTuple):
     is_active: bool
 
 
-def _candidate(log: PartitionLog, number: int) -> Candidate:
+def candidate_of(log: PartitionLog, number: int) -> Candidate:
+    """Return what retention needs to know of the log's segment of that number."""
     segment = log.segments[number]
     latest = segment.max_timestamp
     if latest < 0 and segment.size:

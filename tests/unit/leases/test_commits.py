@@ -299,7 +299,7 @@ class TestCommit:
             def bug(*args: Any) -> Any:
                 raise ValueError("a bug")
 
-            monkeypatch.setattr(swap, "_index_part", bug)
+            monkeypatch.setattr(swap, "BatchIndexer", bug)
             with pytest.raises(ValueError, match="a bug"):
                 await world.lease_service.commit(lease["lease_id"], body)
             shown = await world.ok("GET", f"/leases/{lease['lease_id']}")

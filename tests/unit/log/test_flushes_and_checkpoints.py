@@ -330,13 +330,13 @@ async def test_retention_takes_many_segments_in_pieces(house: House, monkeypatch
     log.advance_log_start(log.log_end_offset)
     left = [len(log.segments)]
     looked_at: list[int] = []
-    look = retention._candidate
+    look = retention.candidate_of
 
     def candidate(of: PartitionLog, number: int) -> retention.Candidate:
         looked_at.append(number)
         return look(of, number)
 
-    monkeypatch.setattr(retention, "_candidate", candidate)
+    monkeypatch.setattr(retention, "candidate_of", candidate)
 
     async def paused() -> None:
         left.append(len(log.segments))
