@@ -148,8 +148,12 @@ class LogDirMoves:
     async def _copy(self, tp: TopicPartition, log: PartitionLog, future: PartitionLog) -> None:
         """Copy some batches; returns at once if none are missing."""
         settings = self._hosted.settings
-        start = future.log_end_offset
-        found = log.read(start, settings.fetch_max_bytes, limit_offset=log.log_end_offset, min_one=True)
+        start, end = future.log_end_offset, log.log_end_offset
+        found = log.read(start, settings.fetch_max_bytes, limit_offset=end, min_one=True)
+        if not found.is_cold and not found.size:
+            # The log was cut where compaction had removed the records: it ends above its last batch.
+            future.log_end_offset = end
+            return
         data = found.load_nowait()
         if data is None:
             data = await self._hosted.run_blocking(found.load)

@@ -38,7 +38,6 @@ PRODUCT: dict[str, Sequence[str]] = {
         "expirations",
         "syncs",
         "rewrites",
-        "is_cold",
     ),
     "asyncio calls it, by these names": ("sizehint", "eof_received"),
     "PyIceberg calls or reads it": (

@@ -122,6 +122,24 @@ async def led(batches: int = 40, **kwargs: Any) -> Broker:
 
 
 @pytest.mark.parametrize("cold", [False, True])
+async def test_a_log_moves_that_ends_above_its_last_batch(cold: bool) -> None:
+    broker = await led(4)
+    broker.log.append_as_follower(memoryview(fetched(20, [b"v"])))  # 12 to 19 were compacted away
+    broker.log.truncate_to(15)
+    whole = content(broker.log)
+    broker.disk.cold = cold
+    assert broker.moves.alter({A0: TWO}) == {A0: ErrorCode.NONE}
+    await asyncio.sleep(0.01)
+    broker.disk.cold = False
+    await broker.ended()
+    assert (broker.log.directory, broker.log.log_end_offset) == (f"{TWO}/a-0", 15)
+    assert content(broker.log) == whole
+    broker.write()
+    assert broker.log.log_end_offset == 18
+    await broker.stop()
+
+
+@pytest.mark.parametrize("cold", [False, True])
 async def test_a_replica_moves_while_it_is_written(cold: bool) -> None:
     broker = await led()
     broker.disk.cold = cold
