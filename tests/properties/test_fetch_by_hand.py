@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.errors import CorruptData, ErrorCode
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import ZERO_TOPIC_ID, TopicPartition
 from logyard.broker.protocol import codec, fetch, fetch_client
 from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.produce import NodeEndpoint
@@ -140,7 +140,10 @@ def test_a_leader_s_answer_has_the_same_values(
 def test_a_request_has_the_same_values(version: int, request: FetchRequest, data: st.DataObject) -> None:
     if version < 13:
         forgotten = [("seven", None, index) for _, _, index in request.forgotten]
-        named = [each._replace(topic=NAMES.get(each.topic_id, "x" * 130), topic_id=None) for each in request.partitions]
+        named = [
+            each._replace(topic=NAMES.get(each.topic_id or ZERO_TOPIC_ID, "x" * 130), topic_id=None)
+            for each in request.partitions
+        ]
         request = request._replace(partitions=named, forgotten=forgotten)
     body = fetch_client.encode_request(version, 1, "c", request)[4 + 8 + 2 + 1 + 1 :]
     for each in spoilt(data, body):
