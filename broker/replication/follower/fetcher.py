@@ -77,9 +77,8 @@ class LeaderFetcher:
         self._failed = failed
         self._throttled_in = throttled_in
         self._states: dict[TopicPartition, FetchState] = {}
-        self._changed: dict[
-            TopicPartition, None
-        ] = {}  # partitions whose parameters may differ from those in the session
+        # Partitions whose parameters may differ from those in the session.
+        self._changed: dict[TopicPartition, None] = {}
         self._delayed: dict[TopicPartition, None] = {}
         self._session = FollowerSession()
         self._wake = asyncio.Event()
@@ -269,8 +268,7 @@ class LeaderFetcher:
         """Do what the outcome asks for; who has to look for its offset is added to `lost`."""
         match outcome:
             case FetchOutcome.TRUNCATED:
-                tp = str(state.partition.tp)
-                log.info("diverged and cut", partition=tp, leader=self.leader, end=state.offset)
+                log.info("diverged and cut", partition=str(state.partition.tp), leader=self.leader, end=state.offset)
             case FetchOutcome.BACK_OFF:
                 self._say(state)
                 self._delay(state)
