@@ -28,6 +28,8 @@ from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
 
+_STORED_ID = "logyard_deleted_topic"
+
 
 class TopicOperator(ClusterOperator):
     """A task on one topic.
@@ -216,6 +218,9 @@ class AddPartitionsOperator(TopicOperator):
 class DeleteTopicOperator(TopicOperator):
     """Delete a topic and wait until it is gone; succeeds if it does not exist.
 
+    Where topics have ids, a retry deletes the topic of the first try only: one that was made under the name since
+    stays. A task that is cleared begins anew.
+
     :param wanted: false does nothing, for DAGs that delete only on request. (templated)
     :param must_match: a regular expression that must match the whole name. (templated)
     :param must_be_empty: refuse while any partition has records. (templated)
@@ -249,19 +254,46 @@ class DeleteTopicOperator(TopicOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot([self.topic])
             found = snapshot.topics.get(self.topic)
-            result = {"topic": self.topic, "deleted": found is not None}
+            earlier = self._earlier(context)
+            result = {"topic": self.topic, "deleted": found is not None or earlier is not None}
             if found is None and self.topic not in snapshot.missing:
                 # Another error than UNKNOWN_TOPIC_OR_PARTITION: this user may not see it, or no broker can tell now.
                 raise TopicConflict(f"topic {self.topic} cannot be described, so it is unknown whether it exists")
             if found is None:
                 self.log.info("topic %s does not exist", self.topic)
+                self._forget(context)
+                return result
+            if None not in (earlier, found.topic_id) and found.topic_id != earlier:
+                self.log.info("topic %s is gone: another one has its name now, which stays", self.topic)
+                self._forget(context)
                 return result
             self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
             if self.checks_only:
                 return result
-            self._delete(client)
+            self._delete(client, context, found.topic_id or earlier)
         gone = TopicGoneTrigger(topic=self.topic, topic_id=found.topic_id, **self.waiting())
-        return result | self.wait(gone, "finish", result=result)
+        values = self.wait(gone, "finish", result=result)
+        self._forget(context)
+        return result | values
+
+    def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+        result = super().finish(context, event, result)
+        self._forget(context)
+        return result
+
+    def _earlier(self, context: Context) -> str | None:
+        """The id of the topic that an earlier try of this task was about to delete."""
+        store = context.get("task_state_store")
+        known: Any = store.get(_STORED_ID) if store is not None else None
+        if not isinstance(known, dict) or known.get("topic") != self.topic:
+            return None
+        # Of another `max_tries`: the task was cleared since, to do it again.
+        return known.get("topic_id") if known.get("max_tries") == context["ti"].max_tries else None
+
+    def _forget(self, context: Context) -> None:
+        store = context.get("task_state_store")
+        if store is not None and store.get(_STORED_ID) is not None:
+            store.delete(_STORED_ID)
 
     def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
         if as_truth("must_be_empty", self.must_be_empty):
@@ -274,11 +306,15 @@ class DeleteTopicOperator(TopicOperator):
                 if group.members and any(tp.topic == self.topic for tp in client.group_offsets(group.group_id)):
                     raise TopicConflict(f"topic {self.topic} is read by group {group.group_id}: not deleted")
 
-    def _delete(self, client: ClusterClient) -> None:
+    def _delete(self, client: ClusterClient, context: Context, topic_id: str | None) -> None:
+        store, max_tries = context.get("task_state_store"), context["ti"].max_tries
+        if store is not None and topic_id is not None:
+            stored: Any = {"topic": self.topic, "topic_id": topic_id, "max_tries": max_tries}
+            store.set(_STORED_ID, stored)
         try:
-            client.delete_topic(self.topic)
+            client.delete_topic(self.topic, topic_id)
         except ApiError as refusal:
-            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if refusal.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 raise
 
 

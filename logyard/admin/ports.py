@@ -60,7 +60,13 @@ class ClusterClient(Protocol):
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None: ...
 
-    def delete_topic(self, topic: str) -> None: ...
+    def delete_topic(self, topic: str, topic_id: str | None = None) -> None:
+        """`topic_id`: the topic with this id only, so not another one that has the name by now.
+
+        Brokers that know no ids (before 2.8) go by the name. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, or
+        UNKNOWN_TOPIC_ID.
+        """
+        ...
 
     def add_partitions(
         self, topic: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from uuid import uuid4
 
 from logyard.admin.cluster.snapshot import (
     BrokerNode,
@@ -31,7 +32,7 @@ from logyard.admin.settings import ClusterSettings
 from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition, topic_id_text
 from tests.support.memory_access import MemoryAccess
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_fetch import MemoryFetch
@@ -201,14 +202,18 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         )
         if validate_only:
             return
+        c.topic_ids[topic.name] = topic_id_text(uuid4())
         c.configs[topic.name] = dict(topic.configs)
         for number, replicas in placed.items():
             c.assignments[TopicPartition(topic.name, number)] = Assignment(tuple(replicas))
 
-    def delete_topic(self, topic: str) -> None:
-        self._known(topic)
+    def delete_topic(self, topic: str, topic_id: str | None = None) -> None:
         c = self._cluster
+        if topic_id is not None and topic_id != c.topic_ids.get(topic):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        self._known(topic)
         del c.configs[topic]
+        c.topic_ids.pop(topic, None)
         for table in (c.assignments, c.states, c.moving):
             for tp in [tp for tp in table if tp.topic == topic]:
                 table.pop(tp)
@@ -381,7 +386,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
                     if state
                     else PartitionView(tp.partition, -1, placed.replicas, ())
                 )
-        return {name: TopicView(name, tuple(found)) for name, found in views.items()}
+        return {name: TopicView(name, tuple(found), c.topic_ids.get(name)) for name, found in views.items()}
 
 
 def _alter(table: dict[str, str], values: Mapping[str, str], delete: Sequence[str]) -> None:

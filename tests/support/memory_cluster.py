@@ -49,6 +49,7 @@ class MemoryCluster:
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)  # of topics that were created by a request
     broker_config: dict[int, dict[str, str]] = field(default_factory=dict)
     broker_defaults: dict[str, str] = field(default_factory=dict)  # the settings of all brokers
     moving: dict[TopicPartition, int] = field(default_factory=dict)

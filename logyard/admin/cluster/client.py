@@ -25,7 +25,7 @@ from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.model import Assignment, TopicPartition
+from logyard.broker.model import Assignment, TopicPartition, topic_id_from_text
 
 _RETRY_PAUSE_S = 0.25
 _SPREADING_S = 3.0
@@ -169,15 +169,14 @@ class KafkaClusterClient:
         for entry in response.topics:
             translation.refuse(entry.error_code, entry.error_message, unless=ErrorCode.REQUEST_TIMED_OUT)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, topic_id: str | None = None) -> None:
         from kafka.protocol.admin import DeleteTopicsRequest
 
+        wanted = DeleteTopicsRequest.DeleteTopicState
+        which = wanted(name=topic) if topic_id is None else wanted(topic_id=topic_id_from_text(topic_id))
         response = self._to_controller(
-            lambda: DeleteTopicsRequest(
-                topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)],
-                topic_names=[topic],
-                timeout_ms=self._timeout_ms,
-            ),
+            # Versions below 6 have `topic_names` alone.
+            lambda: DeleteTopicsRequest(topics=[which], topic_names=[topic], timeout_ms=self._timeout_ms),
             lambda answer: [entry.error_code for entry in answer.responses],
         )
         for entry in response.responses:

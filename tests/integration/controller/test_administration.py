@@ -51,6 +51,22 @@ def test_a_topics_life(client: KafkaClusterClient) -> None:
     eventually(lambda: client.snapshot(["admin-life"]).missing == ("admin-life",), "the topic gone")
 
 
+def test_a_topic_is_deleted_by_its_id(client: KafkaClusterClient) -> None:
+    topic = NewTopic("admin-by-id", 1, 2)
+    client.create_topic(topic)
+    eventually(lambda: client.snapshot([topic.name]).ready(topic.name), "every partition led")
+    first = client.snapshot([topic.name]).topics[topic.name].topic_id
+    client.delete_topic(topic.name, first)
+    eventually(lambda: client.snapshot([topic.name]).missing == (topic.name,), "the topic gone")
+    client.create_topic(topic)
+    eventually(lambda: client.snapshot([topic.name]).ready(topic.name), "another one of the name")
+    with pytest.raises(ApiError) as refusal:
+        client.delete_topic(topic.name, first)
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert client.snapshot([topic.name]).ready(topic.name)
+    client.delete_topic(topic.name)
+
+
 @pytest.mark.parametrize(
     ("topic", "code"),
     [

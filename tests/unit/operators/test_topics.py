@@ -8,6 +8,7 @@ pytest.importorskip("airflow.sdk")
 
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
+from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.changes import TopicChanges
 from logyard.admin.topics.difference import difference_lines
@@ -20,7 +21,7 @@ from logyard.operators.topics import (
     DeleteRecordsOperator,
     DeleteTopicOperator,
 )
-from tests.support.airflow_tasks import context, run, use
+from tests.support.airflow_tasks import Store, context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -143,6 +144,73 @@ def test_delete_guards_and_is_idempotent(cluster: MemoryCluster) -> None:
     operator = DeleteTopicOperator(task_id="d", topic="t")
     assert run(operator, context())[0]["deleted"] is True
     assert run(operator, context())[0]["deleted"] is False
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_retry_of_a_deletion_spares_a_topic_that_was_made_since(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    """The first try's topic is gone when its worker dies, and somebody makes another one before the next try."""
+    run(create(), context())
+    operator, store = DeleteTopicOperator(task_id="d", topic="t", deferrable=deferrable), Store()
+
+    def dies(*_: object, **__: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeleteTopicOperator, "wait", dies)
+        with pytest.raises(SystemExit):
+            operator.execute(context(store))
+    assert "t" not in cluster.configs
+    run(create(partitions=1), context())
+    made = MemoryClient(cluster).snapshot(["t"]).topics["t"].topic_id
+    result, _ = run(operator, context(store))
+    assert result["deleted"] is True
+    assert MemoryClient(cluster).snapshot(["t"]).topics["t"].topic_id == made
+    assert store == {}
+    # Who runs it again after it has ended means the topic that there is now.
+    assert run(operator, context(store))[0]["deleted"] is True
+    assert ("t" in cluster.configs, store) == (False, {})
+
+
+def test_a_cleared_deletion_deletes_what_is_there_now(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(create(), context())
+    operator, store, cleared = DeleteTopicOperator(task_id="d", topic="t"), Store(), context()
+
+    def unanswered(*_: object) -> None:
+        raise ClusterUnreachable("the cluster did not answer: no answer in time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "delete_topic", unanswered)
+        with pytest.raises(ClusterUnreachable):
+            operator.execute(context(store))
+    MemoryClient(cluster).delete_topic("t")
+    run(create(), context())
+    cleared["task_state_store"], cleared["ti"].max_tries = store, 1
+    assert run(operator, cleared)[0]["deleted"] is True
+    assert ("t" in cluster.configs, store) == (False, {})
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_a_deletion_goes_by_id_where_there_is_one(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, with_ids: bool
+) -> None:
+    """Somebody deletes the topic after this task has looked at it, and makes another one."""
+    run(create(), context())
+    if not with_ids:
+        cluster.topic_ids.clear()
+    guard = DeleteTopicOperator._guard
+
+    def made_again_meanwhile(self: Any, client: Any, partitions: Any) -> None:
+        guard(self, client, partitions)
+        client.delete_topic("t")
+        run(create(), context())
+        if not with_ids:
+            cluster.topic_ids.clear()
+
+    monkeypatch.setattr(DeleteTopicOperator, "_guard", made_again_meanwhile)
+    assert run(DeleteTopicOperator(task_id="d", topic="t"), context())[0]["deleted"] is True
+    assert ("t" in cluster.configs) is with_ids
 
 
 def test_a_topic_that_is_read_is_not_deleted(cluster: MemoryCluster) -> None:
