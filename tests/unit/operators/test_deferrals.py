@@ -218,9 +218,10 @@ def test_partitions_that_are_led_later_are_waited_for(cluster: Changing) -> None
 def test_a_deletion_that_takes_a_while_is_waited_for(cluster: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = MemoryClient.delete_topic
     monkeypatch.setattr(
-        MemoryClient, "delete_topic", lambda client, name: later(cluster, lambda c: at_once(MemoryClient(c), name))
+        MemoryClient, "delete_topic", lambda client, *which: later(cluster, lambda c: at_once(MemoryClient(c), *which))
     )
     operator = DeleteTopicOperator(task_id="d", topic="t", deferrable=True, poll_interval_s=0.01)
-    result, deferrals = run(operator, context())
-    assert (deferrals, result["deleted"]) == (1, True)
+    ctx = context()
+    result, deferrals = run(operator, ctx)
+    assert (deferrals, result["deleted"], ctx["task_state_store"]) == (1, True, {})
     assert "t" not in cluster.configs
