@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
@@ -91,7 +92,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             self.plan = stored
             return
         with self.hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
+            snapshot = look_at_moves(client)
             dirs = client.log_dirs()
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = topics_on(snapshot, self.leaving())

@@ -12,7 +12,7 @@ from logyard.admin.ports import ClusterClient
 from logyard.admin.quantities import plural, size
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
-from logyard.admin.reassignment.execution import cancel_moves, start_moves
+from logyard.admin.reassignment.execution import cancel_moves, look_at_moves, start_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
@@ -250,7 +250,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
 
     def _would_do(self, plan: Plan) -> dict[str, Any]:
         with self.hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
+            snapshot = look_at_moves(client)
         self._check(plan, snapshot)
         todo = plan_progress(plan.moves, snapshot).running
         found = adopt(plan.moves, snapshot)
@@ -280,7 +280,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
 
     def _begin(self, ti: Any, plan: Plan) -> None:
         with self.hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
+            snapshot = look_at_moves(client)
             self._check(plan, snapshot)
             # End the throttles of dead runs, except those whose moves still run, and this task's own.
             moving = snapshot.reassignments or {}
@@ -289,7 +289,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
     def _all_waves(self, plan: Plan, started: float, seen: Mapping[str, Any]) -> PlanProgress:
         while True:
             with self.hook.client() as client:
-                snapshot = client.snapshot(reassignments=True)
+                snapshot = look_at_moves(client)
                 state = plan_progress(plan.moves, snapshot)
                 if not state.running:
                     return state
@@ -366,11 +366,10 @@ class ExecuteReassignmentOperator(ClusterOperator):
                 book = self._book(client, snapshot)
                 if self._owner is None or self._owner not in book.owners():
                     return
-                under_way = adopt(plan.moves, snapshot).under_way
-                if under_way or snapshot.reassignments is None:
-                    self.log.warning(
-                        "the throttle stays: %s may still move", some([m.tp for m in under_way or plan.moves])
-                    )
+                is_known = snapshot.reassignments is not None
+                may_move = adopt(plan.moves, snapshot).under_way if is_known else plan.moves
+                if may_move:
+                    self.log.warning("the throttle stays: %s may still move", some([m.tp for m in may_move]))
                     return
                 left = book.release(self._owner)
         except Exception as problem:  # including Airflow's: the records are its Variables

@@ -7,6 +7,7 @@ from airflow.sdk import Context
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterClient
+from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.settings import BadSettings
@@ -62,6 +63,7 @@ class VerifyReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
             ended = [] if self.checks_only else self._end_throttles(client, snapshot, context["ti"])
+            snapshot = look_at_moves(client)
         state = plan_progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")

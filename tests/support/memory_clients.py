@@ -186,7 +186,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
             controller=-1 if c.controller is None else c.controller,
             brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
             topics=self._topics(names),
-            reassignments={tp: a for tp, a in c.assignments.items() if a.is_reassigning} if reassignments else None,
+            reassignments=c.told_moves() if reassignments else None,
             missing=tuple(t for t in topics or () if t not in c.configs),
         )
 
@@ -292,7 +292,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         return None
 
     def list_reassignments(self) -> dict[TopicPartition, Assignment]:
-        return {tp: a for tp, a in sorted(self._cluster.assignments.items()) if a.is_reassigning}
+        return self._cluster.awaited_moves()
 
     def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False

@@ -22,6 +22,8 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 from tests.support.tree_znodes import TreeZnodes
 
+PATIENCE_TICKS = 20
+
 
 @dataclass
 class MemoryCluster:
@@ -125,6 +127,20 @@ class MemoryCluster:
 
     def live(self) -> list[int]:
         return sorted(self.sessions)
+
+    def told_moves(self) -> dict[TopicPartition, Assignment] | None:
+        """The moves that run, as the controller tells them; None: none answers."""
+        if self.controller not in self.running - self.hung:
+            return None
+        return {tp: a for tp, a in sorted(self.assignments.items()) if a.is_reassigning}
+
+    def awaited_moves(self) -> dict[TopicPartition, Assignment]:
+        """The same, asked until a client's patience is over."""
+        for _ in range(PATIENCE_TICKS):
+            if (told := self.told_moves()) is not None:
+                return told
+            self.tick()
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
 
     # -- what a controller does -----------------------------------------------------------------------
 

@@ -1,13 +1,17 @@
-"""Starting and cancelling moves in a cluster: the steps that the command and the operators share.
+"""Finding, starting and cancelling moves in a cluster: the steps that the command and the operators share.
 
 `throttles/book.py` sets and ends throttles, `waves.py` decides what is started when, and `cancellation.py` what may be
 cancelled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.ports import ClusterClient, ClusterUnreachable
 from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.waves import MovesUnknown
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 
@@ -18,6 +22,23 @@ class ReassignmentAlterer(Protocol):
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, ApiError | None]: ...
+
+
+def look_at_moves(client: ClusterClient) -> ClusterSnapshot:
+    """A snapshot that knows which moves run; waits for a controller that tells it, as long as any request may take.
+
+    Raises MovesUnknown: silence does not mean that nothing moves; and ApiError, such as for a missing right.
+    """
+    snapshot = client.snapshot(reassignments=True)
+    if snapshot.reassignments is not None:
+        return snapshot
+    try:
+        running = client.list_reassignments()
+    except (ClusterUnreachable, ApiError) as problem:
+        if isinstance(problem, ApiError) and problem.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+        raise MovesUnknown(f"no controller tells which replicas move, so nothing was started: {problem}") from None
+    return replace(client.snapshot(), reassignments=running)
 
 
 def start_moves(client: ReassignmentAlterer, moves: Iterable[Move]) -> dict[TopicPartition, ApiError]:

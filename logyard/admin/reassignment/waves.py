@@ -18,6 +18,10 @@ class ForeignReassignment(LogyardError):
     """Somebody else's reassignment is running; the text names the partitions."""
 
 
+class MovesUnknown(LogyardError):
+    """No controller has told which moves run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """A plan compared with the running reassignments: moves to start, running moves of the plan, and moves of
@@ -30,8 +34,10 @@ class Adoption:
 
 def adopt(moves: Sequence[Move], snapshot: ClusterSnapshot) -> Adoption:
     """Compare a plan with the running reassignments (guard rail 3: a foreign move is one whose target is not the
-    plan's)."""
-    running: Mapping[TopicPartition, Assignment] = snapshot.reassignments or {}
+    plan's). Raises MovesUnknown where the snapshot does not have them."""
+    if snapshot.reassignments is None:
+        raise MovesUnknown("no controller tells which replicas move")
+    running: Mapping[TopicPartition, Assignment] = snapshot.reassignments
     wanted = {move.tp: move for move in moves}
     under_way = [m for m in moves if m.tp in running and running[m.tp].target == m.target]
     foreign = [tp for tp, a in sorted(running.items()) if tp not in wanted or a.target != wanted[tp].target]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -11,14 +12,14 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.reassignment.throttles import settings
-from logyard.admin.reassignment.waves import ForeignReassignment
+from logyard.admin.reassignment.waves import ForeignReassignment, MovesUnknown
 from logyard.broker.model import TopicPartition
 from logyard.operators import base as operator_base
 from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.leadership import ElectLeadersOperator
-from logyard.operators.reassignment import StalePlan
+from logyard.operators.reassignment import ExecuteReassignmentOperator, StalePlan
 from logyard.operators.triggers import base as trigger_base
-from logyard.operators.triggers.base import WaitFailed
+from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import Store, context, remade, run, use
 from tests.support.memory_clients import MemoryClient
@@ -76,6 +77,52 @@ def test_somebody_elses_moves_are_refused(cluster: MemoryCluster) -> None:
     MemoryClient(cluster).alter_reassignments({TopicPartition("t", 1): (1, 2, 3)})
     with pytest.raises(ForeignReassignment, match="t-1"):
         run(execute(document), context())
+
+
+def between_waves(cluster: MemoryCluster) -> tuple[ExecuteReassignmentOperator, TopicPartition]:
+    """A plan whose first move runs, and one of its partitions that somebody has begun to move elsewhere."""
+    wanted = [{"topic": "t", "partition": p, "replicas": [4, 2, 3]} for p in (0, 3)]
+    document, cluster.ticks_to_move = plan(plan={"partitions": wanted}), 500
+    operator = execute(document, deferrable=True, moves_per_broker=1)
+    with pytest.raises(TaskDeferred):
+        operator.execute(context())
+    client = MemoryClient(cluster)
+    (other,) = {TopicPartition("t", p) for p in (0, 3)} - set(client.list_reassignments())
+    client.alter_reassignments({other: (4, 1, 2)})
+    return operator, other
+
+
+def test_silence_between_two_waves_does_not_mean_that_nothing_moves(cluster: MemoryCluster) -> None:
+    operator, _ = between_waves(cluster)
+    before, woken = dict(cluster.assignments), WaitEvent(DONE).as_json()
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)
+    with pytest.raises(MovesUnknown, match="no controller tells which replicas move"):
+        operator.resume(context(), woken, time.time())
+    assert cluster.assignments == before
+    cluster.hung.clear()
+    with pytest.raises(TaskDeferred):
+        operator.resume(context(), woken, time.time())
+    assert cluster.assignments == before
+
+
+def test_the_next_wave_waits_for_the_next_controller(cluster: MemoryCluster) -> None:
+    operator, other = between_waves(cluster)
+    assert cluster.controller is not None
+    cluster.kill(cluster.controller)
+    with pytest.raises(TaskDeferred):
+        operator.resume(context(), WaitEvent(DONE).as_json(), time.time())
+    assert cluster.controller in cluster.running
+    assert cluster.assignments[other].target == (4, 1, 2)
+
+
+def test_a_verification_without_a_controller_does_not_say_that_replicas_are_elsewhere(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    run(execute(document), context())
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)
+    with pytest.raises(MovesUnknown):
+        verify(document).finish(context(task_id="v"), WaitEvent(DONE).as_json())
 
 
 def test_a_plan_for_another_state_or_cluster_is_stale(cluster: MemoryCluster) -> None:

@@ -7,7 +7,7 @@ from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_move
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.waves import adopt, held_back, next_wave
+from logyard.admin.reassignment.waves import MovesUnknown, adopt, held_back, next_wave
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient, MemoryPause
@@ -52,6 +52,11 @@ def test_moves_run_and_are_done_only_when_replicas_isr_and_list_agree(client: Me
     looks = [plan_progress(moves, client.snapshot(reassignments=True)).done for _ in range(4)]
     assert looks[-1] == (T0,)
     assert client.snapshot().partition(T0).replicas == (3, 2)  # type: ignore[union-attr]
+
+
+def test_without_a_controller_nothing_is_taken_for_free_to_start(client: MemoryClient) -> None:
+    with pytest.raises(MovesUnknown):
+        adopt([Move(T0, (1, 2), (3, 2))], client.snapshot(reassignments=False))
 
 
 def test_without_a_controller_nothing_counts_as_done(client: MemoryClient) -> None:
