@@ -1,7 +1,7 @@
 """The data of a consumer group and its members; membership.py and rebalance.py change it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, MutableMapping, ValuesView
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -64,6 +64,47 @@ class Member:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
+class Members(MutableMapping[str, Member]):
+    """Members by id, in the order in which they joined: one that gets another id keeps its place, at no cost."""
+
+    __slots__ = ("_in_order", "_next_place", "_places")
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._in_order: dict[int, Member] = {}
+        self._next_place = 0
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._in_order[self._places[member_id]]
+
+    def __setitem__(self, member_id: str, member: Member) -> None:
+        place = self._places.setdefault(member_id, self._next_place)
+        self._next_place += 1
+        self._in_order[place] = member
+
+    def __delitem__(self, member_id: str) -> None:
+        del self._in_order[self._places.pop(member_id)]
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return (member.member_id for member in self._in_order.values())
+
+    def __len__(self) -> int:
+        return len(self._in_order)
+
+    def values(self) -> ValuesView[Member]:
+        return self._in_order.values()
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """Give a member another id, and return it."""
+        member = self[old_id]
+        member.member_id = new_id
+        self._places[new_id] = self._places.pop(old_id)
+        return member
+
+
 def _names(protocols: Iterable[tuple[str, bytes]]) -> set[str]:
     return {name for name, _ in protocols}
 
@@ -78,7 +119,7 @@ class Group:
     protocol_type: str | None = None
     protocol: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     static_members: dict[str, str] = field(default_factory=dict)
     # Ids that were given with MEMBER_ID_REQUIRED, and that have not been joined with yet; session timeout in ms.
     pending: dict[str, int] = field(default_factory=dict)
@@ -91,6 +132,8 @@ class Group:
     joined_meanwhile: bool = False
     # How many members support each protocol: to look at all members for each that joins would take quadratic time.
     _supported: Counter[str] = field(default_factory=Counter)
+    # How many members have a join that waits, for the same reason.
+    joining: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -110,14 +153,13 @@ class Group:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._supported.update(_names(member.protocols))
+        self.joining += member.join_ticket is not None
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
     def rename(self, old_id: str, new_id: str) -> Member:
         """Give the member another id; the order of members stays."""
-        member = self.members[old_id]
-        member.member_id = new_id
-        self.members = {m.member_id: m for m in self.members.values()}
+        member = self.members.rename(old_id, new_id)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = new_id
         if self.leader_id == old_id:
@@ -128,11 +170,17 @@ class Group:
         member = self.members.pop(member_id, None)
         instance_id = member.instance_id if member is not None else None
         self._count_off(() if member is None else member.protocols)
+        self.joining -= member is not None and member.join_ticket is not None
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
         if member_id == self.leader_id:
             self.leader_id = next(iter(self.members), None)
         return member
+
+    def wait(self, member: Member, ticket: Ticket | None) -> None:
+        """This join of one of the members waits now; None: none does."""
+        self.joining += (ticket is not None) - (member.join_ticket is not None)
+        member.join_ticket = ticket
 
     def common_protocols(self) -> list[str]:
         """Return the protocols that all members support, in the order of the first member."""

@@ -72,7 +72,7 @@ def _has_room(group: Group, request: Join, rules: Rules) -> bool:
         return member is not None
     if member is not None and member.join_ticket is not None:
         return True
-    return sum(m.join_ticket is not None for m in group.members.values()) < rules.size_max
+    return group.joining < rules.size_max
 
 
 def _join_new(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules) -> fx.Effects:
@@ -136,7 +136,8 @@ def _replace_static(
         request.can_skip_assignment,
     )
     group.rename(old_id, new_member_id)
-    member.join_ticket, member.sync_ticket = ticket, None
+    group.wait(member, ticket)
+    member.sync_ticket = None
     group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
     touch(member, now.ms)
@@ -162,7 +163,7 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Ru
     effects: fx.Effects = []
     if member.join_ticket is not None:
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-    member.join_ticket = ticket
+    group.wait(member, ticket)
     group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
     touch(member, now.ms)
@@ -300,7 +301,8 @@ def resign(group: Group, now: Now) -> fx.Effects:
         for ticket in (member.join_ticket, member.sync_ticket):
             if ticket is not None:
                 effects.append(fx.AnswerError(ticket, ErrorCode.NOT_COORDINATOR))
-        member.join_ticket = member.sync_ticket = None
+        group.wait(member, None)
+        member.sync_ticket = None
     group.move(GroupState.DEAD, now)
     return effects
 

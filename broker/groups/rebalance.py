@@ -49,7 +49,7 @@ def maybe_complete(group: Group, now: Now) -> fx.Effects:
     """End the joining if all members have joined."""
     if group.state is not GroupState.PREPARING or group.initial_join or group.pending:
         return []
-    if any(m.join_ticket is None for m in group.members.values()):
+    if group.joining < len(group.members):
         return []
     return complete_join(group, now)
 
@@ -92,7 +92,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
     for member in present:
         assert member.join_ticket is not None
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
-        member.join_ticket = None
+        group.wait(member, None)
         touch(member, now.ms)
         effects.append(fx.StartTimer(session_timer(member.member_id), member.session_timeout_ms))
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
@@ -150,7 +150,7 @@ def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) ->
     member = group.members.get(back.new_id)
     if member is None or member.join_ticket != back.ticket or group.state is not GroupState.STABLE:
         return []
-    member.join_ticket = None
+    group.wait(member, None)
     touch(member, now.ms)
     if code is not ErrorCode.NONE:
         group.rename(back.new_id, back.old_id)

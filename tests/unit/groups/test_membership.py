@@ -1,5 +1,6 @@
 """The group machine, driven by plain calls: who is answered what, and when."""
 
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from logyard.broker.groups.members import Group, GroupState, Member
 
 RULES = membership.Rules()
 AT_ONCE = membership.Rules(initial_delay_ms=0)
+THOUSANDS = 12_000
 
 
 def at(ms: int) -> Now:
@@ -304,3 +306,38 @@ def test_a_protocol_is_common_while_all_members_have_it() -> None:
     assert group.common_protocols() == ["sticky"]
     membership.leave(group, Leaver("a"), at(0), RULES)
     assert group.common_protocols() == ["sticky", "range"]
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_thousands_of_members_that_come_back_cost_the_same_each(is_renamed: bool) -> None:
+    """With a look at all members for each of them it takes some seconds."""
+    group = Group("g")
+    for number in range(THOUSANDS):
+        membership.join(group, request(instance_id=f"i{number}"), number, f"m{number}", at(0), RULES)
+    rebalance.complete_join(group, at(0))
+    membership.join(group, request(), THOUSANDS, "new", at(0), RULES)
+    answers: dict[int, Joined] = {}
+    began = time.thread_time()
+    for number in range(THOUSANDS):
+        assert not answers
+        back = request("" if is_renamed else f"m{number}", instance_id=f"i{number}")
+        answers = joined(membership.join(group, back, number, f"n{number}", at(0), RULES))
+    assert time.thread_time() - began < 1
+    assert set(answers) == set(range(THOUSANDS + 1))
+    stem = "n" if is_renamed else "m"
+    assert list(group.members) == [*(f"{stem}{number}" for number in range(THOUSANDS)), "new"]
+    assert group.joining == 0
+
+
+def test_who_waits_to_join_is_counted_whatever_becomes_of_them() -> None:
+    group = stable_pair()
+    membership.join(group, request(instance_id="i"), 9, "c", at(7000), RULES)
+    membership.join(group, request("a"), 10, "", at(7000), RULES)
+    membership.join(group, request("a"), 11, "", at(7000), RULES)
+    assert group.joining == 2
+    membership.join(group, request(instance_id="i"), 12, "d", at(7000), RULES)
+    assert group.joining == 2
+    membership.leave(group, Leaver("a"), at(7000), RULES)
+    assert group.joining == 1
+    membership.resign(group, at(7000))
+    assert group.joining == 0
