@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from logyard.broker import tasks
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.zk.session_watches import SessionWatch
+from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
 
@@ -47,7 +47,7 @@ class ConfigWatcher(SessionWatch):
         def changed(event: WatchEvent, path: str) -> None:
             dirty.set()
 
-        return await self._zk.children_and_watch(config_changes.PATH, changed) or []
+        return await children_or_creation(self._zk, config_changes.PATH, changed)
 
     async def _load_all(self) -> None:
         """Call `changed` for all entities, and for those that were known before and are gone."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from logyard.broker import tasks
-from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
+from logyard.broker.znodes.ops import SessionExpired, Watcher, ZooKeeper
 
 
 class Followed(Protocol):
@@ -15,6 +15,14 @@ class Followed(Protocol):
     async def start(self) -> None: ...
     async def renew(self) -> None: ...
     async def stop(self) -> None: ...
+
+
+async def children_or_creation(zk: ZooKeeper, path: str, watcher: Watcher) -> list[str]:
+    """Read a znode's children and watch them; where it is gone, watch for its creation: it has no children then."""
+    while (names := await zk.children_and_watch(path, watcher)) is None:
+        if await zk.read_and_watch(path, watcher) is None:
+            return []
+    return names
 
 
 class SessionWatch(ABC):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.zk.session_watches import SessionWatch
+from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import config_changes, delegation_tokens
 from logyard.broker.znodes.delegation_tokens import TokenInfo
 from logyard.broker.znodes.ops import Create, Delete, WatchEvent, Znode, ZooKeeper
@@ -61,7 +61,7 @@ class TokenWatcher(SessionWatch):
         def changed(event: WatchEvent, path: str) -> None:
             dirty.set()
 
-        return await self._zk.children_and_watch(delegation_tokens.CHANGES, changed) or []
+        return await children_or_creation(self._zk, delegation_tokens.CHANGES, changed)
 
     def _changed_token(self, znode: Znode) -> str | None:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.security.acls.store import AclStore
-from logyard.broker.zk.session_watches import SessionWatch
+from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import acls
 from logyard.broker.znodes.acls import ResourcePattern
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
@@ -48,8 +48,8 @@ class AclWatcher(SessionWatch):
 
         found: list[str] = []
         for folder in (acls.LITERAL_CHANGES, acls.EXTENDED_CHANGES):
-            names = await self._zk.children_and_watch(folder, changed)
-            found += [f"{folder}/{name}" for name in names or ()]
+            names = await children_or_creation(self._zk, folder, changed)
+            found += [f"{folder}/{name}" for name in names]
         return found
 
     def _changed(self, fresh: Sequence[str], notices: Mapping[str, Znode | None]) -> list[ResourcePattern]:

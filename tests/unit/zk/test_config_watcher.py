@@ -139,3 +139,24 @@ async def test_a_session_that_ended_unheard_is_followed_anew(world: World) -> No
     assert len(now) == 1
     assert now == followed, "nothing to be done"
     await world.watcher.stop()
+
+
+@pytest.mark.parametrize("is_gone_first", [True, False])
+async def test_changes_are_heard_after_the_notifications_were_gone(world: World, is_gone_first: bool) -> None:
+    """Who notifies creates their znode where it is missing, as Kafka does."""
+    if is_gone_first:
+        await world.admin.multi([Delete(config_changes.PATH)])
+    await world.watcher.start()
+    if not is_gone_first:
+        await world.admin.multi([Delete(config_changes.PATH)])
+        await asyncio.sleep(0.05)
+    world.all_told()
+    await world.admin.multi([Create(config_changes.PATH)])
+    for value in ("1", "2"):
+        path = configs.topic_path("t")
+        content = configs.encode({"a": value})
+        await world.admin.multi([Create(path, content) if value == "1" else SetData(path, content)])
+        await world.notify("topics", "t")
+        async with asyncio.timeout(5):
+            assert await world.told.get() == ("topics", "t", {"a": value})
+    await world.watcher.stop()
