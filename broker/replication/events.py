@@ -201,12 +201,21 @@ class EpochAnswer:
 
 @dataclass(slots=True)
 class DeleteRecordsResult:
-    """`low_watermark`: the smallest log start offset of the live replicas; -1 with an error."""
+    """`low_watermark`: the smallest log start offset of the live replicas; -1 with an error.
+
+    `wanted`: the log's start on this leader, -1 where it was not moved.
+    """
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
     low_watermark: int = -1
     message: str | None = None
+    wanted: int = -1
+
+    @property
+    def waits(self) -> bool:
+        """Whether replicas are missing that have not deleted as much as this leader."""
+        return self.error is ErrorCode.REQUEST_TIMED_OUT
 
 
 @dataclass(frozen=True, slots=True)

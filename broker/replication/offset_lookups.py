@@ -1,7 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending
@@ -148,85 +148,80 @@ class Lookups:
 
     # DeleteRecords
 
-    def delete_records(
-        self, offsets: Sequence[tuple[TopicPartition, int]], *, timeout_ms: int, internal_topics: bool = False
-    ) -> list[DeleteRecordsResult] | Pending[list[DeleteRecordsResult]]:
-        """Delete the records before the offsets (-1: before the high watermark); waits for every live replica.
-
-        Of a partition that is named twice the last offset counts, as in Kafka.
+    def delete_records(self, tp: TopicPartition, offset: int, *, internal_topics: bool = False) -> DeleteRecordsResult:
+        """Delete the partition's records before the offset (-1: before the high watermark); see `all_deleted` for the
+        result if it waits.
 
         Errors: OFFSET_OUT_OF_RANGE (above the high watermark), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         REQUEST_TIMED_OUT (deleted here, not yet on all replicas), INVALID_TOPIC_EXCEPTION (an internal topic),
         POLICY_VIOLATION (the topic is only compacted), KAFKA_STORAGE_ERROR.
         """
-        hosted = self._hosted
-        results: list[DeleteRecordsResult] = []
-        waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]] = {}
-        for tp, offset in dict(offsets).items():
-            result = DeleteRecordsResult(tp)
-            results.append(result)
-            try:
-                if tp.topic in INTERNAL_TOPICS and not internal_topics:
-                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is maintained by the broker only")
-                partition = hosted.find(tp)
-                wanted, result.low_watermark = partition.delete_records(offset)
-                hosted.watermark_moved(partition)
-            except ApiError as refused:
-                result.error, result.message = refused.code, refused.message
-            except Exception as trouble:
-                result.error = code_of(trouble, tp)
-                result.message = str(trouble) if isinstance(trouble, StorageError) else None
-            else:
-                if result.low_watermark < wanted:
-                    result.error = ErrorCode.REQUEST_TIMED_OUT
-                    waiting[tp] = (wanted, result)
+        result = DeleteRecordsResult(tp)
+        try:
+            if tp.topic in INTERNAL_TOPICS and not internal_topics:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is maintained by the broker only")
+            partition = self._hosted.find(tp)
+            result.wanted, result.low_watermark = partition.delete_records(offset)
+            self._hosted.watermark_moved(partition)
+        except ApiError as refused:
+            result.error, result.message = refused.code, refused.message
+        except Exception as trouble:
+            result.error = code_of(trouble, tp)
+            result.message = str(trouble) if isinstance(trouble, StorageError) else None
+        else:
+            if result.low_watermark < result.wanted:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+        return result
+
+    def all_deleted(self, results: Iterable[DeleteRecordsResult], timeout_ms: int) -> Pending[None] | None:
+        """Wait until every live replica has deleted as well, and complete the results; None: nothing has to be waited
+        for any more. Each partition may be there once."""
+        waiting = {result.tp: result for result in results if result.waits}
         if not waiting:
-            return results
-        pending: Pending[list[DeleteRecordsResult]] = hosted.new_pending()
-        operation = DelayedDeletion(hosted, waiting, results, pending)
-        done = hosted.deletions.try_complete_else_watch(operation, tuple(waiting), timeout_ms)
-        return results if done else pending
+            return None
+        pending: Pending[None] = self._hosted.new_pending()
+        operation = DelayedDeletion(self._hosted, waiting, pending)
+        done = self._hosted.deletions.try_complete_else_watch(operation, tuple(waiting), timeout_ms)
+        return None if done else pending
 
 
 class DelayedDeletion(Delayed):
     """A DeleteRecords that waits until every live replica has advanced its log's start."""
 
-    __slots__ = ("_hosted", "_pending", "_results", "_waiting")
+    __slots__ = ("_hosted", "_pending", "_waiting")
 
     def __init__(
-        self,
-        hosted: Hosted,
-        waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]],
-        results: list[DeleteRecordsResult],
-        pending: Pending[list[DeleteRecordsResult]],
+        self, hosted: Hosted, waiting: dict[TopicPartition, DeleteRecordsResult], pending: Pending[None]
     ) -> None:
         super().__init__()
         self._hosted = hosted
         self._waiting = waiting
-        self._results = results
         self._pending = pending
 
     def is_ready(self, key: Hashable | None) -> bool:
-        for tp in list(self._waiting):
-            if key is None or key == tp:
-                self._look(tp)
+        # By its key: to compare each that waits with each that moves takes quadratic time.
+        if key is None:
+            moved = list(self._waiting.values())
+        else:
+            moved = [self._waiting[key]] if isinstance(key, TopicPartition) and key in self._waiting else []
+        for result in moved:
+            self._look(result)
         return not self._waiting
 
-    def _look(self, tp: TopicPartition) -> None:
-        wanted, result = self._waiting[tp]
+    def _look(self, result: DeleteRecordsResult) -> None:
         try:
-            result.low_watermark = self._hosted.find(tp).low_watermark()
+            result.low_watermark = self._hosted.find(result.tp).low_watermark()
         except ApiError as refused:
             result.error, result.low_watermark = refused.code, -1
-            del self._waiting[tp]
+            del self._waiting[result.tp]
             return
-        if result.low_watermark >= wanted:
+        if result.low_watermark >= result.wanted:
             result.error = ErrorCode.NONE
-            del self._waiting[tp]
+            del self._waiting[result.tp]
 
     def answer(self, *, expired: bool) -> None:
         if not self._pending.done():
-            self._pending.set_result(self._results)
+            self._pending.set_result(None)
 
 
 def _answered_now(answers: list[OffsetAnswer], number: int, search: Search) -> bool:

@@ -3,14 +3,18 @@
 Their fields are made in portions, between which the event loop serves others, and they are encoded in a thread.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, TypeVar
 
 from logyard.broker.server.request import Fields
 from logyard.broker.server.services import Services
 
 # A part, made and encoded, takes about 2 µs.
 PARTS_AT_ONCE = 500
+# A file that is written or made takes as long as so many parts, and longer where the disk is slow.
+PARTS_OF_A_FILE = 50
+
+T = TypeVar("T")
 
 
 def is_large(fields: Fields) -> bool:
@@ -46,3 +50,9 @@ class Pauses:
         if self._made >= PARTS_AT_ONCE:
             self._made = 0
             await self._turns.next()
+
+    async def between(self, parts: Iterable[T]) -> AsyncIterator[T]:
+        """Yield parts of a request, each of which makes one of the answer."""
+        for part in parts:
+            await self.after(1)
+            yield part

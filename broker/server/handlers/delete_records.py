@@ -7,46 +7,56 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import PARTS_OF_A_FILE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     may_delete = authorization.topics(services, request, [topic.name for topic in message.topics])
-    wanted = [
-        (TopicPartition(topic.name, p.partition_index), p.offset)
-        for topic in message.topics
-        if topic.name in may_delete
-        for p in topic.partitions
-    ]
-    outcome = services.replicas.lookups.delete_records(wanted, timeout_ms=message.timeout_ms)
-    results = outcome if isinstance(outcome, list) else await outcome
+    pauses, lookups = Pauses(services), services.replicas.lookups
+    # Of a partition that is named twice the last offset counts, as in Kafka.
+    wanted: dict[TopicPartition, int] = {}
+    async for topic in pauses.between(message.topics):
+        async for p in pauses.between(topic.partitions if topic.name in may_delete else ()):
+            wanted[TopicPartition(topic.name, p.partition_index)] = p.offset
+    results, waiting = [], []
+    for tp, offset in wanted.items():
+        result = lookups.delete_records(tp, offset)
+        results.append(result)
+        if result.waits:
+            waiting.append(result)
+        await pauses.after(1 if result.wanted < 0 else PARTS_OF_A_FILE)
+    others = lookups.all_deleted(waiting, message.timeout_ms)
+    if others is not None:
+        await others
     topics: dict[str, list[Fields]] = {}
     for result in results:
-        topics.setdefault(result.tp.topic, []).append(
-            {
-                "partition_index": result.tp.partition,
-                "low_watermark": result.low_watermark,
-                "error_code": int(result.error),
-            }
-        )
+        part = _part(result.tp.partition, result.error, result.low_watermark)
+        topics.setdefault(result.tp.topic, []).append(part)
+        await pauses.after(1)
     answered = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-    refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.name not in may_delete]
+    refused = []
+    async for topic in pauses.between(message.topics):
+        if topic.name not in may_delete:
+            partitions = [_part(p.partition_index, REFUSED) async for p in pauses.between(topic.partitions)]
+            refused.append({"name": topic.name, "partitions": partitions})
     return {"topics": [*answered, *refused]}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {"topics": [_refused(topic, code) for topic in message.topics]}
-
-
-def _refused(topic: Any, code: ErrorCode) -> Fields:
     return {
-        "name": topic.name,
-        "partitions": [
-            {"partition_index": p.partition_index, "low_watermark": -1, "error_code": int(code)}
-            for p in topic.partitions
-        ],
+        "topics": [
+            {"name": topic.name, "partitions": [_part(p.partition_index, code) for p in topic.partitions]}
+            for topic in message.topics
+        ]
     }
+
+
+def _part(index: int, code: ErrorCode, low_watermark: int = -1) -> Fields:
+    return {"partition_index": index, "low_watermark": low_watermark, "error_code": int(code)}
 
 
 HANDLER = Handler(message=handle, error=error)

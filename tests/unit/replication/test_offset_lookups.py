@@ -8,7 +8,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import EpochQuery, Isolation, OffsetQuery
+from logyard.broker.replication.events import DeleteRecordsResult, EpochQuery, Isolation, OffsetQuery
 from tests.support.disk_logs import NOW_MS, batch
 from tests.support.logs import transactional
 from tests.support.replica_world import T0, T1, World, follower_fetch, produce
@@ -120,12 +120,24 @@ def test_ends_of_epochs(world: World) -> None:
     ]
 
 
-def delete(world: World, offset: int, tp: TopicPartition = T0, timeout_ms: int = 100, **fields: Any) -> Any:
-    return world.replicas.lookups.delete_records([(tp, offset)], timeout_ms=timeout_ms, **fields)
+class Deleting:
+    """The result of one deletion, which may have to wait."""
+
+    def __init__(self, result: DeleteRecordsResult, pending: Any) -> None:
+        self._result, self._pending = result, pending
+
+    def done(self) -> bool:
+        return self._pending is None or self._pending.done()
+
+    def told(self) -> tuple[ErrorCode, int]:
+        assert self.done()
+        return self._result.error, self._result.low_watermark
 
 
-def told(results: Any) -> Any:
-    return [(r.error, r.low_watermark) for r in results]
+def delete(world: World, offset: int, tp: TopicPartition = T0, timeout_ms: int = 100, **fields: Any) -> Deleting:
+    lookups = world.replicas.lookups
+    result = lookups.delete_records(tp, offset, **fields)
+    return Deleting(result, lookups.all_deleted([result], timeout_ms))
 
 
 def test_deletion_waits_for_living_replicas(world: World) -> None:
@@ -134,48 +146,71 @@ def test_deletion_waits_for_living_replicas(world: World) -> None:
     follower_fetch(world, 2, 2, log_start_offset=1)
     assert not pending.done()
     follower_fetch(world, 2, 2, log_start_offset=2)
-    assert told(pending.result()) == [(ErrorCode.NONE, 2)]
+    assert pending.told() == (ErrorCode.NONE, 2)
 
 
-def test_of_a_partition_that_is_named_twice_the_last_offset_counts(world: World) -> None:
-    pending: Any = world.replicas.lookups.delete_records([(T0, 2), (T0, 1)], timeout_ms=100)
+def test_deletions_of_many_partitions_wait_together(world: World) -> None:
+    world.tell(world.order(T1, replicas=(1, 2), leader_epoch=3))
+    produce(world, tp=T1)
+    follower_fetch(world, 2, 1, tp=T1, log_start_offset=0)
+    lookups = world.replicas.lookups
+    results = [lookups.delete_records(T0, 2), lookups.delete_records(T1, 1)]
+    pending = lookups.all_deleted(results, 100)
+    assert pending is not None
+    follower_fetch(world, 2, 1, tp=T1, log_start_offset=1)
+    assert ([result.waits for result in results], pending.done()) == ([True, False], False)
     follower_fetch(world, 2, 2, log_start_offset=2)
-    assert told(pending.result()) == [(ErrorCode.NONE, 1)]
-    assert world.log(T0).log_start_offset == 1
+    assert pending.done()
+    assert [(result.error, result.low_watermark) for result in results] == [(ErrorCode.NONE, 2), (ErrorCode.NONE, 1)]
+
+
+def test_what_was_deleted_before_all_were_asked_for_is_not_waited_for(world: World) -> None:
+    """A request of many partitions is carried out in portions: followers fetch meanwhile, and leaders change."""
+    result = world.replicas.lookups.delete_records(T0, 2)
+    assert result.waits
+    follower_fetch(world, 2, 2, log_start_offset=2)
+    assert world.replicas.lookups.all_deleted([result], 100) is None
+    assert (result.error, result.low_watermark) == (ErrorCode.NONE, 2)
+    follower_fetch(world, 2, 3, log_start_offset=2)
+    result = world.replicas.lookups.delete_records(T0, 3)
+    assert result.waits
+    world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
+    assert world.replicas.lookups.all_deleted([result], 100) is None
+    assert (result.error, result.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 def test_deletion_does_not_wait_for_the_dead(world: World) -> None:
     world.hear([1])
-    assert told(delete(world, 1)) == [(ErrorCode.NONE, 1)]
+    assert delete(world, 1).told() == (ErrorCode.NONE, 1)
 
 
 def test_a_deletion_stops_waiting_for_a_dead_broker(world: World) -> None:
     pending = delete(world, 2)
     world.hear([1])
-    assert told(pending.result()) == [(ErrorCode.NONE, 2)]
+    assert pending.told() == (ErrorCode.NONE, 2)
 
 
 def test_a_deletion_that_times_out_is_done_on_the_leader(world: World) -> None:
     pending = delete(world, -1)
     world.advance(100)
-    assert told(pending.result()) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+    assert pending.told() == (ErrorCode.REQUEST_TIMED_OUT, 0)
     assert world.log(T0).log_start_offset == 2
-    assert told(delete(world, -1, timeout_ms=0)) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+    assert delete(world, -1, timeout_ms=0).told() == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
 def test_refused_deletions_of_records(world: World) -> None:
-    assert told(delete(world, 3)) == told(delete(world, -2)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
-    assert told(delete(world, 0, T1)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    assert delete(world, 3).told() == delete(world, -2).told() == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(world, 0, T1).told() == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     internal = TopicPartition("__consumer_offsets", 0)
-    assert told(delete(world, 0, internal)) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+    assert delete(world, 0, internal).told() == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
     world.log(T0).config = TopicConfig(cleanup_policy=frozenset({"compact"}))
-    assert told(delete(world, 1)) == [(ErrorCode.POLICY_VIOLATION, -1)]
+    assert delete(world, 1).told() == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 def test_deletion_loses_its_leader(world: World) -> None:
     pending = delete(world, 2)
     world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
-    assert told(pending.result()) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert pending.told() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 def test_deleting_wakes_a_fetch_that_stood_before_the_start(world: World) -> None:
