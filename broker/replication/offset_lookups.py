@@ -1,6 +1,5 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
@@ -69,16 +68,11 @@ class Lookups:
         """Find offsets by time; `isolation` is LOG_END for replicas. Returns a Pending if segments have to be searched.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers answer LEADER_NOT_AVAILABLE),
-        INVALID_REQUEST for a partition that is named twice: as in Kafka, where some bytes may not cost a search each.
+        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers answer LEADER_NOT_AVAILABLE).
         """
         answers: list[OffsetAnswer] = []
         searches: list[tuple[int, Search]] = []
-        times = Counter(query.tp for query in queries)
         for query in queries:
-            if times[query.tp] > 1:
-                answers.append(OffsetAnswer(query.tp, ErrorCode.INVALID_REQUEST))
-                continue
             answer = self._offset(query, isolation, only_leader)
             if isinstance(answer, Search):
                 searches.append((len(answers), answer))

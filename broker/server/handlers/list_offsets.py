@@ -1,6 +1,7 @@
 """ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
 the largest timestamp."""
 
+from collections import Counter
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -12,6 +13,8 @@ from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
@@ -20,22 +23,32 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         isolation = Isolation.LOG_END
     described = authorization.topics(services, request, [topic.name for topic in message.topics])
     pauses = Pauses(services)
-    queries = []
-    for topic in message.topics:
-        for p in topic.partitions if topic.name in described else ():
-            await pauses.after(1)
+    queries: list[OffsetQuery] = []
+    # A partition that is named twice is refused, as in Kafka: some bytes may not cost a search each.
+    times = Counter[TopicPartition]()
+    async for topic in pauses.between(message.topics):
+        async for p in pauses.between(topic.partitions if topic.name in described else ()):
             epoch = p.current_leader_epoch if version >= 4 else -1
-            queries.append(OffsetQuery(TopicPartition(topic.name, p.partition_index), p.timestamp, epoch))
+            tp = TopicPartition(topic.name, p.partition_index)
+            times[tp] += 1
+            queries.append(OffsetQuery(tp, p.timestamp, epoch))
     # Only the debugging consumer may ask a follower.
     only_leader = message.replica_id != DEBUG_CONSUMER_ID
     topics: dict[str, list[Fields]] = {}
     for start in range(0, len(queries), PARTS_AT_ONCE):
         portion = queries[start : start + PARTS_AT_ONCE]
-        found = services.replicas.lookups.list_offsets(portion, isolation, only_leader=only_leader)
-        for answer in found if isinstance(found, list) else await found:
-            topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))
+        asked = [query for query in portion if times[query.tp] == 1]
+        found = services.replicas.lookups.list_offsets(asked, isolation, only_leader=only_leader)
+        answers = {answer.tp: answer for answer in (found if isinstance(found, list) else await found)}
+        for query in portion:
+            answer = answers.get(query.tp) or OffsetAnswer(query.tp, ErrorCode.INVALID_REQUEST)
+            topics.setdefault(query.tp.topic, []).append(_fields(version, answer))
         await pauses.after(len(portion))
-    refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.name not in described]
+    refused = []
+    async for topic in pauses.between(message.topics):
+        if topic.name not in described:
+            partitions = [_part(p, REFUSED) async for p in pauses.between(topic.partitions)]
+            refused.append({"name": topic.name, "partitions": partitions})
     answered = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
     return {"topics": [*answered, *refused]}
 
@@ -55,12 +68,15 @@ def _fields(version: int, answer: OffsetAnswer) -> Fields:
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {"topics": [_refused(topic, code) for topic in message.topics]}
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [_part(p, code) for p in topic.partitions]} for topic in message.topics
+        ]
+    }
 
 
-def _refused(topic: Any, code: ErrorCode) -> Fields:
-    partitions = [{"partition_index": p.partition_index, "error_code": int(code)} for p in topic.partitions]
-    return {"name": topic.name, "partitions": partitions}
+def _part(p: Any, code: ErrorCode) -> Fields:
+    return {"partition_index": p.partition_index, "error_code": int(code)}
 
 
 HANDLER = Handler(message=handle, error=error)

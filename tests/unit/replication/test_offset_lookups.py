@@ -72,17 +72,6 @@ def test_segments_are_searched_in_a_thread_the_rest_is_known(world: World) -> No
     assert isinstance(world.replicas.lookups.list_offsets([OffsetQuery(T0, -1)], Isolation.LOG_END), list)
 
 
-def test_a_partition_that_is_named_twice_is_not_searched(world: World) -> None:
-    queries = [OffsetQuery(T0, 250), OffsetQuery(T1, -1), OffsetQuery(T0, -1)]
-    answers = world.replicas.lookups.list_offsets(queries, Isolation.READ_UNCOMMITTED)
-    assert isinstance(answers, list)
-    assert [(answer.tp, answer.error) for answer in answers] == [
-        (T0, ErrorCode.INVALID_REQUEST),
-        (T1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (T0, ErrorCode.INVALID_REQUEST),
-    ]
-
-
 def test_a_new_leader_does_not_know_yet_what_is_committed(world: World) -> None:
     world.tell(world.order(replicas=(1, 2), leader_epoch=4, partition_epoch=1))
     assert ask(world, -1) is ErrorCode.OFFSET_NOT_AVAILABLE

@@ -14,13 +14,14 @@ from logyard.broker.groups.members import Group
 from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
+from logyard.broker.server import authorization
 from tests.support.inside_broker import InsideBroker
 from tests.support.longest_turn import longest_turn
 from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
-LIST_GROUPS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 23, 61
+LIST_GROUPS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 21, 23, 61
 NAMES = 60_000
 PRODUCERS = 250_000
 # A turn has some milliseconds' work; without turns it takes 0.2 s and more.
@@ -149,6 +150,31 @@ async def test_the_offsets_of_many_partitions(broker: InsideBroker) -> None:
     (told,) = answer.topics
     assert [(p.partition_index, p.error_code, p.offset) for p in told.partitions[:2]] == [(0, 0, 0), (1, 3, -1)]
     assert len(told.partitions) == NAMES
+    assert longest_s < TURN_S
+
+
+async def test_a_partition_that_is_named_twice_in_a_large_request_is_not_searched(broker: InsideBroker) -> None:
+    parts = [{"partition_index": n, "timestamp": 0} for n in [0, *range(1, 2000), 0]]
+    asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
+    answer, _ = await ask(broker, LIST_OFFSETS, 6, asked)
+    (told,) = answer.topics
+    assert [p.partition_index for p in told.partitions] == [part["partition_index"] for part in parts]
+    codes = [p.error_code for p in told.partitions]
+    assert {codes[0], codes[-1]} == {int(ErrorCode.INVALID_REQUEST)}
+    assert set(codes[1:-1]) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+
+
+@pytest.mark.parametrize(("key", "version"), [(LIST_OFFSETS, 6), (DELETE_RECORDS, 2)])
+async def test_many_partitions_without_the_right(
+    broker: InsideBroker, monkeypatch: pytest.MonkeyPatch, key: int, version: int
+) -> None:
+    monkeypatch.setattr(authorization, "topics", lambda *asked: frozenset())
+    parts = [{"partition_index": n, "timestamp": 0, "offset": 0} for n in range(8 * NAMES)]
+    asked = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 0, "topics": [topic("t", parts)]}
+    answer, longest_s = await ask(broker, key, version, asked)
+    (told,) = answer.topics
+    assert len(told.partitions) == 8 * NAMES
+    assert {p.error_code for p in told.partitions} == {int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     assert longest_s < TURN_S
 
 
