@@ -13,6 +13,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.transactional import answered_since
@@ -22,31 +23,41 @@ from logyard.broker.transactions.transaction import RAISING_VERSION
 PRODUCER_FENCED_SINCE = 2
 BY_BROKERS_SINCE = 4
 
+# So many transactions are begun in one turn of the event loop: each appends a record.
+TRANSACTIONS_AT_ONCE = 50
+
 Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
+    pauses = Pauses(services)
     if request.api_version < BY_BROKERS_SINCE:
         transactional_id = message.v3_and_below_transactional_id
         producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-        asked = _partitions(message.v3_and_below_topics)
-        codes = _refused(asked, _client_refusals(services, request, asked))
+        asked = await _partitions(pauses, message.v3_and_below_topics)
+        codes = await _refused(pauses, asked, await _client_refusals(services, request, pauses, asked))
         if not codes:
             code = await services.transactions.add_partitions(transactional_id, producer, asked)
             codes = dict.fromkeys(asked, answered_since(PRODUCER_FENCED_SINCE, request, code))
-        return {"results_by_topic_v3_and_below": _topics(codes)}
+        return {"results_by_topic_v3_and_below": await _topics(pauses, codes)}
     # Together: each addition waits until it is replicated.
-    codes_of_all = await asyncio.gather(*(_by_broker(services, t) for t in message.transactions))
-    results = [
-        {"transactional_id": t.transactional_id, "topic_results": _topics(codes)}
-        for t, codes in zip(message.transactions, codes_of_all, strict=True)
-    ]
+    begun = []
+    for start in range(0, len(message.transactions), TRANSACTIONS_AT_ONCE):
+        if start:
+            await services.turns.next()
+        portion = message.transactions[start : start + TRANSACTIONS_AT_ONCE]
+        begun.append(asyncio.gather(*(_by_broker(services, pauses, t) for t in portion)))
+    codes_of_all = [codes for portion in begun for codes in await portion]
+    results = []
+    for t, codes in zip(message.transactions, codes_of_all, strict=True):
+        await pauses.after(1)
+        results.append({"transactional_id": t.transactional_id, "topic_results": await _topics(pauses, codes)})
     return {"error_code": 0, "results_by_transaction": results}
 
 
-async def _by_broker(services: Services, transaction: Any) -> Codes:
-    asked = _partitions(transaction.topics)
-    codes = _refused(asked, _unknown(services, asked))
+async def _by_broker(services: Services, pauses: Pauses, transaction: Any) -> Codes:
+    asked = await _partitions(pauses, transaction.topics)
+    codes = await _refused(pauses, asked, await _unknown(services, pauses, asked))
     if codes:
         return codes
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -58,41 +69,65 @@ async def _by_broker(services: Services, transaction: Any) -> Codes:
     return dict.fromkeys(asked, code)
 
 
-def _partitions(topics: Any) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
+async def _partitions(pauses: Pauses, topics: Any) -> list[TopicPartition]:
+    """Return each partition once: those that are all known are no more than the cluster has."""
+    asked: dict[TopicPartition, None] = {}
+    async for topic in pauses.between(topics):
+        async for partition in pauses.between(topic.partitions):
+            asked[TopicPartition(topic.name, partition)] = None
+    return list(asked)
 
 
-def _client_refusals(services: Services, request: Request, asked: Sequence[TopicPartition]) -> Codes:
-    refusals = _unknown(services, asked)
+async def _client_refusals(
+    services: Services, request: Request, pauses: Pauses, asked: Sequence[TopicPartition]
+) -> Codes:
+    refusals = await _unknown(services, pauses, asked)
     writable = authorization.topics(services, request, [tp.topic for tp in asked if tp.topic not in INTERNAL_TOPICS])
-    for tp in asked:
+    async for tp in pauses.between(asked):
         if tp.topic in INTERNAL_TOPICS or tp.topic not in writable:
             refusals[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return refusals
 
 
-def _unknown(services: Services, asked: Sequence[TopicPartition]) -> Codes:
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return {tp: missing for tp in asked if services.metadata.partition(tp) is None}
+async def _unknown(services: Services, pauses: Pauses, asked: Sequence[TopicPartition]) -> Codes:
+    missing: Codes = {}
+    async for tp in pauses.between(asked):
+        if services.metadata.partition(tp) is None:
+            missing[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return missing
 
 
-def _refused(asked: Sequence[TopicPartition], refusals: Codes) -> Codes:
+async def _refused(pauses: Pauses, asked: Sequence[TopicPartition], refusals: Codes) -> Codes:
     """Return an error for each partition if one is refused, else nothing."""
-    return {tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in asked} if refusals else {}
+    codes: Codes = {}
+    async for tp in pauses.between(asked if refusals else ()):
+        codes[tp] = refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return codes
 
 
-def _topics(codes: Codes) -> list[Fields]:
+async def _topics(pauses: Pauses, codes: Codes) -> list[Fields]:
     topics: dict[str, list[Fields]] = {}
-    for tp, code in codes.items():
-        result = {"partition_index": tp.partition, "partition_error_code": int(code)}
-        topics.setdefault(tp.topic, []).append(result)
+    async for tp, code in pauses.between(codes.items()):
+        topics.setdefault(tp.topic, []).append(_result(tp, code))
+    return _named(topics)
+
+
+def _result(tp: TopicPartition, code: ErrorCode) -> Fields:
+    return {"partition_index": tp.partition, "partition_error_code": int(code)}
+
+
+def _named(topics: dict[str, list[Fields]]) -> list[Fields]:
     return [{"name": name, "results_by_partition": results} for name, results in topics.items()]
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
     if version >= BY_BROKERS_SINCE:
         return {"error_code": int(code)}
-    return {"results_by_topic_v3_and_below": _topics(dict.fromkeys(_partitions(message.v3_and_below_topics), code))}
+    asked = (TopicPartition(topic.name, p) for topic in message.v3_and_below_topics for p in topic.partitions)
+    topics: dict[str, list[Fields]] = {}
+    for tp in dict.fromkeys(asked):
+        topics.setdefault(tp.topic, []).append(_result(tp, code))
+    return {"results_by_topic_v3_and_below": _named(topics)}
 
 
 HANDLER = Handler(message=handle, error=error)

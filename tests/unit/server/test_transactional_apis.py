@@ -28,6 +28,7 @@ NONE, FENCED, EPOCH = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVAL
 NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
 KEYS = {api.name: key for key, api in APIS.items()}
 ID = {"transactional_id": "x"}
+TURN_S = 0.1  # a turn has a tenth of it; 0.2 s and more without portions
 
 
 class Refusing:
@@ -324,10 +325,17 @@ async def test_many_ids_are_listed_in_portions(ask: Asking) -> None:
     names = [f"id-{number}" for number in range(60_000)]
     stored = Stored(7, 0, 1000, State.ONGOING, frozenset(TP[:1]), 1, 1)
     led.transactions.update({name: Transaction(name, stored) for name in names})
-    handle = APIS[KEYS["ListTransactions"]].handler.message
-    assert handle is not None
-    request = Request(KEYS["ListTransactions"], 1, 1, "", memoryview(b""), Session(1, "PLAINTEXT", "127.0.0.1"))
     message = SimpleNamespace(state_filters=[], producer_id_filters=[], duration_filter=-1)
+    answer, longest_s = await longest_of(ask, "ListTransactions", 1, message)
+    assert [found["transactional_id"] for found in answer["transaction_states"]] == names
+    assert longest_s < TURN_S
+
+
+async def longest_of(ask: Asking, api: str, version: int, message: object) -> tuple[Any, float]:
+    """Return a handler's answer, and the longest turn of the loop until it was there, without the collector."""
+    handle = APIS[KEYS[api]].handler.message
+    assert handle is not None
+    request = Request(KEYS[api], version, 1, "", memoryview(b""), Session(1, "PLAINTEXT", "127.0.0.1"))
     gc.disable()
     try:
         async with longest_turn() as longest:
@@ -335,5 +343,47 @@ async def test_many_ids_are_listed_in_portions(ask: Asking) -> None:
             answer = answer if isinstance(answer, dict) else await answer
     finally:
         gc.enable()
-    assert [found["transactional_id"] for found in answer["transaction_states"]] == names
-    assert longest.seconds < 0.1  # a tenth of it; 0.2 s and more in one turn
+    return answer, longest.seconds
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_many_partitions_are_added_in_portions(ask: Asking, is_known: bool) -> None:
+    """A client may name partitions that are not there, and one that is as often as it likes."""
+    producer = await ask.world.begin()
+    numbers = [0] * 200_000 if is_known else list(range(200_000))
+    message = SimpleNamespace(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[SimpleNamespace(name="t", partitions=numbers)],
+    )
+    answer, longest_s = await longest_of(ask, "AddPartitionsToTxn", 3, message)
+    (told,) = answer["results_by_topic_v3_and_below"]
+    codes_of = [(p["partition_index"], p["partition_error_code"]) for p in told["results_by_partition"]]
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if is_known:
+        assert codes_of == [(0, NONE)]
+    else:
+        assert codes_of == [(n, NOT_ATTEMPTED if n < len(TP) else unknown) for n in numbers]
+    assert ask.world.coordinator.describe("x").partitions == (set(TP[:1]) if is_known else set())
+    assert longest_s < TURN_S
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+async def test_many_transactions_are_looked_at_in_portions(ask: Asking, verifies: bool) -> None:
+    names = [f"id-{number}" for number in range(20_000)]
+    part = [SimpleNamespace(name="t", partitions=[1])]
+    message = SimpleNamespace(
+        transactions=[
+            SimpleNamespace(transactional_id=name, producer_id=7, producer_epoch=0, verify_only=verifies, topics=part)
+            for name in names
+        ]
+    )
+    answer, longest_s = await longest_of(ask, "AddPartitionsToTxn", 5, message)
+    results = answer["results_by_transaction"]
+    assert [found["transactional_id"] for found in results] == names
+    refusal = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert {
+        p["partition_error_code"] for found in results for p in found["topic_results"][0]["results_by_partition"]
+    } == {refusal}
+    assert longest_s < TURN_S
