@@ -17,6 +17,7 @@ from logyard.broker.server.acl_fields import (
     resource_type_of,
 )
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights import CLUSTER
 from logyard.broker.server.services import Services
@@ -30,6 +31,9 @@ from logyard.broker.znodes.acls import (
     is_principal,
 )
 
+# What an entry takes before it is written, in parts of an answer.
+BINDING_PARTS = 5
+
 
 class Binding(NamedTuple):
     """An ACL of the request, or why it cannot be one."""
@@ -40,14 +44,18 @@ class Binding(NamedTuple):
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    for asked in message.creations:
+    pauses = Pauses(services)
+    async for asked in pauses.between(message.creations):
         refuse_unknown(asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type)
     if services.acls is None:
         return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
     has_prefixes = services.config.ibp >= IBP_2_0_IV1
-    bindings = [_binding(asked, has_prefixes) for asked in message.creations]
+    bindings = []
+    for asked in message.creations:
+        await pauses.after(BINDING_PARTS)
+        bindings.append(_binding(asked, has_prefixes))
     wanted: dict[ResourcePattern, list[AclEntry]] = {}
-    for binding in bindings:
+    async for binding in pauses.between(bindings):
         if binding.refusal is None:
             wanted.setdefault(binding.pattern, []).append(binding.entry)
     failed: dict[ResourcePattern, ApiError] = {}
@@ -58,7 +66,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             await services.acls.create(pattern, entries)
         except ApiError as refusal:
             failed[pattern] = refusal
-    return {"results": [_result(binding.refusal or failed.get(binding.pattern)) for binding in bindings]}
+    answered = pauses.between(bindings)
+    return {"results": [_result(each.refusal or failed.get(each.pattern)) async for each in answered]}
 
 
 def _binding(asked: Any, has_prefixes: bool) -> Binding:
