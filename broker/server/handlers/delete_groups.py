@@ -5,6 +5,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -12,13 +13,13 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     may_delete = authorization.allowed(services, request, RIGHTS[request.api_key].group, message.groups_names)
-    codes = {
-        group_id: await services.groups.commits.delete_group(group_id)
-        if group_id in may_delete
-        else ErrorCode.GROUP_AUTHORIZATION_FAILED
-        for group_id in message.groups_names
-    }
-    return {"results": [{"group_id": group_id, "error_code": int(code)} for group_id, code in codes.items()]}
+    results = []
+    async for group_id in Pauses(services).between(dict.fromkeys(message.groups_names)):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if group_id in may_delete:
+            code = await services.groups.commits.delete_group(group_id)
+        results.append({"group_id": group_id, "error_code": int(code)})
+    return {"results": results}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -9,41 +9,34 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     readable = authorization.topics(services, request, [topic.name for topic in message.topics])
-    named = [topic for topic in message.topics if topic.name in readable]
-    asked = [TopicPartition(topic.name, p.partition_index) for topic in named for p in topic.partitions]
-    known = [tp for tp in asked if services.metadata.partition(tp) is not None]
-    code, answers = await services.groups.commits.delete_offsets(message.group_id, known)
+    pauses = Pauses(services)
+    known: dict[TopicPartition, None] = {}
+    async for topic in pauses.between(message.topics):
+        async for p in pauses.between(topic.partitions if topic.name in readable else ()):
+            tp = TopicPartition(topic.name, p.partition_index)
+            if services.metadata.partition(tp) is not None:
+                known[tp] = None
+    code, answers = await services.groups.commits.delete_offsets(message.group_id, list(known))
     if code is not ErrorCode.NONE:
         return {"error_code": int(code)}
     answered = dict(zip(known, answers, strict=True))
-
-    def told(topic: str, partition: int) -> ErrorCode:
-        if topic not in readable:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return answered.get(TopicPartition(topic, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    return {
-        "error_code": 0,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": p.partition_index,
-                        "error_code": int(told(topic.name, p.partition_index)),
-                    }
-                    for p in topic.partitions
-                ],
-            }
-            for topic in message.topics
-        ],
-    }
+    topics = []
+    async for topic in pauses.between(message.topics):
+        is_readable = topic.name in readable
+        otherwise = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions = []
+        async for p in pauses.between(topic.partitions):
+            told = answered.get(TopicPartition(topic.name, p.partition_index), otherwise)
+            partitions.append({"partition_index": p.partition_index, "error_code": int(told)})
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"error_code": 0, "topics": topics}
 
 
 HANDLER = Handler(message=handle)

@@ -6,6 +6,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.groups.events import Sync
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -18,6 +19,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if version >= NAMED_SINCE and (message.protocol_type is None or message.protocol_name is None):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
+    assignments = [
+        (each.member_id, bytes(each.assignment)) async for each in Pauses(services).between(message.assignments)
+    ]
     synced = await services.groups.sync(
         message.group_id,
         Sync(
@@ -26,7 +30,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             message.generation_id,
             message.protocol_type if version >= 5 else None,
             message.protocol_name if version >= 5 else None,
-            tuple((a.member_id, bytes(a.assignment)) for a in message.assignments),
+            tuple(assignments),
         ),
     )
     return {

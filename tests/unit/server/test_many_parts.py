@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups.members import Group
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group, GroupState, Member
+from logyard.broker.groups.offsets import Written
 from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
@@ -21,6 +23,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
+LEAVE_GROUP, SYNC_GROUP, DELETE_GROUPS, OFFSET_DELETE = 13, 14, 42, 47
 LIST_GROUPS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 21, 23, 61
 NAMES = 60_000
 PRODUCERS = 250_000
@@ -185,6 +188,68 @@ async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> No
     (told,) = answer.topics
     assert [(p.partition, p.error_code) for p in told.partitions[:2]] == [(0, 0), (1, 3)]
     assert len(told.partitions) == NAMES
+    assert longest_s < TURN_S
+
+
+MEMBERS = [{"member_id": f"m{number}", "group_instance_id": None} for number in range(4 * NAMES)]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields", "told"),
+    [
+        (LEAVE_GROUP, 4, {"group_id": "left", "members": MEMBERS}, "members"),
+        (DELETE_GROUPS, 2, {"groups_names": [f"no-{number}" for number in range(4 * NAMES)]}, "results"),
+    ],
+)
+async def test_many_members_and_groups_go(
+    broker: InsideBroker, key: int, version: int, fields: dict[str, Any], told: str
+) -> None:
+    await led_offsets(broker)
+    left = Group("left", state_since_ms=0)
+    left.add(Member("stays", None, "c", "/h", 9, 9, "consumer", ()))
+    broker.components.coordinators.groups.roster.add(left)
+    answer, longest_s = await ask(broker, key, version, fields)
+    assert len(getattr(answer, told)) == 4 * NAMES
+    codes = {one.error_code for one in getattr(answer, told)}
+    assert codes == {int(ErrorCode.UNKNOWN_MEMBER_ID if key == LEAVE_GROUP else ErrorCode.GROUP_ID_NOT_FOUND)}
+    assert list(left.members) == ["stays"]
+    assert longest_s < TURN_S
+
+
+async def test_all_members_leave_in_several_portions(broker: InsideBroker) -> None:
+    await led_offsets(broker)
+    group = Group("leaving", state_since_ms=0)
+    for number in range(1000):
+        group.add(Member(f"m{number}", None, "c", "/h", 9, 9, "consumer", (("range", b""),)))
+    group.state = GroupState.STABLE
+    broker.components.coordinators.groups.roster.add(group)
+    answer, _ = await ask(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": MEMBERS[:1000]})
+    assert answer.error_code == 0
+    assert [(one.member_id, one.error_code) for one in answer.members] == [(f"m{n}", 0) for n in range(1000)]
+    assert not group.members
+
+
+async def test_offsets_of_many_partitions_are_deleted(broker: InsideBroker) -> None:
+    await led_offsets(broker)
+    group = Group("with-offsets", state_since_ms=0)
+    group.offsets.load(("t", 0), Written(0, OffsetCommit("t", 0, 5)))
+    broker.components.coordinators.groups.roster.add(group)
+    parts = [{"partition_index": number} for number in [0, *range(4 * NAMES)]]
+    answer, longest_s = await ask(broker, OFFSET_DELETE, 0, {"group_id": group.group_id, "topics": [topic("t", parts)]})
+    assert answer.error_code == 0
+    (told,) = answer.topics
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [p.error_code for p in told.partitions] == [0, 0] + [unknown] * (4 * NAMES - 1)
+    assert not group.offsets.committed
+    assert longest_s < TURN_S
+
+
+async def test_a_leader_assigns_to_many(broker: InsideBroker) -> None:
+    await led_offsets(broker)
+    assignments = [{"member_id": "m", "assignment": b""}] * (10 * NAMES)
+    asked = {"group_id": "nobody", "generation_id": 1, "member_id": "m", "assignments": assignments}
+    answer, longest_s = await ask(broker, SYNC_GROUP, 3, asked)
+    assert answer.error_code == int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert longest_s < TURN_S
 
 
