@@ -216,6 +216,16 @@ async def test_many_members_and_groups_go(
     assert longest_s < TURN_S
 
 
+async def test_a_group_that_is_named_twice_is_deleted_once(broker: InsideBroker) -> None:
+    await led_offsets(broker)
+    group = Group("twice", state_since_ms=0)
+    group.offsets.load(("t", 0), Written(0, OffsetCommit("t", 0, 5)))
+    broker.components.coordinators.groups.roster.add(group)
+    answer, _ = await ask(broker, DELETE_GROUPS, 2, {"groups_names": ["twice", "no", "twice"]})
+    codes = [(one.group_id, one.error_code) for one in answer.results]
+    assert codes == [("twice", 0), ("no", int(ErrorCode.GROUP_ID_NOT_FOUND))]
+
+
 async def test_all_members_leave_in_several_portions(broker: InsideBroker) -> None:
     await led_offsets(broker)
     group = Group("leaving", state_since_ms=0)
