@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
-from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
+from logyard.admin.cluster.snapshot import ConfigValue, GroupView, NewTopic, PartitionView, TopicView
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.changes import TopicChanges
@@ -199,16 +199,15 @@ def test_a_deletion_goes_by_id_where_there_is_one(
     run(create(), context())
     if not with_ids:
         cluster.topic_ids.clear()
-    guard = DeleteTopicOperator._guard
 
-    def made_again_meanwhile(self: Any, client: Any, partitions: Any) -> None:
-        guard(self, client, partitions)
+    def made_again_meanwhile(client: MemoryClient) -> list[GroupView]:
         client.delete_topic("t")
         run(create(), context())
         if not with_ids:
             cluster.topic_ids.clear()
+        return []
 
-    monkeypatch.setattr(DeleteTopicOperator, "_guard", made_again_meanwhile)
+    monkeypatch.setattr(MemoryClient, "groups", made_again_meanwhile)
     assert run(DeleteTopicOperator(task_id="d", topic="t"), context())[0]["deleted"] is True
     assert ("t" in cluster.configs) is with_ids
 
