@@ -74,11 +74,13 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPlan:
-    """The changes. `unlisted`: owned topics that the file does not list and that stay."""
+    """The changes. `unlisted`: owned topics that the file does not list and that stay; `ids`: those of the topics to
+    delete, where brokers know ids."""
 
     cluster_id: str
     changes: tuple[TopicChanges, ...] = ()
     deletes: tuple[str, ...] = ()
+    ids: Mapping[str, str] = field(default_factory=dict)
     unlisted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     lines: tuple[str, ...] = field(default=())
@@ -90,7 +92,8 @@ class CatalogPlan:
 
     def actions(self) -> set[str]:
         """Each of its changes as a text that can be compared with another plan's."""
-        found = {f"delete {name}" for name in self.deletes}
+        # With the id: another topic that has the name by then is not the one that was approved.
+        found = {f"delete {name} {self.ids.get(name, '')}".rstrip() for name in self.deletes}
         for c in self.changes:
             if (new := c.create) is not None:
                 settings = ",".join(f"{key}={value}" for key, value in sorted(new.configs.items()))
@@ -153,6 +156,7 @@ def plan_catalog(
         cluster_id=snapshot.cluster_id,
         changes=tuple(changes),
         deletes=deletes,
+        ids={name: there for name in deletes if (there := snapshot.topics[name].topic_id) is not None},
         unlisted=() if delete_unlisted else unlisted,
         warnings=tuple(warnings),
         lines=tuple(lines),
@@ -178,7 +182,7 @@ def apply(
             changed.append(changes.topic)
     for name in plan.deletes:
         if not dry_run:
-            client.delete_topic(name)
+            client.delete_topic(name, plan.ids.get(name))
         deleted.append(name)
     return changed, deleted
 

@@ -11,6 +11,7 @@ pytest.importorskip("airflow.sdk")
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.document import Catalog
 from logyard.operators.airflow_names import AirflowFailException
@@ -101,6 +102,39 @@ def test_unlisted_topics_are_left_alone_unless_asked_and_never_too_many(cluster:
     (tmp_path / "topics.yaml").write_text("version: 1\ntopics: {payments: {}}")
     with pytest.raises(AirflowFailException, match="owns"):
         plan(delete_unlisted=True)
+
+
+def test_a_topic_that_was_made_anew_since_the_approval_is_not_deleted(cluster: MemoryCluster) -> None:
+    """Also what a retry finds, where the first try has deleted the topic and somebody has made it again."""
+    client = MemoryClient(cluster)
+    apply(plan())
+    client.create_topic(NewTopic("orders.old", 1, 1))
+    document = plan(delete_unlisted=True)
+    assert apply(document, delete_unlisted=True)["deleted"] == ["orders.old"]
+    client.create_topic(NewTopic("orders.old", 1, 1))
+    with pytest.raises(AirflowFailException, match=r"not approved: delete orders\.old .*: plan again"):
+        apply(document, delete_unlisted=True)
+    assert "orders.old" in cluster.configs
+
+
+def test_an_approved_deletion_spares_a_topic_that_is_made_anew_meanwhile(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, whole = MemoryClient(cluster), MemoryClient.delete_topic
+    apply(plan())
+    client.create_topic(NewTopic("orders.old", 1, 1))
+    document = plan(delete_unlisted=True)
+
+    def too_late(asked: MemoryClient, topic: str, topic_id: str | None = None) -> None:
+        whole(asked, topic)
+        asked.create_topic(NewTopic(topic, 1, 1))
+        whole(asked, topic, topic_id)
+
+    monkeypatch.setattr(MemoryClient, "delete_topic", too_late)
+    with pytest.raises(ApiError) as refusal:
+        apply(document, delete_unlisted=True)
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert "orders.old" in cluster.configs
 
 
 def test_risks_and_what_cannot_be_done_are_named(cluster: MemoryCluster) -> None:
