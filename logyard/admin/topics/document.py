@@ -156,7 +156,7 @@ def plan_catalog(
         cluster_id=snapshot.cluster_id,
         changes=tuple(changes),
         deletes=deletes,
-        ids={name: there for name in deletes if (there := snapshot.topics[name].topic_id) is not None},
+        ids={name: known for name in deletes if (known := snapshot.topics[name].topic_id) is not None},
         unlisted=() if delete_unlisted else unlisted,
         warnings=tuple(warnings),
         lines=tuple(lines),
