@@ -28,7 +28,7 @@ from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
 
-_STORED_ID = "logyard_deleted_topic"
+_STORED_ID = "logyard_topic_of_first_try"
 
 
 class TopicOperator(ClusterOperator):
@@ -56,6 +56,26 @@ class TopicOperator(ClusterOperator):
         """Wait until every partition has a leader, then return `result` and the topic's partitions."""
         trigger = TopicReadyTrigger(topic=self.topic, partitions=partitions, **self.waiting())
         return result | self.wait(trigger, "finish", result=result)
+
+    def _earlier(self, context: Context) -> str | None:
+        """The id of the topic that an earlier try of this task was about to work on (since Airflow 3.3)."""
+        store = context.get("task_state_store")
+        known: Any = store.get(_STORED_ID) if store is not None else None
+        if not isinstance(known, dict) or known.get("topic") != self.topic:
+            return None
+        # Of another `max_tries`: the task was cleared since, to do it again.
+        return known.get("topic_id") if known.get("max_tries") == context["ti"].max_tries else None
+
+    def _remember(self, context: Context, topic_id: str | None) -> None:
+        store, max_tries = context.get("task_state_store"), context["ti"].max_tries
+        if store is not None and topic_id is not None:
+            stored: Any = {"topic": self.topic, "topic_id": topic_id, "max_tries": max_tries}
+            store.set(_STORED_ID, stored)
+
+    def _forget(self, context: Context) -> None:
+        store = context.get("task_state_store")
+        if store is not None and store.get(_STORED_ID) is not None:
+            store.delete(_STORED_ID)
 
 
 class CreateTopicOperator(TopicOperator):
@@ -281,20 +301,6 @@ class DeleteTopicOperator(TopicOperator):
         self._forget(context)
         return result
 
-    def _earlier(self, context: Context) -> str | None:
-        """The id of the topic that an earlier try of this task was about to delete."""
-        store = context.get("task_state_store")
-        known: Any = store.get(_STORED_ID) if store is not None else None
-        if not isinstance(known, dict) or known.get("topic") != self.topic:
-            return None
-        # Of another `max_tries`: the task was cleared since, to do it again.
-        return known.get("topic_id") if known.get("max_tries") == context["ti"].max_tries else None
-
-    def _forget(self, context: Context) -> None:
-        store = context.get("task_state_store")
-        if store is not None and store.get(_STORED_ID) is not None:
-            store.delete(_STORED_ID)
-
     def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
         if as_truth("must_be_empty", self.must_be_empty):
             first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
@@ -307,10 +313,7 @@ class DeleteTopicOperator(TopicOperator):
                     raise TopicConflict(f"topic {self.topic} is read by group {group.group_id}: not deleted")
 
     def _delete(self, client: ClusterClient, context: Context, topic_id: str | None) -> None:
-        store, max_tries = context.get("task_state_store"), context["ti"].max_tries
-        if store is not None and topic_id is not None:
-            stored: Any = {"topic": self.topic, "topic_id": topic_id, "max_tries": max_tries}
-            store.set(_STORED_ID, stored)
+        self._remember(context, topic_id)
         try:
             client.delete_topic(self.topic, topic_id)
         except ApiError as refusal:
@@ -322,7 +325,8 @@ class DeleteRecordsOperator(TopicOperator):
     """Move the log start of partitions up to given offsets; those that are there already do not change.
 
     Returns `{"topic", "log_start_offsets": {partition: offset}, "records"}`: how many offsets were given up, or would
-    be in a dry run.
+    be in a dry run. A retry that finds another topic of the name than its first try (by its id) deletes nothing and
+    fails: the offsets were those of a topic that is gone. A task that is cleared begins anew.
 
     :param before: partition → the first offset to keep, a mapping or its JSON; empty: nothing is done. (templated)
     """
@@ -339,15 +343,26 @@ class DeleteRecordsOperator(TopicOperator):
         if not wanted:
             return {"topic": self.topic, "log_start_offsets": {}, "records": 0}
         with self.hook.client() as client:
+            self._refuse_another(client, context)
             before = client.offsets(list(wanted), EARLIEST)
             todo = {tp: offset for tp, offset in wanted.items() if offset > before[tp]}
             moved = client.delete_records(todo) if todo and not self.checks_only else todo
+        self._forget(context)
         now = before | moved
         return {
             "topic": self.topic,
             "log_start_offsets": {str(tp.partition): offset for tp, offset in sorted(now.items())},
             "records": sum(now[tp] - before[tp] for tp in wanted),
         }
+
+    def _refuse_another(self, client: ClusterClient, context: Context) -> None:
+        if self.checks_only:
+            return
+        found, earlier = client.snapshot([self.topic]).topics.get(self.topic), self._earlier(context)
+        topic_id = found.topic_id if found is not None else None
+        if None not in (earlier, topic_id) and topic_id != earlier:
+            raise TopicConflict(f"topic {self.topic} was made anew since the first try: no records are deleted")
+        self._remember(context, topic_id or earlier)
 
 
 def _existing(client: ClusterClient, topic: str) -> Any:

@@ -279,6 +279,29 @@ def test_records_are_deleted_forward_only(cluster: MemoryCluster) -> None:
     assert ctx["ti"].values["outcome"]["sentence"] == "Topic t: 0 records of 2 partitions deleted"
 
 
+def test_a_retry_deletes_no_records_of_a_topic_that_was_made_since(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the first try was lost, and the offsets that it was given mean nothing in another topic."""
+    run(create(), context())
+    operator, store, cleared = DeleteRecordsOperator(task_id="r", topic="t", before={"0": 3}), Store(), context()
+
+    def unanswered(*_: object) -> None:
+        raise ClusterUnreachable("the cluster did not answer: no answer in time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "delete_records", unanswered)
+        with pytest.raises(ClusterUnreachable):
+            operator.execute(context(store))
+    MemoryClient(cluster).delete_topic("t")
+    run(create(), context())
+    with pytest.raises(AirflowFailException, match="made anew since the first try: no records are deleted"):
+        run(operator, context(store))
+    assert cluster.start_offsets == {}
+    cleared["task_state_store"], cleared["ti"].max_tries = store, 1
+    assert (run(operator, cleared)[0]["records"], store) == (3, {})
+
+
 def test_nothing_is_asked_where_no_records_are_to_be_deleted() -> None:
     ctx = context()
     result, _ = run(DeleteRecordsOperator(task_id="r", topic="t", before="{}"), ctx)
