@@ -1,5 +1,6 @@
 """Consumer groups: set their offsets, delete them."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,10 +16,11 @@ from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping
 
 _STORED_TARGET = "logyard_reset_offsets"
+_STORED_GROUPS = "logyard_deleted_groups"
 
 
 class StaleOffsets(LogyardError):
-    """The group committed other offsets since the plan was made; the text names the first."""
+    """The group committed other offsets since the plan was made, or since the first try; the text names the first."""
 
 
 class ResetOffsetsOperator(ClusterOperator):
@@ -126,6 +128,8 @@ class DeleteGroupsOperator(ClusterOperator):
     """Delete groups with the offsets that they have committed; those that do not exist are deleted already.
 
     If one of them has members, none is deleted (GroupInUse): a consumer that joins while the run works keeps its group.
+    A retry deletes none either if one has committed other offsets since the first try (StaleOffsets): that may have
+    deleted it, and this is another one of the name. A task that is cleared begins anew.
 
     :param groups: the groups, a list or its JSON. (templated)
     """
@@ -144,9 +148,15 @@ class DeleteGroupsOperator(ClusterOperator):
         with self.hook.client() as client:
             for name in names:
                 require_idle(client, name)
-            offsets = {name: len(client.group_offsets(name)) for name in names}
+            commits = {name: client.group_offsets(name) for name in names}
+            offsets = {name: len(found) for name, found in commits.items()}
             there = {view.group_id for view in client.groups()}
+            if not self.checks_only:
+                self._remember(context, {name: _digest(commits[name]) for name in names if name in there})
             deleted = [name for name in names if name in there and (self.checks_only or _delete(client, name))]
+        store = context.get("task_state_store")
+        if store is not None and store.get(_STORED_GROUPS) is not None:
+            store.delete(_STORED_GROUPS)
         for name in deleted:
             self.log.info("group %s: %d committed offsets", name, offsets[name])
         return {
@@ -154,6 +164,28 @@ class DeleteGroupsOperator(ClusterOperator):
             "missing": [name for name in names if name not in deleted],
             "dry_run": self.checks_only,
         }
+
+    def _remember(self, context: Context, found: Mapping[str, str]) -> None:
+        """Keep what the groups have committed before they are deleted. Raises StaleOffsets."""
+        store, max_tries = context.get("task_state_store"), context["ti"].max_tries
+        if store is None:
+            return
+        stored: Any = store.get(_STORED_GROUPS)
+        is_ours = isinstance(stored, dict) and stored.get("max_tries") == max_tries
+        earlier: dict[str, str] = stored["groups"] if is_ours else {}
+        others = [name for name, digest in found.items() if earlier.get(name, digest) != digest]
+        if others:
+            raise StaleOffsets(
+                f"group {others[0]} has committed other offsets since the first try of this task, which may have "
+                "deleted it before: no group is deleted; clear the task to delete what is there now"
+            )
+        kept: Any = {"groups": {**found, **earlier}, "max_tries": max_tries}
+        store.set(_STORED_GROUPS, kept)
+
+
+def _digest(commits: Mapping[TopicPartition, int]) -> str:
+    """What two lots of commits have in common only if they are the same; short, however many there are."""
+    return hashlib.sha256(repr(sorted(commits.items())).encode()).hexdigest()
 
 
 def _delete(client: DescribingClient, name: str) -> bool:

@@ -10,8 +10,8 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.groups.offset_reset import GroupInUse
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
-from logyard.operators.groups import DeleteGroupsOperator
-from tests.support.airflow_tasks import context, run, use
+from logyard.operators.groups import DeleteGroupsOperator, StaleOffsets
+from tests.support.airflow_tasks import Store, context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -62,6 +62,37 @@ def test_a_group_that_goes_or_is_joined_meanwhile(cluster: MemoryCluster, monkey
     assert run(delete("old"), context())[0]["missing"] == ["old"]
     with pytest.raises((ApiError, AirflowFailException)):
         run(delete("old"), context())
+
+
+def test_a_retry_keeps_a_group_that_began_anew_since_the_first_try(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try deletes one group, and its worker dies; a consumer of that name comes, commits, and ends."""
+    whole, store, cleared = MemoryClient.delete_group, Store(), context()
+    cluster.group_commits["older"] = dict(COMMITS)
+
+    def dies_after_it(client: MemoryClient, group: str) -> None:
+        whole(client, group)
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "delete_group", dies_after_it)
+        with pytest.raises(SystemExit):
+            delete("old", "older").execute(context(store))
+    assert set(cluster.group_commits) == {"read", "kept", "older"}
+    cluster.group_commits["old"] = {TopicPartition("t", 0): 9}
+    for _ in range(2):
+        with pytest.raises(StaleOffsets, match="group old has committed other offsets since the first try"):
+            run(delete("old", "older"), context(store))
+    assert set(cluster.group_commits) == {"read", "kept", "old", "older"}
+    del cluster.group_commits["old"]
+    assert [one["group"] for one in run(delete("old", "older"), context(store))[0]["deleted"]] == ["older"]
+    assert store == {}
+    # Somebody clears the task, and means what is there then.
+    store.set("logyard_deleted_groups", {"groups": {"kept": "of other offsets"}, "max_tries": 0})
+    cleared["task_state_store"], cleared["ti"].max_tries = store, 1
+    assert [one["group"] for one in run(delete("kept"), cleared)[0]["deleted"]] == ["kept"]
+    assert store == {}
 
 
 def test_no_group_is_a_mistake(cluster: MemoryCluster) -> None:
