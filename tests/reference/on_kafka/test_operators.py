@@ -17,7 +17,8 @@ os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 # No worker process ends here, so no trigger has to wait for its heartbeat.
 os.environ.setdefault("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "0")
 
-from logyard.admin.errors import ApiError
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 from logyard.operators.controller import RecoverControllerOperator
@@ -42,7 +43,7 @@ from logyard.operators.topics import (
     DeleteTopicOperator,
 )
 from logyard.operators.verification import VerifyReassignmentOperator
-from tests.support.airflow_tasks import context, keep_throttles, run
+from tests.support.airflow_tasks import Store, context, keep_throttles, run
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(600)]
@@ -92,6 +93,53 @@ def test_a_topics_life(cluster: RealCluster) -> None:
     assert report["records"] == 493
     assert result(DeleteTopicOperator(task_id="delete", topic="made"))["deleted"] is True
     eventually(lambda: "made" not in cluster.admin().list_topics(timeout=10).topics, "gone")
+
+
+def test_a_retry_of_a_deletion_spares_a_topic_that_was_made_since(
+    cluster: RealCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, store = DeleteTopicOperator(task_id="delete", topic="twice"), Store()
+
+    def dies(*_: object, **__: object) -> None:
+        raise SystemExit("killed")
+
+    def has_died() -> bool:
+        try:
+            operator.execute(context(store))
+        except SystemExit:
+            return True
+        return False  # by what a broker says that has not heard of the topic yet
+
+    cluster.create("twice", 1, 2)
+    with operator.hook.client() as client:
+
+        def id_other_than(known: str | None) -> str | None:
+            """Any broker may be asked, and one of them may hear of a topic after the others."""
+            found = client.snapshot(["twice"]).topics.get("twice")
+            return found.topic_id if found is not None and found.topic_id != known else None
+
+        first = eventually(lambda: id_other_than(None), "the topic")
+        with monkeypatch.context() as patched:
+            patched.setattr(DeleteTopicOperator, "wait", dies)
+            eventually(has_died, "the first try")
+
+        def is_made_again() -> bool:
+            try:
+                client.create_topic(NewTopic("twice", 1, 2))
+            except ApiError as refusal:
+                if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # "marked for deletion"
+                    raise
+                return False
+            return True
+
+        eventually(is_made_again, "another topic of the name")
+        made = eventually(lambda: id_other_than(first), "another one of the name")
+        assert run(operator, context(store))[0]["deleted"] is True
+        with pytest.raises(ApiError) as refusal:
+            client.delete_topic("twice", first)
+        assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert eventually(lambda: id_other_than(first), "the same one") == made
+        client.delete_topic("twice")
 
 
 def test_moves_elections_and_verification(cluster: RealCluster) -> None:
