@@ -4,6 +4,8 @@ The budget: processes may die, also in the middle of a write, and be paused, cut
 pages are lost on one machine at a time: the next may lose its power only once every partition's whole ISR has caught up
 again. And while a machine that lost pages is still in some ISR, nothing else is broken: if all the others died before
 the controller removes it, it would rightly be elected, with less than was acknowledged (Kafka's own weakness, KIP-966).
+Nor is power lost right after the end of another's session: a controller that takes over meanwhile sees that other one
+as restarted, takes it out of the ISR, and leaves the one without its pages alone in there, as Kafka's does.
 If all topics are flushed with every message, power may be lost at any time.
 """
 
@@ -20,6 +22,7 @@ SHORT_S = (0.05, 0.8)
 # How far a wall clock is set: seconds to hours, of which a retention of days must not notice.
 CLOCK_STEPS_MS = (15_000, 3_600_000, 6 * 3_600_000)
 LOOK_S = 0.01
+SESSION_SEEN_S = 5.0  # by then a controller that has just taken over has seen whose session ended
 HELD_S = (1.0, 8.0)  # around the time after which clients give a request up
 LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
@@ -50,6 +53,7 @@ class Faults:
 
     def __init__(self, cluster: Cluster, rules: Rules, seed: str, *, any_power_loss: bool) -> None:
         self._cluster, self._rules, self._any_power_loss = cluster, rules, any_power_loss
+        self._session_ended_s = -SESSION_SEEN_S  # when a fault last ended one
         self._chance = random.Random(f"{seed} faults")
         self._lost_pages: Machine | None = None
         self._era = 0
@@ -109,6 +113,8 @@ class Faults:
     def _may_lose_power(self, machine: Machine) -> bool:
         if self._any_power_loss:
             return True
+        if self._cluster.loop.time() < self._session_ended_s + SESSION_SEEN_S:
+            return False
         return self._lost_pages is None and self._standing == 0 and self._rules.unrest() == ""
 
     # Helpers
@@ -242,6 +248,7 @@ class Faults:
         if zk is None or not self._cluster.tree.is_open(zk.session_id):
             return False
         self._cluster.trace.event(f"{machine}'s session ends")
+        self._session_ended_s = self._cluster.loop.time()
         self._cluster.tree.expire(zk.session_id)
         return True
 
