@@ -4,20 +4,18 @@ Each partition that the broker does not know is refused with UNKNOWN_TOPIC_OR_PA
 one that is named twice the last offset. Version 0 writes to ZooKeeper on any broker, without a coordinator (facts §16).
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
-from logyard.broker.server import authorization
+from logyard.broker.server import authorization, partition_codes
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
-
-Codes = Mapping[TopicPartition, ErrorCode]
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
@@ -29,21 +27,16 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     now_ms = services.clock.now_ms()
     retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
     commits: dict[TopicPartition, OffsetCommit] = {}
-    for topic in message.topics:
-        await pauses.after(1)
-        for p in topic.partitions if topic.name in readable else ():
-            await pauses.after(1)
-            tp = TopicPartition(topic.name, p.partition_index)
-            if services.metadata.partition(tp) is not None:
-                commits[tp] = OffsetCommit(
-                    tp.topic,
-                    tp.partition,
-                    p.committed_offset,
-                    p.committed_leader_epoch if version >= 6 else -1,
-                    p.committed_metadata or "",
-                    p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
-                    now_ms + retention_ms if retention_ms >= 0 else -1,
-                )
+    async for tp, p in partition_codes.known(services, pauses, message, readable):
+        commits[tp] = OffsetCommit(
+            tp.topic,
+            tp.partition,
+            p.committed_offset,
+            p.committed_leader_epoch if version >= 6 else -1,
+            p.committed_metadata or "",
+            p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
+            now_ms + retention_ms if retention_ms >= 0 else -1,
+        )
     codes = await services.groups.commits.commit(
         message.group_id,
         message.member_id,
@@ -51,54 +44,25 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         message.generation_id_or_member_epoch,
         list(commits.values()),
     )
-    return await _answer(message, dict(zip(commits, codes, strict=True)), readable, pauses)
+    answered = dict(zip(commits, codes, strict=True))
+    return {"topics": await partition_codes.answered(pauses, message, readable, answered)}
 
 
 async def _commit_to_zookeeper(services: Services, message: Any, readable: Container[str], pauses: Pauses) -> Fields:
     codes: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, int] = {}
     too_long = services.config.int("offset.metadata.max.bytes")
-    for topic in message.topics:
-        await pauses.after(1)
-        for p in topic.partitions if topic.name in readable else ():
-            await pauses.after(1)
-            tp = TopicPartition(topic.name, p.partition_index)
-            if services.metadata.partition(tp) is None:
-                continue
-            if len(p.committed_metadata or "") > too_long:
-                codes[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                offsets[tp] = p.committed_offset
+    async for tp, p in partition_codes.known(services, pauses, message, readable):
+        if len(p.committed_metadata or "") > too_long:
+            codes[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            offsets[tp] = p.committed_offset
     written = await zookeeper_offsets.commit(services.zk, message.group_id, offsets)
-    return await _answer(message, codes | written, readable, pauses)
-
-
-async def _answer(message: Any, codes: Codes, readable: Container[str], pauses: Pauses) -> Fields:
-    """Every partition of the request; those without a code are refused or unknown."""
-    topics = []
-    for topic in message.topics:
-        await pauses.after(1)
-        is_readable = topic.name in readable
-        otherwise = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partitions = []
-        for p in topic.partitions:
-            await pauses.after(1)
-            code = codes.get(TopicPartition(topic.name, p.partition_index), otherwise)
-            partitions.append({"partition_index": p.partition_index, "error_code": int(code)})
-        topics.append({"name": topic.name, "partitions": partitions})
-    return {"topics": topics}
+    return {"topics": await partition_codes.answered(pauses, message, readable, codes | written)}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {
-        "topics": [
-            {
-                "name": t.name,
-                "partitions": [{"partition_index": p.partition_index, "error_code": int(code)} for p in t.partitions],
-            }
-            for t in message.topics
-        ]
-    }
+    return partition_codes.refused(message, code)
 
 
 HANDLER = Handler(message=handle, error=error)

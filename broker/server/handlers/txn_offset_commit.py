@@ -11,7 +11,7 @@ from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.ports import Producer
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.records.header import NO_SEQUENCE
-from logyard.broker.server import authorization
+from logyard.broker.server import authorization, partition_codes
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
@@ -28,28 +28,12 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     pauses = Pauses(services)
     commits: dict[TopicPartition, OffsetCommit] = {}  # of one that is named twice the last offset counts
-    for topic in message.topics:
-        await pauses.after(1)
-        for p in topic.partitions if topic.name in readable else ():
-            await pauses.after(1)
-            tp = TopicPartition(topic.name, p.partition_index)
-            if services.metadata.partition(tp) is not None:
-                text = p.committed_metadata or ""
-                commits[tp] = OffsetCommit(*tp, p.committed_offset, p.committed_leader_epoch, text, now_ms)
+    async for tp, p in partition_codes.known(services, pauses, message, readable):
+        text = p.committed_metadata or ""
+        commits[tp] = OffsetCommit(*tp, p.committed_offset, p.committed_leader_epoch, text, now_ms)
     codes = await _commit(services, request, message, list(commits.values())) if commits else []
-    answered = dict(zip(commits, codes, strict=True))
-    topics = []
-    for topic in message.topics:
-        await pauses.after(1)
-        is_readable = topic.name in readable
-        otherwise = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partitions = []
-        for p in topic.partitions:
-            await pauses.after(1)
-            code = answered.get(TopicPartition(topic.name, p.partition_index), otherwise)
-            partitions.append(_partition(p.partition_index, code, request.api_version))
-        topics.append({"name": topic.name, "partitions": partitions})
-    return {"topics": topics}
+    answered = {tp: _told(code, request.api_version) for tp, code in zip(commits, codes, strict=True)}
+    return {"topics": await partition_codes.answered(pauses, message, readable, answered)}
 
 
 async def _commit(
@@ -83,19 +67,14 @@ async def _verified(services: Services, request: Request, message: Any) -> Error
     return answer_in_transaction(errors.get(tp, ErrorCode.NONE))
 
 
-def _partition(index: int, code: ErrorCode, version: int) -> dict[str, int]:
+def _told(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers do not know the other (KAFKA-7296)
-    return {"partition_index": index, "error_code": int(code)}
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # the oldest producers do not know the other (KAFKA-7296)
+    return code
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {
-        "topics": [
-            {"name": t.name, "partitions": [_partition(p.partition_index, code, version) for p in t.partitions]}
-            for t in message.topics
-        ]
-    }
+    return partition_codes.refused(message, _told(code, version))
 
 
 HANDLER = Handler(message=handle, error=error)
