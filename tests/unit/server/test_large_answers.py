@@ -86,14 +86,15 @@ async def test_replicas_are_described_in_portions(broker: InsideBroker, monkeypa
     class Log:
         """What is told of a replica."""
 
-        size, high_watermark, log_end_offset, is_future, failure = 5, 9, 7, False, None
+        size, high_watermark, log_end_offset, is_future = 5, 9, 7, False
+        failure: StorageError | None = None
 
         def __init__(self, tp: TopicPartition) -> None:
             self.tp, self.directory = tp, f"{path}/{tp.topic}-{tp.partition}"
 
     logs = [Log(TopicPartition(f"t{number // few}", number % few)) for number in range(REPLICAS)]
     gone, elsewhere = logs[3], logs[4]
-    gone.failure, elsewhere.directory = StorageError("deleted"), f"{path}/inner/t0-4"  # type: ignore[assignment]
+    gone.failure, elsewhere.directory = StorageError("deleted"), f"{path}/inner/t0-4"
     monkeypatch.setattr(broker.components.store.logs, "everything", lambda: logs)
     client = await SaslClient.connect(broker.port)
     async with longest_turn() as longest:

@@ -8,7 +8,7 @@ import pytest
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import LeaderAndIsr, StopReplica, StopReplicaPartition
+from logyard.broker.replication.events import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaPartition
 from logyard.broker.server.controller_orders import ON_DISK, TURN, ControllerOrders, portions
 from tests.support.replica_world import World
 
@@ -47,7 +47,7 @@ def delete(epoch: int = 1) -> StopReplica:
     return StopReplica(1, epoch, -1, tuple(StopReplicaPartition(tp, -2, True) for tp in TPS))
 
 
-def told(orders: ControllerOrders, world: World, order: LeaderAndIsr) -> "asyncio.Task[object]":
+def told(orders: ControllerOrders, world: World, order: LeaderAndIsr) -> "asyncio.Task[PartitionErrors]":
     return asyncio.ensure_future(
         orders.lead_or_follow(world.replicas.requests, order, lambda tp: world.logs.get(tp) is not None)
     )
@@ -88,7 +88,7 @@ async def test_what_comes_meanwhile_waits_as_behind_kafkas_lock() -> None:
     last = asyncio.ensure_future(orders.stop(world.replicas.requests, delete(epoch=2)))
     newer = asyncio.ensure_future(orders.update(world.replicas.requests, UpdateMetadata(2, 2, -1, (), ())))
     outcome = await first
-    assert outcome.error is ErrorCode.NONE  # type: ignore[attr-defined]
+    assert outcome.error is ErrorCode.NONE
     await last
     assert await newer is ErrorCode.NONE
     assert here(world) == 0
@@ -102,7 +102,7 @@ async def test_the_rest_is_refused_when_this_broker_has_registered_anew() -> Non
     await asyncio.sleep(0)
     world.epoch = 8
     outcome = await running
-    assert outcome.error is ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+    assert outcome.error is ErrorCode.STALE_BROKER_EPOCH
     assert 0 < here(world) < MANY
 
 
