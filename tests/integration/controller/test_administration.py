@@ -51,19 +51,36 @@ def test_a_topics_life(client: KafkaClusterClient) -> None:
     eventually(lambda: client.snapshot(["admin-life"]).missing == ("admin-life",), "the topic gone")
 
 
+def ready_snapshot(client: KafkaClusterClient, topic: str) -> ClusterSnapshot | None:
+    """What one broker knows, once it knows a leader of every partition."""
+    snapshot = client.snapshot([topic])
+    return snapshot if snapshot.ready(topic) else None
+
+
+def is_created(client: KafkaClusterClient, topic: NewTopic) -> bool:
+    """Whether the controller takes the topic: it has the one before until every replica's files are gone."""
+    try:
+        client.create_topic(topic)
+    except ApiError as error:
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            return False
+        raise
+    return True
+
+
 def test_a_topic_is_deleted_by_its_id(client: KafkaClusterClient) -> None:
     topic = NewTopic("admin-by-id", 1, 2)
     client.create_topic(topic)
-    eventually(lambda: client.snapshot([topic.name]).ready(topic.name), "every partition led")
-    first = client.snapshot([topic.name]).topics[topic.name].topic_id
+    snapshot = eventually(lambda: ready_snapshot(client, topic.name), "every partition led")
+    first = snapshot.topics[topic.name].topic_id
     client.delete_topic(topic.name, first)
     eventually(lambda: client.snapshot([topic.name]).missing == (topic.name,), "the topic gone")
-    client.create_topic(topic)
+    eventually(lambda: is_created(client, topic), "the name free again")
     eventually(lambda: client.snapshot([topic.name]).ready(topic.name), "another one of the name")
     with pytest.raises(ApiError) as refusal:
         client.delete_topic(topic.name, first)
     assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_ID
-    assert client.snapshot([topic.name]).ready(topic.name)
+    eventually(lambda: client.snapshot([topic.name]).ready(topic.name), "the second is there still")
     client.delete_topic(topic.name)
 
 
