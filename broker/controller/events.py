@@ -223,9 +223,13 @@ class CreatePartitions(Request[dict[str, Outcome]]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics(Request[dict[str, Outcome]]):
-    """Delete topics. Answered once they are queued for deletion; they go a little later."""
+    """Delete topics. Answered once they are queued for deletion; they go a little later.
+
+    `ids` has the ids of topics that were asked for by id: one that has another id now is refused.
+    """
 
     topics: tuple[str, ...]
+    ids: Mapping[str, TopicId] = field(default_factory=dict)
 
 
 class ElectionKind(Enum):

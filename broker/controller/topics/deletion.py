@@ -46,10 +46,12 @@ _STARTED, _SUCCESSFUL, _INELIGIBLE = (
 def on_delete_topics(context: ControllerContext, request: DeleteTopics) -> Steps[None]:
     """Answer DeleteTopics with a request znode per topic; the topics still exist when the answer is sent.
 
-    A topic that is already queued counts as success (facts §7).
+    A topic that is already queued counts as success (facts §7). Of a topic that was asked for by id the controller
+    compares the id: who looked the name up may not have heard yet that another topic has it now.
     """
-    outcomes: dict[str, Outcome] = {}
-    known = [name for name in dict.fromkeys(request.topics) if name in context.topics]
+    gone = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id any more.")
+    outcomes = {name: gone for name, topic_id in request.ids.items() if context.names_by_id.get(topic_id) != name}
+    known = [name for name in dict.fromkeys(request.topics) if name in context.topics and name not in outcomes]
     if not context.settings.delete_topic_enable:
         disabled = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable).")
         outcomes = dict.fromkeys(request.topics, disabled)

@@ -26,7 +26,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     sizes = {name: len(services.metadata.partitions(name)) for name in names}
     refused = {name for name in names if name in services.metadata and charge.refuses(sizes[name])}
     allowed = tuple(name for name in names if name not in refused)
-    outcomes = dict(await services.controller.ask(DeleteTopics(allowed)))
+    ids = {each.name: each.topic_id for each in asked if each.by_id and each.refusal is None and each.name is not None}
+    outcomes = dict(await services.controller.ask(DeleteTopics(allowed, ids)))
     for kept in (name for name in allowed if outcomes[name].error is not ErrorCode.NONE and name in services.metadata):
         charge.give_back(sizes[kept])
     outcomes |= {name: Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in refused}
@@ -45,7 +46,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             outcome = outcomes[each.name]
             if outcome.error is ErrorCode.NONE and not is_gone(each.name):
                 outcome = late
-        answers.append(_fields(version, each.name, each.topic_id, outcome))
+        name = None if outcome.error is ErrorCode.UNKNOWN_TOPIC_ID else each.name
+        answers.append(_fields(version, name, each.topic_id, outcome))
     return {"throttle_time_ms": charge.throttle_ms, "responses": answers}
 
 

@@ -56,6 +56,22 @@ async def test_unknown_and_repeated(world: World) -> None:
     world.brokers[2].silent = False
 
 
+async def test_an_id_whose_topic_has_gone_does_not_delete_the_next_of_the_name(world: World) -> None:
+    runner = world.controller.runner
+    (first,) = await runner.ask(CreateTopics((NewTopic("t", 1, 2),)))
+    await world.settle()
+    await delete(world, "t")
+    (second,) = await runner.ask(CreateTopics((NewTopic("t", 1, 2),)))
+    await world.settle()
+    outcomes = await runner.ask(DeleteTopics(("t",), {"t": first.topic_id}))
+    await world.settle()
+    assert outcomes["t"].error is ErrorCode.UNKNOWN_TOPIC_ID
+    assert world.topic("t").topic_id == second.topic_id
+    outcomes = await runner.ask(DeleteTopics(("t",), {"t": second.topic_id}))
+    await world.settle()
+    assert (outcomes["t"].error, traces(world, "t")) == (ErrorCode.NONE, [])
+
+
 async def test_recreated_at_once_under_the_same_name(world: World) -> None:
     runner = world.controller.runner
     for _ in range(3):
