@@ -45,10 +45,15 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
 
 
 def kcat(cluster: RealCluster, topic: str) -> list[str]:
-    """The first words of a command that reads a topic from its first record to its end."""
+    """The first words of a command that reads a topic from its first record to its end.
+
+    By default librdkafka waits a second when its queue was full for a moment, and half a second for what comes after
+    the last record: more than the reading takes.
+    """
     found = shutil.which("kcat")
     assert found, "kcat is missing: apt-get install kcat"
-    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q"]
+    waits = ["-X", "fetch.queue.backoff.ms=10", "-X", "fetch.wait.max.ms=10"]
+    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", *waits]
 
 
 def fill(cluster: RealCluster, name: str, megabytes: int, *, size: int = 1024, replicas: int = 1) -> None:
