@@ -52,8 +52,9 @@ def kcat(cluster: RealCluster, topic: str) -> list[str]:
     """
     found = shutil.which("kcat")
     assert found, "kcat is missing: apt-get install kcat"
-    waits = ["-X", "fetch.queue.backoff.ms=10", "-X", "fetch.wait.max.ms=10"]
-    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", *waits]
+    no_waits = ["-X", "queued.min.messages=10000000", "-X", "queued.max.messages.kbytes=2000000"]
+    no_waits += ["-X", "fetch.wait.max.ms=10"]
+    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", *no_waits]
 
 
 def fill(cluster: RealCluster, name: str, megabytes: int, *, size: int = 1024, replicas: int = 1) -> None:
