@@ -14,6 +14,6 @@ def crc32c(data: memoryview | bytes | bytearray) -> int:
     return int(_castagnoli(data))
 
 
-def crc32(data: memoryview | bytes | bytearray) -> int:
-    """CRC-32 (IEEE) as an unsigned 32-bit number."""
-    return zlib.crc32(data)
+def crc32(data: memoryview | bytes | bytearray, before: int = 0) -> int:
+    """CRC-32 (IEEE) as an unsigned 32-bit number; `before`: that of the bytes in front of these."""
+    return zlib.crc32(data, before)

@@ -5,10 +5,10 @@ Headers are lost, with magic 0 timestamps too. Batches that have the format alre
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.records import compression as codecs
-from logyard.broker.records.decode import iter_records
 from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, iter_headers
 from logyard.broker.records.legacy import iter_legacy
-from logyard.broker.records.message_set import message, wrapper
+from logyard.broker.records.message_set import add_message, wrapper
+from logyard.broker.records.reader import whole_records
 
 
 def magic_for_fetch(version: int) -> int:
@@ -27,16 +27,19 @@ def downconvert(buf: memoryview, magic: int, first_offset: int = 0) -> bytes:
         if header.magic <= magic:
             out += buf[pos : pos + header.length]
         elif not header.is_control:
-            out += _converted(buf[pos : pos + header.length], header, magic, first_offset)
+            _convert(out, buf[pos : pos + header.length], header, magic, first_offset)
     return bytes(out)
 
 
-def _converted(batch: memoryview, header: BatchHeader, magic: int, first_offset: int) -> bytes:
+def _convert(out: bytearray, batch: memoryview, header: BatchHeader, magic: int, first_offset: int) -> None:
     if header.compression == codecs.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd cannot be read by Fetch below version 10")
-    records = iter_records(batch) if header.magic == 2 else iter_legacy(batch)
-    kept = (record for record in records if record.offset >= first_offset)
+    records = whole_records(batch, header) if header.magic == 2 else iter_legacy(batch)
     time_bit = header.attributes & LOG_APPEND_TIME_BIT if magic == 1 else 0
     if header.compression == codecs.NONE:
-        return b"".join(message(r, r.offset, magic, time_bit) for r in kept)
-    return wrapper(kept, header.compression, magic, time_bit)
+        for record in records:
+            if record.offset >= first_offset:
+                add_message(out, record, record.offset, magic, time_bit)
+    else:
+        kept = (record for record in records if record.offset >= first_offset)
+        out += wrapper(kept, header.compression, magic, time_bit)

@@ -7,6 +7,7 @@ any other.
 
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
@@ -17,23 +18,54 @@ from logyard.broker.records.header import NO_TIMESTAMP
 from logyard.broker.records.stream import Record
 from logyard.broker.records.xxhash32 import xxhash32
 
-_OVERHEAD = struct.Struct(">qi")
-_UINT32 = struct.Struct(">I")
-_MAGIC_ATTRIBUTES = struct.Struct(">bb")
-_INT64 = struct.Struct(">q")
+# Offset, length, checksum.
+_FRAME = struct.Struct(">qiI")
+_CHECKSUM_SIZE = 4
+# Magic, attributes, with magic 1 the timestamp, the key's length.
+_HEAD_0, _HEAD_1 = struct.Struct(">bbi"), struct.Struct(">bbqi")
 _INT32 = struct.Struct(">i")
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY = 0x08, 0x01
 
 
-def message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
+class Keyed(Protocol):
+    """What of a record a message has; the C reader's records are of this kind too."""
+
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def add_message(out: bytearray, record: Keyed, offset: int, magic: int, attributes: int) -> None:
     """Encode one message with that offset (in a wrapper of magic 1 it counts from the first message)."""
-    content = _MAGIC_ATTRIBUTES.pack(magic, attributes)
+    # Hot path of old consumers: keys and values are copied once.
+    key, value = record.key, record.value
+    key_size = -1 if key is None else len(key)
     if magic == 1:
-        content += _INT64.pack(record.timestamp)
-    content += _sized(record.key) + _sized(record.value)
-    return _OVERHEAD.pack(offset, len(content) + _UINT32.size) + _UINT32.pack(crc32(content)) + content
+        head = _HEAD_1.pack(magic, attributes, record.timestamp, key_size)
+    else:
+        head = _HEAD_0.pack(magic, attributes, key_size)
+    if key:
+        head += key
+    if value is None:
+        head += _INT32.pack(-1)
+        value = b""
+    else:
+        head += _INT32.pack(len(value))
+    out += _FRAME.pack(offset, _CHECKSUM_SIZE + len(head) + len(value), crc32(value, crc32(head)))
+    out += head
+    out += value
+
+
+def message(record: Keyed, offset: int, magic: int, attributes: int) -> bytes:
+    """Return one encoded message, as `add_message` does."""
+    out = bytearray()
+    add_message(out, record, offset, magic, attributes)
+    return bytes(out)
 
 
 def wrapper(kept: Iterable[Record], codec: int, magic: int, time_bit: int, timestamp: int | None = None) -> bytes:
@@ -79,10 +111,6 @@ def unpacked(codec: int, data: bytes, magic: int) -> Iterator[Buffer]:
         end = _descriptor_end(data)
         data = data[:end] + bytes([_checksum(data[len(_LZ4_MAGIC) : end])]) + data[end + 1 :]
     return pieces(codec, memoryview(data))
-
-
-def _sized(value: bytes | None) -> bytes:
-    return _INT32.pack(-1) if value is None else _INT32.pack(len(value)) + value
 
 
 def _descriptor_end(frame: bytes) -> int:

@@ -54,7 +54,7 @@ def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
 
     A record may have at most HELD_BYTES_MAX bytes (decompression_stream.py).
     """
-    return _walked(batch, header, record)
+    return _small(batch, header) or _walked(batch, header, record)
 
 
 def keyed_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
@@ -63,6 +63,18 @@ def keyed_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
     Only whether `value` is None is reliable; a key may have at most HELD_BYTES_MAX bytes.
     """
     return _walked(batch, header, keyed)
+
+
+def _small(batch: memoryview, header: BatchHeader) -> Iterator[Any] | None:
+    """Read a batch that is not packed and fits a window in one step; None if it is another, or C refuses it."""
+    if header.compression != NONE or header.length > WINDOW_BYTES or not 0 < header.count <= RECORDS:
+        return None
+    try:
+        found = list(DefaultRecordBatch(batch[: header.length]))
+    except REFUSED_BY_C:
+        return None
+    read_in_c(header.count)
+    return iter(found)
 
 
 def _walked(batch: memoryview, header: BatchHeader, one: Callable[[Stream, BatchHeader], Any]) -> Iterator[Any]:

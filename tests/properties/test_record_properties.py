@@ -1,13 +1,14 @@
 """Any records survive encoding and decoding; any bytes are a batch or CorruptData."""
 
 from contextlib import suppress
+from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatch as AioBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logyard.broker.errors import ApiError, CorruptData
-from logyard.broker.records import batch, compression, legacy
+from logyard.broker.records import batch, compression, legacy, reader
 from logyard.broker.records.batch import Record
 from logyard.broker.records.varint import read_varint, write_varint
 
@@ -60,6 +61,23 @@ def test_damaged_records_are_read_or_refused(drawn: list, codec: int, at: int, b
     buf[min(at, len(buf) - 1)] = byte
     with suppress(CorruptData):
         batch.records(buf)
+
+
+@given(records, st.integers(57, 400), st.integers(0, 255))
+def test_a_batch_read_at_once_is_read_as_piece_by_piece(drawn: list, at: int, byte: int) -> None:  # type: ignore[type-arg]
+    """`outlines` never reads at once: both find the same records, or refuse the same batches."""
+    buf = batch.build(numbered(drawn))
+    buf[min(at, len(buf) - 1)] = byte
+    view = memoryview(buf)
+    header = batch.parse_header(view)
+    assert outcome(reader.whole_records, view, header) == outcome(reader.outlines, view, header)
+
+
+def outcome(read: Any, view: memoryview, header: batch.BatchHeader) -> Any:
+    try:
+        return [(r.offset, r.timestamp, r.key is None, r.value is None) for r in read(view, header)]
+    except CorruptData:
+        return CorruptData
 
 
 @given(codecs, st.binary(max_size=300))
