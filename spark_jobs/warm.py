@@ -1,5 +1,7 @@
 """`python -m logyard.spark_jobs.warm`: every loop of the jobs and the cleaner is compiled, and kept, as for an image.
 
+So are the classes that Spark loads at its start.
+
 numba compiles for the types that it meets, so each loop is run as the jobs run it, over a log of a few records.
 """
 
@@ -17,6 +19,7 @@ from logyard.broker.compiled.dirty_table import DirtyTable
 from logyard.broker.compiled.key_table import FIRST_SLOTS, KeyTable
 from logyard.broker.records.build import build
 from logyard.broker.records.stream import Record
+from logyard.spark_jobs import driver_jvm
 from logyard.spark_jobs.audit.divergence import record_rows
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact.rewrite import Rewriter
@@ -104,7 +107,13 @@ def main() -> int:
     begun = time.monotonic()
     warm()
     place = os.environ.get(kernel_place.CHOSEN) or "the directory that is chosen where none is named"
-    print(f"all loops are compiled after {time.monotonic() - begun:.1f} s, and kept in {place}")
+    print(f"all loops are compiled after {time.monotonic() - begun:.1f} s, and kept in {place}", flush=True)
+    begun = time.monotonic()
+    if archive := driver_jvm.make():
+        print(f"Spark's classes are kept in {archive} after {time.monotonic() - begun:.1f} s. Jobs of the operators on")
+        print(f"this machine use them, others with --conf '{driver_jvm.SETTING}={driver_jvm.options()}'")
+    else:
+        print("Spark's classes are not kept: no JVM of Java 13 or later ran a job here. Jobs start without them")
     return 0
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,21 @@ PARTITIONS = 2
 EVENTS = [(b"key%d" % (i % 97), b"value %d of %d" % (i, i % 97) * 4) for i in range(12_000)]
 
 
-def submit(job: str, cluster: RealCluster, tmp_path: Path, *arguments: str, status: int = 0) -> dict[str, Any]:
+def submit(
+    job: str,
+    cluster: RealCluster,
+    tmp_path: Path,
+    *arguments: str,
+    status: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     output = tmp_path / f"{job}.json"
     output.unlink(missing_ok=True)
     binaries = Path(sys.executable).parent
     command = [str(binaries / "spark-submit"), "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
     command += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
+    for name, value in (settings or {}).items():
+        command += ["--conf", f"{name}={value}"]
     command += [str(ROOT / "spark_jobs" / f"{job}.py"), "--bootstrap-server", cluster.bootstrap]
     command += ["--cluster-file", str(cluster.directory / "cluster.json"), "--output", str(output), *arguments]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""Loops that were compiled beforehand, as when an image is built: no job compiles another."""
+"""Loops that were compiled beforehand, as when an image is built: no job compiles another. Spark's classes likewise."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from logyard.spark_jobs import driver_jvm
 from tests.integration.spark.test_spark_jobs import EVENTS, submit
 from tests.support.real_cluster import RealCluster
 
@@ -24,7 +25,9 @@ def test_jobs_find_all_that_was_compiled(cluster: RealCluster, tmp_path: Path, m
     for topic in ("plain", "wide"):
         cluster.create(topic, 1, 3, **keys)
         cluster.produce(topic, EVENTS, **{"batch.size": 8192, "compression.type": "lz4"})
-    submit("audit", cluster, tmp_path, "--topic", "plain")
+    # A JVM that cannot use the archive does not start with -Xshare:on.
+    options = f"{driver_jvm.options()} -Xshare:on"
+    submit("audit", cluster, tmp_path, "--topic", "plain", settings={driver_jvm.SETTING: options})
     submit("compact", cluster, tmp_path, "--topic", "plain")
     submit("compact", cluster, tmp_path, "--topic", "wide", "--max-keys", "90")
     submit("export", cluster, tmp_path, "--topic", "plain", "--destination", str(tmp_path / "rows"))

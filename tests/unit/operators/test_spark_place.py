@@ -17,7 +17,7 @@ from logyard.broker.compiled import kernel_place
 from logyard.operators.airflow_names import AirflowException, AirflowFailException
 from logyard.operators.spark import AuditSegmentsOperator, ExportSegmentsOperator, job_file
 from logyard.operators.spark_place import SparkPlace
-from logyard.spark_jobs import carried_files
+from logyard.spark_jobs import carried_files, driver_jvm
 from tests.support.airflow_tasks import context
 from tests.support.spark_submit import spark_at, spark_submit_called_by, submit
 
@@ -59,6 +59,18 @@ def test_elsewhere_addresses_and_python_are_the_users(monkeypatch: pytest.Monkey
 )
 def test_a_master_is_on_this_machine_or_not(master: str, here: bool) -> None:
     assert SparkPlace(master).is_here is here
+
+
+def test_kept_classes_are_used_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert "SharedArchiveFile" not in SparkPlace("local[*]").settings_of_jobs()[driver_jvm.SETTING]
+    (tmp_path / "spark-classes.jsa").write_bytes(b"kept")
+    options = SparkPlace("local[*]").settings_of_jobs()[driver_jvm.SETTING]
+    assert f"-XX:SharedArchiveFile={tmp_path}/spark-classes.jsa" in options.split()
+    assert driver_jvm.SETTING not in SparkPlace("yarn").settings_of_jobs()
+    assert driver_jvm.SETTING not in SparkPlace("local[*]", is_cluster_mode=True).settings_of_jobs()
+    monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", json.dumps({driver_jvm.SETTING: "-Dmine"}))
+    assert SparkPlace("local[*]").settings_of_jobs()[driver_jvm.SETTING] == "-Dmine"
 
 
 def test_a_standalone_cluster_runs_the_driver_by_its_own_spark_submit(
