@@ -70,7 +70,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cache.cache:Clocks",
     ),
     "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
-        "admin.cluster.client:KafkaClusterClient.snapshot",
+        "admin.cluster.client:_snapshot",
         "admin.zookeeper.cluster_client:ZooKeeperClusterClient.snapshot",
         "broker.broker:Broker.register",
         "broker.controller.runner:",

@@ -1,17 +1,16 @@
-"""A cluster's admin API by kafka-python (pinned); `connection.py` imports its admin client and opens it.
+"""A cluster's admin API by kafka-python (pinned); `asking.py` sends its requests, `connection.py` opens its client.
 
-Faults of kafka-python 3.0.12 that this avoids:
-- it remembers a dead controller and fails for ever; here the controller is looked up for each request;
-- of many results it raises the first error; here every result is read.
-Its modules take 0.2 s to import, so they are imported inside functions.
+Of many results kafka-python 3.0.12 raises the first error; here every result is read. Its modules take 0.2 s to import,
+so they are imported inside functions.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from logyard.admin.cluster import connection, translation
+from logyard.admin.cluster import translation
+from logyard.admin.cluster.asking import Asking
 from logyard.admin.cluster.probe import probe_brokers
 from logyard.admin.cluster.snapshot import (
     ClusterSnapshot,
@@ -21,40 +20,18 @@ from logyard.admin.cluster.snapshot import (
     NewTopic,
     ReplicaSize,
 )
-from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
+from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
-from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition, topic_id_from_text
 
-_RETRY_PAUSE_S = 0.25
-_SPREADING_S = 3.0
 _TOPICS_PER_REQUEST = 200
 
 
-class KafkaClusterClient:
+class KafkaClusterClient(Asking):
     """`ports.ClusterClient` over the Kafka protocol; connects at the first request. Not for several threads at once."""
 
     reaches_dead_brokers = False
-
-    def __init__(self, settings: ClusterSettings) -> None:
-        self._settings = settings
-        self._opened: connection.Connection | None = None
-
-    def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-
-    @property
-    def _connection(self) -> connection.Connection:
-        if self._opened is None:
-            self._opened = connection.connect(self._settings, self._settings.bootstrap, self._settings.total_timeout_s)
-        return self._opened
-
-    @property
-    def _admin(self) -> Any:
-        return self._connection.admin
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -66,7 +43,7 @@ class KafkaClusterClient:
                 moving = self.list_reassignments(self._settings.request_timeout_s)
             except (ClusterUnreachable, ApiError):
                 moving = None  # there is no controller now: the rest of the snapshot is still useful
-        return translation.snapshot(metadata, moving, time.time_ns() // 1_000_000)
+        return _snapshot(metadata, moving)
 
     def list_reassignments(self, timeout_s: float | None = None) -> dict[TopicPartition, Assignment]:
         from kafka.protocol.admin import ListPartitionReassignmentsRequest
@@ -302,62 +279,6 @@ class KafkaClusterClient:
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
         return probe_brokers(self._settings, addresses, timeout_s)
 
-    # -- plumbing ------------------------------------------------------------------------------------
-
-    @property
-    def _timeout_ms(self) -> int:
-        return round(self._settings.request_timeout_s * 1000)
-
-    def _metadata(self, topics: Sequence[str] | None) -> Any:
-        """A Metadata response of any broker; None asks for all topics."""
-        from kafka.protocol.metadata import MetadataRequest
-
-        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        return self._connection.send(MetadataRequest(topics=named, allow_auto_topic_creation=False))
-
-    def _to_controller(
-        self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
-    ) -> Any:
-        """Send a request to the current controller; look it up again if that broker is not it or does not answer."""
-
-        def once() -> Any:
-            controller = self._metadata([]).controller_id
-            if controller < 0:
-                raise _NoController("the cluster has no controller now")
-            response = self._connection.send(make(), controller)
-            if ErrorCode.NOT_CONTROLLER in list(codes(response)):
-                raise _NoController(f"broker {controller} is no longer controller")
-            return response
-
-        return self._repeat(once, timeout_s)
-
-    def _repeat(self, ask: Callable[[], Any], timeout_s: float | None = None) -> Any:
-        """Call until it answers or the time is over; connection errors and a missing controller are retried."""
-        from kafka import errors as theirs
-
-        started = time.monotonic()
-        deadline = started + (self._settings.total_timeout_s if timeout_s is None else timeout_s)
-        while True:
-            try:
-                return ask()
-            except _NoController as problem:
-                last: Exception = ApiError(ErrorCode.NOT_CONTROLLER, str(problem))
-            except theirs.SaslAuthenticationFailedError as problem:
-                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
-            except theirs.BrokerResponseError as problem:
-                last = translation.api_error(problem)
-                # A new topic may not have reached the broker that was asked; after this time it does not exist.
-                unknown = last.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
-                    raise last from None
-            except theirs.KafkaError as problem:
-                last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
-            if time.monotonic() >= deadline:
-                raise last
-            # Brokers may have moved or come back: refresh the list of addresses.
-            self._connection.refresh()
-            time.sleep(_RETRY_PAUSE_S)
-
     def _configs(self, kind: str, name: str) -> dict[str, ConfigValue]:
         from kafka import errors as theirs
         from kafka.admin import ConfigResource
@@ -394,5 +315,5 @@ class KafkaClusterClient:
             translation.refuse(entry.error_code, entry.error_message)
 
 
-class _NoController(Exception):
-    """There is no controller now, or it is another broker than the one that was asked."""
+def _snapshot(metadata: Mapping[str, Any], moving: Mapping[TopicPartition, Assignment] | None) -> ClusterSnapshot:
+    return translation.snapshot(metadata, moving, time.time_ns() // 1_000_000)

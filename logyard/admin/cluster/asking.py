@@ -1,0 +1,97 @@
+"""How requests are sent by kafka-python (pinned): to any broker, to the controller; again if need be.
+
+kafka-python 3.0.12 remembers a dead controller and fails for ever; here the controller is looked up for each request.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from logyard.admin.cluster import connection, translation
+from logyard.admin.ports import AccessRefused, ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
+from logyard.broker.errors import ApiError, ErrorCode
+
+_RETRY_PAUSE_S = 0.25
+_SPREADING_S = 3.0
+
+
+class Asking:
+    """One connection to a cluster; connects at the first request. Not for several threads at once."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._opened: connection.Connection | None = None
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _connection(self) -> connection.Connection:
+        if self._opened is None:
+            self._opened = connection.connect(self._settings, self._settings.bootstrap, self._settings.total_timeout_s)
+        return self._opened
+
+    @property
+    def _admin(self) -> Any:
+        return self._connection.admin
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._settings.request_timeout_s * 1000)
+
+    def _metadata(self, topics: Sequence[str] | None) -> Any:
+        """A Metadata response of any broker; None asks for all topics."""
+        from kafka.protocol.metadata import MetadataRequest
+
+        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        return self._connection.send(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+
+    def _to_controller(
+        self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
+    ) -> Any:
+        """Send a request to the current controller; look it up again if that broker is not it or does not answer."""
+
+        def once() -> Any:
+            controller = self._metadata([]).controller_id
+            if controller < 0:
+                raise _NoController("the cluster has no controller now")
+            response = self._connection.send(make(), controller)
+            if ErrorCode.NOT_CONTROLLER in list(codes(response)):
+                raise _NoController(f"broker {controller} is no longer controller")
+            return response
+
+        return self._repeat(once, timeout_s)
+
+    def _repeat(self, ask: Callable[[], Any], timeout_s: float | None = None) -> Any:
+        """Call until it answers or the time is over; connection errors and a missing controller are retried."""
+        from kafka import errors as theirs
+
+        started = time.monotonic()
+        deadline = started + (self._settings.total_timeout_s if timeout_s is None else timeout_s)
+        while True:
+            try:
+                return ask()
+            except _NoController as problem:
+                last: Exception = ApiError(ErrorCode.NOT_CONTROLLER, str(problem))
+            except theirs.SaslAuthenticationFailedError as problem:
+                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
+            except theirs.BrokerResponseError as problem:
+                last = translation.api_error(problem)
+                # A new topic may not have reached the broker that was asked; after this time it does not exist.
+                unknown = last.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
+                    raise last from None
+            except theirs.KafkaError as problem:
+                last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
+            if time.monotonic() >= deadline:
+                raise last
+            # Brokers may have moved or come back: refresh the list of addresses.
+            self._connection.refresh()
+            time.sleep(_RETRY_PAUSE_S)
+
+
+class _NoController(Exception):
+    """There is no controller now, or it is another broker than the one that was asked."""
