@@ -115,7 +115,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         leaving = self.leaving()
         hook = self.hook
         with hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
+            snapshot = client.witnessed()  # the topic that was made last is the one that a broker may not know
         store = context.get("task_state_store")
         if store is not None and store.get(_STORED_PLAN) is not None:
             store.delete(_STORED_PLAN)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.cluster.presence import settled
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
@@ -21,6 +22,7 @@ from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, 
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_truth
@@ -131,14 +133,16 @@ class PlanReassignmentOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        given = as_mapping("plan", self.plan)
+        expected = [move.tp for move in Plan.from_json(given).moves] if given else []
+        expected += [TopicPartition(topic, 0) for topic in topics or ()]
         hook = self.hook
         with hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
+            snapshot = settled(client, client.snapshot(reassignments=True), expected)
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")
             dirs = client.log_dirs()
-        given = as_mapping("plan", self.plan)
         if self.only_drained:
             topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
@@ -250,7 +254,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
 
     def _would_do(self, plan: Plan) -> dict[str, Any]:
         with self.hook.client() as client:
-            snapshot = look_at_moves(client)
+            snapshot = look_at_moves(client, plan.moves)
         self._check(plan, snapshot)
         todo = plan_progress(plan.moves, snapshot).running
         found = adopt(plan.moves, snapshot)
@@ -280,16 +284,15 @@ class ExecuteReassignmentOperator(ClusterOperator):
 
     def _begin(self, ti: Any, plan: Plan) -> None:
         with self.hook.client() as client:
-            snapshot = look_at_moves(client)
+            snapshot = look_at_moves(client, plan.moves)
             self._check(plan, snapshot)
             # End the throttles of dead runs, except those whose moves still run, and this task's own.
-            moving = snapshot.reassignments or {}
-            sweep(self._book(client, snapshot), ti, moving)
+            sweep(self._book(client, snapshot), ti, snapshot.reassignments or {})
 
     def _all_waves(self, plan: Plan, started: float, seen: Mapping[str, Any]) -> PlanProgress:
         while True:
             with self.hook.client() as client:
-                snapshot = look_at_moves(client)
+                snapshot = look_at_moves(client, plan.moves)
                 state = plan_progress(plan.moves, snapshot)
                 if not state.running:
                     return state

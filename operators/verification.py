@@ -63,7 +63,7 @@ class VerifyReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
             ended = [] if self.checks_only else self._end_throttles(client, snapshot, context["ti"])
-            snapshot = look_at_moves(client)
+            snapshot = look_at_moves(client, plan.moves)
         state = plan_progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")

@@ -56,7 +56,19 @@ class ClusterClient(Protocol):
         answers."""
         ...
 
-    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
+        """As any broker knows the cluster, which may be behind; a topic that it does not know is asked of `witnessed`.
+
+        A named topic that nobody could tell about is in neither of `topics` and `missing`.
+        """
+        ...
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+        """As the controller's broker knows the cluster; in a KRaft cluster, what any of its brokers knows.
+
+        What is not in it does not exist. Raises ClusterUnreachable, ApiError where that cannot be told now.
+        """
+        ...
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None: ...
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from logyard.admin.cluster.observation import Observation
+from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.cluster.snapshot import topic_json
 from logyard.admin.connector import Connector
 from logyard.admin.ports import DescribingClient
@@ -14,6 +14,7 @@ from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.waves import adopt, held_back
 from logyard.admin.settings import ClusterSettings
+from logyard.broker.model import TopicPartition
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.killing import end_moves
 from logyard.operators.triggers.base import ClusterTrigger
@@ -180,6 +181,9 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     def look(self, seen: Observation) -> dict[str, Any] | None:
         started, later = _moves(self.moves), _moves(self.held_back)
         state = plan_progress([*started, *later], seen.snapshot)
+    def wants(self) -> Wanted:
+        return Wanted(partitions=frozenset(move.tp for move in _moves([*self.moves, *self.held_back])))
+
         can_start = len(held_back(later, seen.snapshot)) < len(later)
         if can_start or not (state.stuck or plan_progress(started, seen.snapshot).running):
             return state.as_json()

@@ -180,19 +180,33 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         c.tick()
         if not c.running:
             raise ClusterUnreachable("no broker answered")
-        names = sorted(c.configs) if topics is None else [t for t in sorted(set(topics)) if t in c.configs]
+        names, missing = c.heard(topics)
+        return self._snapshot(names, missing, c.told_moves() if reassignments else None)
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+        c = self._cluster
+        c.looks += 1
+        c.tick()
+        c.awaited_moves()  # by the controller; raises as it does
+        names = [name for name in sorted(c.configs) if topics is None or name in topics]
+        return self._snapshot(names, [name for name in topics or () if name not in c.configs], None)
+
+    def _snapshot(
+        self, names: Sequence[str], missing: Sequence[str], moves: dict[TopicPartition, Assignment] | None
+    ) -> ClusterSnapshot:
+        c = self._cluster
         return ClusterSnapshot(
             cluster_id="memory",
             controller=-1 if c.controller is None else c.controller,
             brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
             topics=self._topics(names),
-            reassignments=c.told_moves() if reassignments else None,
-            missing=tuple(t for t in topics or () if t not in c.configs),
+            reassignments=moves,
+            missing=tuple(missing),
         )
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
         c = self._cluster
-        if topic.name in c.configs:
+        if topic.name in c.configs or topic.name in c.deleting:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
         brokers = [(b, c.racks[b]) for b in c.live()]
         placed = (
@@ -214,6 +228,8 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         self._known(topic)
         del c.configs[topic]
         c.topic_ids.pop(topic, None)
+        if c.ticks_to_delete:
+            c.deleting[topic] = c.ticks_to_delete
         for table in (c.assignments, c.states, c.moving):
             for tp in [tp for tp in table if tp.topic == topic]:
                 table.pop(tp)

@@ -11,6 +11,7 @@ died. Nothing moves by itself: `tick` does, and so does every look and sleep of 
 are the truth: a test sets them (`hung`, `deaf`, `electing`) and reads them (`started`, `stopped`, `steps`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from logyard.admin.acls.acls import Acl
@@ -33,6 +34,7 @@ class MemoryCluster:
     ticks_to_move: int = 2
     ticks_to_expire: int = 2
     ticks_to_catch_up: int = 1
+    ticks_to_delete: int = 0
     running: set[int] = field(default_factory=set)  # processes
     sessions: dict[int, int] = field(default_factory=dict)  # broker → ticks left once the process is gone (-1: alive)
     controller: int | None = None
@@ -48,10 +50,13 @@ class MemoryCluster:
     deaf: set[int] = field(default_factory=set)  # brokers that not even a new controller can tell anything
     beliefs: dict[int, int] = field(default_factory=dict)  # broker → whom it takes for the controller, wrongly
     electing: bool = True
+    busy: bool = False  # the controller answers, and does not come to its work yet
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)  # of topics that were created by a request
+    unheard: set[str] = field(default_factory=set)  # topics that only the controller's broker knows yet
+    deleting: dict[str, int] = field(default_factory=dict)  # topic that Metadata has no longer → ticks until its end
     broker_config: dict[int, dict[str, str]] = field(default_factory=dict)
     broker_defaults: dict[str, str] = field(default_factory=dict)  # the settings of all brokers
     moving: dict[TopicPartition, int] = field(default_factory=dict)
@@ -94,7 +99,7 @@ class MemoryCluster:
                 self._expire(broker)
         if self.controller is None and self.electing and not self.epoch_garbled:
             self._elect()
-        if self.controller in self.running and self.controller not in self.hung:
+        if self.controller in self.running and self.controller not in self.hung and not self.busy:
             self._control()
 
     def kill(self, broker: int) -> None:
@@ -142,6 +147,13 @@ class MemoryCluster:
             self.tick()
         raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
 
+    def heard(self, topics: Sequence[str] | None) -> tuple[list[str], list[str]]:
+        """Of the named topics (None: all) those that any broker knows of, and those that are certainly gone."""
+        known = [name for name in sorted(self.configs) if topics is None or name in topics]
+        if self.controller in self.running - self.hung and topics is not None:
+            return known, [name for name in topics if name not in self.configs]
+        return [name for name in known if name not in self.unheard], []
+
     # -- what a controller does -----------------------------------------------------------------------
 
     def _elect(self) -> None:
@@ -158,6 +170,7 @@ class MemoryCluster:
 
     def _control(self) -> None:
         live = set(self.live())
+        self.deleting = {name: left - 1 for name, left in self.deleting.items() if left > 1}
         for broker in sorted(self.returning):
             self.returning[broker] -= 1
             if self.returning[broker] <= 0:

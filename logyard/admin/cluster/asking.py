@@ -1,4 +1,4 @@
-"""How requests are sent by kafka-python (pinned): to any broker, to the controller; again if need be.
+"""How requests are sent by kafka-python (pinned): to any broker, to the controller, to the witnesses; again if need be.
 
 kafka-python 3.0.12 remembers a dead controller and fails for ever; here the controller is looked up for each request.
 """
@@ -12,6 +12,7 @@ from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 
+DESCRIBE_QUORUM = 55  # only brokers of a KRaft cluster offer it
 _RETRY_PAUSE_S = 0.25
 _SPREADING_S = 3.0
 
@@ -42,12 +43,39 @@ class Asking:
     def _timeout_ms(self) -> int:
         return round(self._settings.request_timeout_s * 1000)
 
-    def _metadata(self, topics: Sequence[str] | None) -> Any:
-        """A Metadata response of any broker; None asks for all topics."""
+    def _metadata(self, topics: Sequence[str] | None, node: int | None = None) -> Any:
+        """A Metadata response of that broker (None: any); None asks for all topics."""
         from kafka.protocol.metadata import MetadataRequest
 
         named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        return self._connection.send(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+        answer = self._connection.send(MetadataRequest(topics=named, allow_auto_topic_creation=False), node)
+        if not answer.brokers:
+            # It has just started, and no controller has told it anything: not even which topics there are.
+            raise _KnowsNothing("the broker that was asked knows no brokers yet")
+        return answer
+
+    def _witnesses(self, topics: Sequence[str] | None, timeout_s: float | None = None) -> dict[str, Any]:
+        """Metadata as the controller's broker has it.
+
+        In a KRaft cluster, where Metadata names any broker as controller: as all brokers have it, put together.
+        """
+
+        def once() -> dict[str, Any]:
+            first = self._metadata([])
+            if self._connection.offers(DESCRIBE_QUORUM):
+                answers = [self._metadata(topics, broker.node_id) for broker in first.brokers]
+                return translation.joined([answer.to_dict() for answer in answers])
+            controller = first.controller_id
+            if controller < 0:
+                raise _NoController("the cluster has no controller now")
+            answer = self._metadata(topics, controller)
+            if answer.controller_id != controller:
+                raise _NoController(f"broker {controller} is no longer controller")
+            found: dict[str, Any] = answer.to_dict()
+            return found
+
+        result: dict[str, Any] = self._repeat(once, timeout_s)
+        return result
 
     def _to_controller(
         self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
@@ -76,6 +104,8 @@ class Asking:
                 return ask()
             except _NoController as problem:
                 last: Exception = ApiError(ErrorCode.NOT_CONTROLLER, str(problem))
+            except _KnowsNothing as problem:
+                last = ClusterUnreachable(f"the cluster did not answer: {problem}")
             except theirs.SaslAuthenticationFailedError as problem:
                 raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
             except theirs.BrokerResponseError as problem:
@@ -95,3 +125,7 @@ class Asking:
 
 class _NoController(Exception):
     """There is no controller now, or it is another broker than the one that was asked."""
+
+
+class _KnowsNothing(Exception):
+    """A broker answers that no controller has told about the cluster yet."""

@@ -37,6 +37,12 @@ class KafkaClusterClient(Asking):
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
         metadata = self._repeat(lambda: self._metadata(topics).to_dict())
+        if unknown := translation.unknown(metadata):
+            try:
+                told = self._witnesses(unknown, self._settings.request_timeout_s)
+            except (ClusterUnreachable, ApiError):
+                told = None  # they are in neither of `topics` and `missing`
+            metadata = translation.settled(metadata, told)
         moving: dict[TopicPartition, Assignment] | None = None
         if reassignments:
             try:
@@ -44,6 +50,9 @@ class KafkaClusterClient(Asking):
             except (ClusterUnreachable, ApiError):
                 moving = None  # there is no controller now: the rest of the snapshot is still useful
         return _snapshot(metadata, moving)
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+        return _snapshot(self._witnesses(topics), None)
 
     def list_reassignments(self, timeout_s: float | None = None) -> dict[TopicPartition, Assignment]:
         from kafka.protocol.admin import ListPartitionReassignmentsRequest

@@ -5,8 +5,10 @@ request, one OffsetFetch for each group and one round of ListOffsets, however ma
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from logyard.admin.cluster.presence import settled
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.transactions.hanging import find_hanging
@@ -21,12 +23,14 @@ EVERY_TOPIC = "*"  # no topic's name
 class Wanted:
     """What an observation contains beside the snapshot: offsets of groups, end offsets of topics, hanging transactions.
 
+    `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
     """
 
     groups: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
     hanging: frozenset[tuple[str, int]] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -34,11 +38,13 @@ class Wanted:
         groups: set[str] = set()
         topics: set[str] = set()
         hanging: set[tuple[str, int]] = set()
+        partitions: set[TopicPartition] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
             hanging |= wants.hanging
-        return cls(frozenset(groups), frozenset(topics), frozenset(hanging))
+            partitions |= wants.partitions
+        return cls(frozenset(groups), frozenset(topics), frozenset(hanging), frozenset(partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,8 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
     snapshot = client.snapshot(reassignments=True)
     if wants is None or wants == Wanted():
         return Observation(snapshot)
+    with suppress(ApiError, ClusterUnreachable):  # nobody can tell now: they are in neither of `topics` and `missing`
+        snapshot = settled(client, snapshot, wants.partitions)
     committed: dict[str, Mapping[TopicPartition, int]] = {}
     problems: dict[str, str] = {}
     for group in sorted(wants.groups):

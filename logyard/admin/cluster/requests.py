@@ -6,6 +6,7 @@ from typing import Any
 from logyard.admin.acls import requests as acl_requests
 from logyard.admin.acls.acls import Acl, AclFilter
 from logyard.admin.cluster import fetching, translation
+from logyard.admin.cluster.asking import DESCRIBE_QUORUM
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.features import Feature, Features, Kind
 from logyard.admin.cluster.fetching import Fetched
@@ -29,7 +30,6 @@ _ELSEWHERE = (
     ErrorCode.NOT_COORDINATOR,
 )
 _GROUP, _TRANSACTION = 0, 1  # what FindCoordinator is asked for
-_DESCRIBE_QUORUM = 55
 _METADATA_TOPIC = "__cluster_metadata"
 
 Codes = Callable[[Any], Sequence[int]]
@@ -151,8 +151,8 @@ class ClusterRequests(KafkaClusterClient):
         return {one.name: ConfigValue(one.value, one.source, sensitive=one.sensitive) for one in found}
 
     def quorum(self) -> Quorum | None:
-        # Metadata of a KRaft cluster names any broker as controller. Only KRaft brokers offer this request.
-        if not self._connection.offers(_DESCRIBE_QUORUM):
+        # Metadata of a KRaft cluster names any broker as controller.
+        if not self._connection.offers(DESCRIBE_QUORUM):
             return None
         from kafka.protocol.admin import DescribeQuorumRequest
 

@@ -71,7 +71,7 @@ class ClusterSnapshot:
     """A cluster at one moment.
 
     `reassignments` is None if it was not requested or no controller answered; `missing` are the requested topics that
-    do not exist.
+    do not exist, as the controller's broker says too. What only is not in `topics` may be unknown to one broker.
     """
 
     cluster_id: str
@@ -90,7 +90,11 @@ class ClusterSnapshot:
 
     def partition(self, tp: TopicPartition) -> PartitionView | None:
         topic = self.topics.get(tp.topic)
-        return next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
+        views = topic.partitions if topic is not None else ()
+        # In the order of their numbers, so that it is nearly always there: a plan asks for every partition of a topic.
+        if tp.partition < len(views) and views[tp.partition].partition == tp.partition:
+            return views[tp.partition]
+        return next((p for p in views if p.partition == tp.partition), None)
 
     def unled(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
         """Partitions without a live leader."""

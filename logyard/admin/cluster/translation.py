@@ -1,6 +1,6 @@
 """kafka-python's answers as our own values: plain dicts and numbers in, snapshots and ApiErrors out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster.snapshot import (
@@ -22,7 +22,6 @@ def snapshot(
 ) -> ClusterSnapshot:
     """Translate a Metadata response; topics with an error are left out, unknown ones are in `missing`."""
     found = [entry for entry in metadata["topics"] if entry["error_code"] == 0]
-    lost = [e["name"] for e in metadata["topics"] if e["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     return ClusterSnapshot(
         cluster_id=metadata.get("cluster_id") or "",
         controller=metadata["controller_id"],
@@ -32,8 +31,33 @@ def snapshot(
         topics={entry["name"]: topic_view(entry) for entry in found},
         taken_at_ms=taken_at_ms,
         reassignments=reassignments,
-        missing=tuple(sorted(lost)),
+        missing=tuple(unknown(metadata)),
     )
+
+
+def unknown(metadata: Mapping[str, Any]) -> list[str]:
+    """The topics that a Metadata response says do not exist."""
+    return sorted(entry["name"] for entry in metadata["topics"] if _is_unknown(entry))
+
+
+def settled(metadata: Mapping[str, Any], told: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A Metadata response in which what the witnesses say of unknown topics replaces them; None: they say nothing."""
+    kept = [entry for entry in metadata["topics"] if not _is_unknown(entry)]
+    return {**metadata, "topics": [*kept, *(told["topics"] if told is not None else ())]}
+
+
+def joined(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several brokers' Metadata responses as one: what one of them knows exists."""
+    best: dict[str, Mapping[str, Any]] = {}
+    for entry in (entry for answer in answers for entry in answer["topics"]):
+        before = best.get(entry["name"])
+        if before is None or _is_unknown(before) or (before["error_code"] and not entry["error_code"]):
+            best[entry["name"]] = entry
+    return {**answers[0], "topics": list(best.values())}
+
+
+def _is_unknown(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def refuse_silence(response: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from logyard.admin.cluster.presence import settled
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterClient, ClusterUnreachable
 from logyard.admin.reassignment.plan import Move
@@ -24,21 +25,22 @@ class ReassignmentAlterer(Protocol):
     ) -> dict[TopicPartition, ApiError | None]: ...
 
 
-def look_at_moves(client: ClusterClient) -> ClusterSnapshot:
+def look_at_moves(client: ClusterClient, moves: Iterable[Move] = ()) -> ClusterSnapshot:
     """A snapshot that knows which moves run; waits for a controller that tells it, as long as any request may take.
 
-    Raises MovesUnknown: silence does not mean that nothing moves; and ApiError, such as for a missing right.
+    It also knows which partitions of these moves are gone. Raises MovesUnknown: silence does not mean that nothing
+    moves, nor that a topic is gone; and ApiError, such as for a missing right.
     """
     snapshot = client.snapshot(reassignments=True)
-    if snapshot.reassignments is not None:
-        return snapshot
     try:
-        running = client.list_reassignments()
+        if snapshot.reassignments is None:
+            running = client.list_reassignments()
+            snapshot = replace(client.snapshot(), reassignments=running)
+        return settled(client, snapshot, (move.tp for move in moves))
     except (ClusterUnreachable, ApiError) as problem:
         if isinstance(problem, ApiError) and problem.code is not ErrorCode.NOT_CONTROLLER:
             raise
         raise MovesUnknown(f"no controller tells which replicas move, so nothing was started: {problem}") from None
-    return replace(client.snapshot(), reassignments=running)
 
 
 def start_moves(client: ReassignmentAlterer, moves: Iterable[Move]) -> dict[TopicPartition, ApiError]:

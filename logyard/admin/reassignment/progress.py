@@ -18,8 +18,9 @@ from logyard.broker.model import Assignment, TopicPartition
 class MoveState:
     """The state of one move.
 
-    `current`: the partition's replicas now, empty if it is gone. `is_running`: a reassignment of it runs; None if no
-    controller answered. `is_lost`: the partition is gone. `target_away`: a broker of the target is not alive.
+    `current`: the partition's replicas now, empty if it is gone or unknown. `is_running`: a reassignment of it runs;
+    None if no controller answered. `is_lost`: the partition is gone. `target_away`: a broker of the target is not
+    alive.
     """
 
     move: Move
@@ -39,15 +40,20 @@ class MoveState:
 
 
 def move_states(moves: Iterable[Move], snapshot: ClusterSnapshot) -> list[MoveState]:
-    """Compare moves with the cluster. If the snapshot has no reassignments (no controller), no move counts as done."""
+    """Compare moves with the cluster. If the snapshot has no reassignments (no controller), no move counts as done.
+
+    A partition counts as lost if the snapshot says that its topic is missing, or has the topic without it: let
+    presence.py settle that. A topic that the snapshot only lacks is unknown to one broker.
+    """
     asked = list(moves)
     views = dict(snapshot.partitions(sorted({move.tp.topic for move in asked})))
-    running, live = snapshot.reassignments, set(snapshot.brokers)
+    running, live, missing = snapshot.reassignments, set(snapshot.brokers), set(snapshot.missing)
     found = []
     for move in asked:
         view = views.get(move.tp)
         assigned = running.get(move.tp) if running is not None else None
-        if view is None and assigned is None:
+        topic = move.tp.topic
+        if view is None and assigned is None and (topic in missing or topic in snapshot.topics):
             found.append(MoveState(move, is_lost=True))
             continue
         found.append(
@@ -56,7 +62,6 @@ def move_states(moves: Iterable[Move], snapshot: ClusterSnapshot) -> list[MoveSt
                 current=assigned.replicas if assigned is not None else view.replicas if view is not None else (),
                 is_running=None if running is None else assigned is not None,
                 in_sync=frozenset(view.isr) if view is not None else frozenset(),
-                is_lost=view is None,
                 target_away=not set(move.target) <= live,
             )
         )

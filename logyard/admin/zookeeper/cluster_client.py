@@ -70,6 +70,7 @@ class ZooKeeperClusterClient:
             },
             taken_at_ms=time.time_ns() // 1_000_000,
             reassignments=self.list_reassignments() if reassignments else None,
+            missing=tuple(sorted(set(topics or ()) - set(placed))),
         )
 
     def list_reassignments(self) -> dict[TopicPartition, Assignment]:

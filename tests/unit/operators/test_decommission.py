@@ -124,6 +124,14 @@ def test_a_broker_that_has_replicas_on_its_disks_is_not_stopped(
         run(decommission(stop_brokers=True, poll_interval_s=40), context())
     assert cluster.stopped == []
 
+def test_a_topic_that_one_broker_does_not_know_keeps_its_broker(cluster: MemoryCluster) -> None:
+    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2)}))
+    cluster.tick()
+    cluster.unheard = {"u"}
+    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
+        run(decommission(), context())
+
+
 
 def test_a_broker_that_cannot_tell_what_its_disk_holds_is_not_stopped(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,25 @@ def test_somebody_elses_moves_are_refused(cluster: MemoryCluster) -> None:
         run(execute(document), context())
 
 
+def test_a_topic_that_one_broker_does_not_know_is_planned_and_moved_all_the_same(cluster: MemoryCluster) -> None:
+    """It has just started, or the controller's news reach it late."""
+    cluster.unheard = {"t"}
+    wanted = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
+    document = plan(plan=wanted, topics=["t"])
+    result, _ = run(execute(document), context())
+    assert (result["moved"], result["lost"]) == (["t-0"], [])
+    assert cluster.assignments[TopicPartition("t", 0)].target == (4, 2, 3)
+    assert run(verify(document), context(task_id="v"))[0]["as_planned"] == 1
+
+
+def test_a_deferred_move_is_not_lost_where_one_broker_does_not_know_its_topic(cluster: MemoryCluster) -> None:
+    wanted = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
+    document, cluster.ticks_to_move = plan(plan=wanted), 12
+    cluster.unheard = {"t"}
+    result, deferrals = run(execute(document, deferrable=True), context())
+    assert (result["moved"], result["lost"], deferrals) == (["t-0"], [], 1)
+
+
 def between_waves(cluster: MemoryCluster) -> tuple[ExecuteReassignmentOperator, TopicPartition]:
     """A plan whose first move runs, and one of its partitions that somebody has begun to move elsewhere."""
     wanted = [{"topic": "t", "partition": p, "replicas": [4, 2, 3]} for p in (0, 3)]

@@ -280,7 +280,7 @@ def test_progress_counts_bytes_of_new_replicas() -> None:
 
 
 def test_a_partition_that_is_gone_has_no_replicas() -> None:
-    snapshot = ClusterSnapshot("c", 1, {}, {}, reassignments={})
+    snapshot = ClusterSnapshot("c", 1, {}, {}, reassignments={}, missing=(T0.topic,))
     move = Move(T0, (), (1,))
     assert move_states([move], snapshot) == [MoveState(move, (), is_running=False, is_lost=True)]
 

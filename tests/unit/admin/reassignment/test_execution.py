@@ -1,8 +1,11 @@
 """Plans, progress, adoption, waves and throttles."""
 
+from dataclasses import replace
+
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.throttles import settings
@@ -18,8 +21,13 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def client() -> MemoryClient:
-    made = MemoryClient(MemoryCluster({1: None, 2: None, 3: None, 4: None}))
+def cluster() -> MemoryCluster:
+    return MemoryCluster({1: None, 2: None, 3: None, 4: None})
+
+
+@pytest.fixture
+def client(cluster: MemoryCluster) -> MemoryClient:
+    made = MemoryClient(cluster)
     made.create_topic(NewTopic("t", assignment={0: (1, 2), 1: (2, 3)}))
     made.snapshot()
     return made
@@ -67,9 +75,33 @@ def test_without_a_controller_nothing_counts_as_done(client: MemoryClient) -> No
 
 def test_a_vanished_topic_and_a_dead_target_are_told_apart(client: MemoryClient) -> None:
     moves = [Move(TopicPartition("gone", 0), (1,), (2,)), Move(T0, (1, 2), (9, 2))]
-    state = plan_progress(moves, client.snapshot(reassignments=True))
+    state = plan_progress(moves, look_at_moves(client, moves))
     assert state.lost == (TopicPartition("gone", 0),)
     assert state.stuck == state.running == (T0,)
+
+
+def test_a_topic_that_one_broker_does_not_know_is_not_lost(cluster: MemoryCluster, client: MemoryClient) -> None:
+    """It has just started, or the controller's news reach it late."""
+    cluster.unheard = {"t"}
+    moves = [Move(T0, (1, 2), (3, 2))]
+    state = plan_progress(moves, client.snapshot(reassignments=True))
+    assert (state.lost, state.running) == ((), (T0,))
+    assert adopt(moves, look_at_moves(client, moves)).to_start == tuple(moves)
+
+
+def test_a_partition_whose_move_runs_is_not_lost(client: MemoryClient) -> None:
+    client.alter_reassignments({T0: (3, 2)})
+    snapshot = client.snapshot(reassignments=True)
+    behind = replace(snapshot, topics={}, missing=("t",))
+    assert plan_progress([Move(T0, (1, 2), (3, 2))], behind).lost == ()
+
+
+def test_what_nobody_can_tell_is_not_lost(cluster: MemoryCluster, client: MemoryClient) -> None:
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)
+    moves = [Move(TopicPartition("gone", 0), (1,), (2,))]
+    with pytest.raises(MovesUnknown):
+        look_at_moves(client, moves)
 
 
 def test_foreign_moves_are_seen(client: MemoryClient) -> None:

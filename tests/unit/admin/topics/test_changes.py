@@ -54,6 +54,9 @@ class BehindTheTimes(MemoryClient):
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
         return self.stale or super().snapshot(topics, reassignments=reassignments)
 
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+        return self.stale or super().witnessed(topics)
+
 
 def test_partitions_that_a_look_does_not_show_yet_are_there() -> None:
     c = BehindTheTimes(MemoryCluster({1: None, 2: None, 3: None}))

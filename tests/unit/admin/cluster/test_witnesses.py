@@ -1,0 +1,121 @@
+"""Whether a topic is gone: one broker that does not know it is no proof."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaConnectionError
+from kafka.protocol.metadata import MetadataResponse
+
+from logyard.admin.cluster import asking, connection
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.protocol import codec
+
+METADATA, DESCRIBE_QUORUM, VERSION = 3, 55, 9
+CONTROLLER, BEHIND, OTHER = 1, 2, 3
+
+
+class Brokers:
+    """A connection to three brokers. `knows`: broker → its topics; None: it has just started. `away`: do not answer."""
+
+    def __init__(self, knows: dict[int, Sequence[str] | None], *, kraft: bool = False) -> None:
+        self.knows, self.kraft = knows, kraft
+        self.away: set[int] = set()
+        self.controllers = dict.fromkeys(knows, CONTROLLER)
+        self.any: Iterator[int] = iter(())  # who is asked where any broker will do; then always BEHIND
+
+    def offers(self, api_key: int) -> bool:
+        return self.kraft and api_key == DESCRIBE_QUORUM
+
+    def refresh(self) -> None: ...
+
+    def send(self, request: Any, node: int | None = None) -> Any:
+        broker = next(self.any, BEHIND) if node is None else node
+        if broker in self.away:
+            raise KafkaConnectionError("socket disconnected")
+        named = None if request.topics is None else [topic.name for topic in request.topics]
+        whole = codec.encode_response(METADATA, VERSION, 1, self._fields(broker, named))
+        return MetadataResponse.decode(whole[4 + 4 + 1 :], version=VERSION)
+
+    def _fields(self, broker: int, named: list[str] | None) -> dict[str, Any]:
+        known = self.knows[broker]
+        there = known or ()
+        partition: dict[str, Any] = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0}
+        partition |= {"replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
+        alive = [] if known is None else sorted(self.knows)
+        return {
+            "throttle_time_ms": 0,
+            "brokers": [{"node_id": b, "host": f"host{b}", "port": 9092, "rack": None} for b in alive],
+            "cluster_id": "c",
+            "controller_id": -1 if known is None else self.controllers[broker],
+            "topics": [
+                {
+                    "error_code": int(ErrorCode.NONE if name in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    "name": name,
+                    "is_internal": False,
+                    "partitions": [partition] if name in there else [],
+                    "topic_authorized_operations": -(2**31),
+                }
+                for name in (there if named is None else named)
+            ],
+            "cluster_authorized_operations": -(2**31),
+        }
+
+
+def client(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, total_timeout_s: float = 0.0) -> KafkaClusterClient:
+    monkeypatch.setattr(connection, "connect", lambda *_: brokers)
+    monkeypatch.setattr(asking, "_RETRY_PAUSE_S", 0.0)
+    settings = ClusterSettings.read("127.0.0.1:1", {})
+    return KafkaClusterClient(replace(settings, request_timeout_s=0.0, total_timeout_s=total_timeout_s))
+
+
+def test_the_controllers_broker_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: ["new", "old"], BEHIND: ["old"], OTHER: []})
+    found = client(monkeypatch, brokers).snapshot(["old", "new", "nowhere"])
+    assert (sorted(found.topics), found.missing) == (["new", "old"], ("nowhere",))
+
+
+def test_what_nobody_can_tell_is_neither_there_nor_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: ["new", "old"], BEHIND: ["old"], OTHER: []})
+    brokers.away = {CONTROLLER}
+    asked = client(monkeypatch, brokers)
+    found = asked.snapshot(["old", "new"])
+    assert (sorted(found.topics), found.missing) == (["old"], ())
+    with pytest.raises(ClusterUnreachable):
+        asked.witnessed(["new"])
+
+
+def test_who_is_no_longer_controller_is_no_witness(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: [], BEHIND: [], OTHER: ["new"]})
+    brokers.controllers[CONTROLLER] = OTHER  # it knows that, the broker that was asked first does not
+    asked = client(monkeypatch, brokers)
+    assert asked.snapshot(["new"]).missing == ()
+    with pytest.raises(ApiError) as refusal:
+        asked.witnessed(["new"])
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+    brokers.controllers = dict.fromkeys(brokers.controllers, OTHER)
+    assert list(asked.snapshot(["new"]).topics) == ["new"]
+
+
+def test_in_a_kraft_cluster_every_broker_is_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller that Metadata names there is any broker."""
+    brokers = Brokers({CONTROLLER: [], BEHIND: [], OTHER: ["new"]}, kraft=True)
+    asked = client(monkeypatch, brokers)
+    found = asked.snapshot(["new", "nowhere"])
+    assert (list(found.topics), found.missing) == (["new"], ("nowhere",))
+    assert list(asked.witnessed().topics) == ["new"]
+    brokers.away = {OTHER}
+    assert asked.snapshot(["new"]).missing == ()
+
+
+def test_a_broker_that_has_just_started_is_not_an_empty_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: ["t"], BEHIND: None, OTHER: ["t"]})
+    with pytest.raises(ClusterUnreachable, match="knows no brokers yet"):
+        client(monkeypatch, brokers).snapshot()
+    brokers.any = iter([BEHIND, OTHER])
+    found = client(monkeypatch, brokers, total_timeout_s=60.0).snapshot()
+    assert (list(found.topics), sorted(found.brokers)) == (["t"], [1, 2, 3])
