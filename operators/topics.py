@@ -186,7 +186,7 @@ class AlterTopicOperator(TopicOperator):
         given = as_mapping("configs", self.configs)
         wanted = {key: as_config_text(value) for key, value in given.items() if value is not None}
         with self.hook.client() as client:
-            if self.checks_only and self.topic not in client.snapshot([self.topic]).topics:
+            if self.checks_only and self.topic not in client.witnessed([self.topic]).topics:
                 return self.report_missing()
             found = client.topic_configs(self.topic)
             unset = [key for key, value in given.items() if value is None and key in found and found[key].is_override]
@@ -218,7 +218,7 @@ class AddPartitionsOperator(TopicOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         wanted = as_integer("partitions", self.partitions, 0)
         with self.hook.client() as client:
-            if self.checks_only and self.topic not in client.snapshot([self.topic]).topics:
+            if self.checks_only and self.topic not in client.witnessed([self.topic]).topics:
                 return self.report_missing()
             there = len(_existing(client, self.topic).partitions)
             wanted = wanted or there
@@ -253,6 +253,10 @@ class DeleteTopicOperator(TopicOperator):
     def __init__(
         self,
         *,
+    Gone means, as for Kafka's own tools, that the controller's broker no longer knows it (in a KRaft cluster: that no
+    broker does). The controller may still be removing replicas, for as long as a broker that has one is away;
+    CreateTopicOperator waits for that.
+
         topic: str,
         wanted: bool | str = True,
         must_match: str | None = None,
@@ -272,12 +276,12 @@ class DeleteTopicOperator(TopicOperator):
         if self.must_match not in (None, "", "None") and not re.fullmatch(str(self.must_match), self.topic):
             raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
         with self.hook.client() as client:
-            snapshot = client.snapshot([self.topic])
+            snapshot = client.witnessed([self.topic])
             found = snapshot.topics.get(self.topic)
             earlier = self._earlier(context)
             result = {"topic": self.topic, "deleted": found is not None or earlier is not None}
             if found is None and self.topic not in snapshot.missing:
-                # Another error than UNKNOWN_TOPIC_OR_PARTITION: this user may not see it, or no broker can tell now.
+                # Another error than UNKNOWN_TOPIC_OR_PARTITION: this user may not see it.
                 raise TopicConflict(f"topic {self.topic} cannot be described, so it is unknown whether it exists")
             if found is None:
                 self.log.info("topic %s does not exist", self.topic)
@@ -358,7 +362,7 @@ class DeleteRecordsOperator(TopicOperator):
     def _refuse_another(self, client: ClusterClient, context: Context) -> None:
         if self.checks_only:
             return
-        found, earlier = client.snapshot([self.topic]).topics.get(self.topic), self._earlier(context)
+        found, earlier = client.witnessed([self.topic]).topics.get(self.topic), self._earlier(context)
         topic_id = found.topic_id if found is not None else None
         if None not in (earlier, topic_id) and topic_id != earlier:
             raise TopicConflict(f"topic {self.topic} was made anew since the first try: no records are deleted")
@@ -366,7 +370,7 @@ class DeleteRecordsOperator(TopicOperator):
 
 
 def _existing(client: ClusterClient, topic: str) -> Any:
-    found = client.snapshot([topic]).topics.get(topic)
+    found = client.witnessed([topic]).topics.get(topic)
     if found is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
     return found

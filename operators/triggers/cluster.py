@@ -47,7 +47,7 @@ class TopicReadyTrigger(ClusterTrigger):
 
 
 class TopicGoneTrigger(ClusterTrigger):
-    """A topic is no longer in the metadata. A topic of the same name with another id is another topic.
+    """The controller's broker no longer knows a topic. A topic of the same name with another id is another topic.
 
     :param topic_id: the id of the topic that is being deleted; None: not known.
     """
@@ -57,10 +57,13 @@ class TopicGoneTrigger(ClusterTrigger):
         self.topic = topic
         self.topic_id = topic_id
 
+    def wants(self) -> Wanted:
+        return Wanted(partitions=frozenset({TopicPartition(self.topic, 0)}))  # every topic has it
+
     def look(self, seen: Observation) -> dict[str, Any] | None:
         there = seen.snapshot.topics.get(self.topic)
         if there is None:
-            return {"topic": self.topic}
+            return {"topic": self.topic} if self.topic in seen.snapshot.missing else None
         # A producer that still writes may have caused it to be created again.
         made_again = None not in (self.topic_id, there.topic_id) and there.topic_id != self.topic_id
         return {"topic": self.topic} if made_again else None
@@ -178,12 +181,12 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     def report(self, client: DescribingClient, now_s: float) -> str | None:
         return self._copying.line(client, now_s)
 
-    def look(self, seen: Observation) -> dict[str, Any] | None:
-        started, later = _moves(self.moves), _moves(self.held_back)
-        state = plan_progress([*started, *later], seen.snapshot)
     def wants(self) -> Wanted:
         return Wanted(partitions=frozenset(move.tp for move in _moves([*self.moves, *self.held_back])))
 
+    def look(self, seen: Observation) -> dict[str, Any] | None:
+        started, later = _moves(self.moves), _moves(self.held_back)
+        state = plan_progress([*started, *later], seen.snapshot)
         can_start = len(held_back(later, seen.snapshot)) < len(later)
         if can_start or not (state.stuck or plan_progress(started, seen.snapshot).running):
             return state.as_json()

@@ -362,13 +362,13 @@ def test_topics_that_are_not_there_are_not_well(cluster: MemoryCluster) -> None:
 def test_a_topic_that_cannot_be_described_is_not_deleted_already(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = MemoryClient.snapshot
+    real = MemoryClient.witnessed
 
     def forbidden(self: MemoryClient, *asked: Any, **how: Any) -> Any:
         """As Metadata answers who may not see the topic: with an error, which is not that it does not exist."""
         return replace(real(self, *asked, **how), topics={}, missing=())
 
-    monkeypatch.setattr(MemoryClient, "snapshot", forbidden)
+    monkeypatch.setattr(MemoryClient, "witnessed", forbidden)
     with pytest.raises(AirflowFailException, match="cannot be described"):
         run(DeleteTopicOperator(task_id="d", topic="t"), context())
 

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
+from logyard.admin.cluster.observation import observe
 from logyard.admin.cluster.snapshot import ConfigValue, GroupView, NewTopic, PartitionView, TopicView
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import BadSettings
@@ -21,6 +22,7 @@ from logyard.operators.topics import (
     DeleteRecordsOperator,
     DeleteTopicOperator,
 )
+from logyard.operators.triggers.cluster import TopicGoneTrigger
 from tests.support.airflow_tasks import Store, context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -210,6 +212,31 @@ def test_a_deletion_goes_by_id_where_there_is_one(
     monkeypatch.setattr(MemoryClient, "groups", made_again_meanwhile)
     assert run(DeleteTopicOperator(task_id="d", topic="t"), context())[0]["deleted"] is True
     assert ("t" in cluster.configs) is with_ids
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_topic_that_one_broker_does_not_know_is_deleted_all_the_same(
+    cluster: MemoryCluster, deferrable: bool
+) -> None:
+    run(create(), context())
+    cluster.unheard = {"t"}
+    operator = DeleteTopicOperator(task_id="d", topic="t", deferrable=deferrable, poll_interval_s=0.01)
+    assert run(operator, context())[0]["deleted"] is True
+    assert "t" not in cluster.configs
+
+
+def test_a_topic_is_gone_when_the_controller_says_so(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    cluster.unheard = {"t"}
+    gone = TopicGoneTrigger(topic="t", logyard_conn_id="logyard_default", poll_interval_s=0.01, deadline_ms=0)
+    seen = observe(MemoryClient(cluster), gone.wants())
+    assert (gone.look(seen), gone.missing(seen)) == (None, "topic t to be gone")
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)  # nobody can tell
+    assert gone.look(observe(MemoryClient(cluster), gone.wants())) is None
+    cluster.hung.clear()
+    MemoryClient(cluster).delete_topic("t")
+    assert gone.look(observe(MemoryClient(cluster), gone.wants())) == {"topic": "t"}
 
 
 def test_a_topic_that_is_read_is_not_deleted(cluster: MemoryCluster) -> None:
