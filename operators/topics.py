@@ -25,6 +25,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
+from logyard.operators.topic_names import once_free
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
 
@@ -81,6 +82,8 @@ class TopicOperator(ClusterOperator):
 class CreateTopicOperator(TopicOperator):
     """Create a topic and wait until every partition has a leader.
 
+    While an earlier topic of the name is still being deleted, it waits for the end of that, in the worker.
+
     :param partitions: the number of partitions; -1 is the broker's default. (templated)
     :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
     :param configs: settings of the topic, a mapping or its JSON. (templated)
@@ -130,19 +133,31 @@ class CreateTopicOperator(TopicOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         wanted, if_exists = self.wanted(), _if_exists(self.if_exists)
-        with self.hook.client() as client:
-            if if_exists is IfExists.RECONCILE:
-                changes = self._reconcile(client, wanted)
-            else:
-                changes = ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
+        hook = self.hook
+        with hook.client() as client:
+            changes = once_free(
+                lambda waited: self._ensure(client, wanted, if_exists, waited),
+                hook.pause(),
+                self.poll_interval_s,
+                0.0 if self.checks_only else self.wait_timeout_s,
+            )
         result = {"topic": self.topic, "changes": changes.as_json(), "dry_run": self.checks_only}
         if self.checks_only or not self.wait_for_leaders:
             return result
         return self.wait_ready(context, result)
 
+    def _ensure(self, client: ClusterClient, wanted: NewTopic, if_exists: IfExists, waited: bool) -> TopicChanges:
+        if if_exists is IfExists.RECONCILE:
+            return self._reconcile(client, wanted)
+        if waited and if_exists is IfExists.FAIL:
+            # There was none: what is there now, as it is wanted, may be from this task's own request.
+            apply_changes(client, changes := TopicChanges(wanted.name, create=wanted))
+            return changes
+        return ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
+
     def _reconcile(self, client: ClusterClient, wanted: NewTopic) -> TopicChanges:
         """Log every difference, make the changes that can be made, then raise TopicConflict for the others."""
-        found = client.snapshot([wanted.name]).topics.get(wanted.name)
+        found = client.witnessed([wanted.name]).topics.get(wanted.name)
         configs = client.topic_configs(wanted.name) if found else {}
         changes = plan_changes(wanted, found, configs)
         for line in difference_lines(changes, found, configs):
@@ -238,6 +253,10 @@ class AddPartitionsOperator(TopicOperator):
 class DeleteTopicOperator(TopicOperator):
     """Delete a topic and wait until it is gone; succeeds if it does not exist.
 
+    Gone means, as for Kafka's own tools, that the controller's broker no longer knows it (in a KRaft cluster: that no
+    broker does). The controller may still be removing replicas, for as long as a broker that has one is away;
+    CreateTopicOperator waits for that.
+
     Where topics have ids, a retry deletes the topic of the first try only: one that was made under the name since
     stays. A task that is cleared begins anew.
 
@@ -253,10 +272,6 @@ class DeleteTopicOperator(TopicOperator):
     def __init__(
         self,
         *,
-    Gone means, as for Kafka's own tools, that the controller's broker no longer knows it (in a KRaft cluster: that no
-    broker does). The controller may still be removing replicas, for as long as a broker that has one is away;
-    CreateTopicOperator waits for that.
-
         topic: str,
         wanted: bool | str = True,
         must_match: str | None = None,

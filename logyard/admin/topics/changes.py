@@ -26,6 +26,17 @@ class TopicConflict(LogyardError):
     """A topic exists and cannot be changed as asked; the text lists every difference."""
 
 
+class NameNotFree(ApiError):
+    """The controller has a topic of that name which its broker does not show: it is being deleted.
+
+    Or it was created by somebody else this moment; either passes.
+    """
+
+    def __init__(self, topic: str) -> None:
+        text = f"an earlier topic of the name {topic} is still being deleted; a broker with a replica may be away"
+        super().__init__(ErrorCode.TOPIC_ALREADY_EXISTS, text)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicChanges:
     """The changes to one topic. `create` excludes the rest; `refused` lists what cannot be done."""
@@ -96,8 +107,11 @@ def _plain(value: str | None) -> str | None:
 def ensure_topic(
     client: ClusterClient, wanted: NewTopic, if_exists: IfExists, *, dry_run: bool = False
 ) -> TopicChanges:
-    """Create or change one topic; returns the changes (with `dry_run` not made). Raises TopicConflict, ApiError."""
-    found = client.snapshot([wanted.name]).topics.get(wanted.name)
+    """Create or change one topic; returns the changes (with `dry_run` not made).
+
+    Raises TopicConflict, ApiError, of which NameNotFree passes by itself.
+    """
+    found = client.witnessed([wanted.name]).topics.get(wanted.name)
     if found is not None and if_exists is IfExists.FAIL:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wanted.name} already exists")
     if found is not None and if_exists is IfExists.SKIP:
@@ -145,7 +159,10 @@ def _create(client: ClusterClient, wanted: NewTopic, dry_run: bool) -> None:
             raise
         # It did not exist a moment ago: either an answer was lost and the request repeated, or somebody else created
         # it. If it is as wanted, either is fine.
-        found = client.snapshot([wanted.name]).topics.get(wanted.name)
+        seen = client.witnessed([wanted.name])
+        if wanted.name in seen.missing:
+            raise NameNotFree(wanted.name) from None
+        found = seen.topics.get(wanted.name)
         rest = plan_changes(wanted, found, client.topic_configs(wanted.name) if found else {})
         if found is None or rest.refused or not rest.is_empty:
             raise

@@ -95,6 +95,14 @@ def test_a_topics_life(cluster: RealCluster) -> None:
     eventually(lambda: "made" not in cluster.admin().list_topics(timeout=10).topics, "gone")
 
 
+def test_a_topic_is_created_again_right_after_its_deletion(cluster: RealCluster) -> None:
+    """Brokers forget a topic before its replicas are gone, and the controller then still has its name."""
+    for number in range(5):
+        create = CreateTopicOperator(task_id="create", topic="again", partitions=12, replication_factor=3)
+        assert result(create)["changes"]["create"] is True, number
+        assert result(DeleteTopicOperator(task_id="delete", topic="again"))["deleted"] is True, number
+
+
 def test_a_retry_of_a_deletion_spares_a_topic_that_was_made_since(
     cluster: RealCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

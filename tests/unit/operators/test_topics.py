@@ -22,6 +22,7 @@ from logyard.operators.topics import (
     DeleteRecordsOperator,
     DeleteTopicOperator,
 )
+from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import TopicGoneTrigger
 from tests.support.airflow_tasks import Store, context, run, use
 from tests.support.memory_clients import MemoryClient
@@ -237,6 +238,42 @@ def test_a_topic_is_gone_when_the_controller_says_so(cluster: MemoryCluster) -> 
     cluster.hung.clear()
     MemoryClient(cluster).delete_topic("t")
     assert gone.look(observe(MemoryClient(cluster), gone.wants())) == {"topic": "t"}
+
+
+@pytest.mark.parametrize("if_exists", ["fail", "skip", "reconcile"])
+def test_a_topic_is_created_once_the_earlier_one_of_its_name_is_gone(cluster: MemoryCluster, if_exists: str) -> None:
+    """The controller removes the replicas of a topic that no broker shows any more."""
+    cluster.ticks_to_delete = 12
+    run(create(), context())
+    assert run(DeleteTopicOperator(task_id="d", topic="t"), context())[0]["deleted"] is True
+    assert "t" in cluster.deleting
+    result, _ = run(create(if_exists=if_exists, partitions=2), context())
+    assert (result["changes"]["create"], len(result["partitions"]), cluster.deleting) == (True, 2, {})
+
+
+def test_a_name_that_does_not_become_free_is_said(cluster: MemoryCluster) -> None:
+    """A broker with a replica is away: only when it is back the controller can end the deletion."""
+    cluster.ticks_to_delete = 10_000
+    run(create(), context())
+    run(DeleteTopicOperator(task_id="d", topic="t"), context())
+    with pytest.raises(WaitFailed, match="gave up waiting: an earlier topic of the name t is still being deleted"):
+        run(create(wait_timeout_s=0.5, poll_interval_s=0.1), context())
+    with pytest.raises(WaitFailed, match="still being deleted"):
+        run(create(dry_run=True), context())
+
+
+def test_another_broker_that_is_behind_does_not_stop_a_creation(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still shows the topic that was deleted."""
+    run(create(), context())
+    before = MemoryClient(cluster).snapshot(["t"])
+    MemoryClient(cluster).delete_topic("t")
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "snapshot", lambda client, *asked, **how: before)
+        result, _ = run(create(wait_for_leaders=False), context())
+    assert result["changes"]["create"] is True
+    assert "t" in cluster.configs
 
 
 def test_a_topic_that_is_read_is_not_deleted(cluster: MemoryCluster) -> None:
