@@ -8,14 +8,15 @@ from airflow.sdk import Context
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
-from logyard.admin.reassignment.plan import Plan, make_plan
+from logyard.admin.reassignment.plan import Move, Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
+from logyard.admin.reassignment.waves import adopt
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disk_limits, topics_on
-from logyard.operators.triggers.base import WaitFailed
+from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 from logyard.operators.triggers.cluster import some
 
 _STORED_PLAN = "logyard_decommission_plan"
@@ -26,9 +27,10 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
     """Move every replica off some brokers, wait until that is done, and optionally stop the brokers.
 
     With a plan, exactly its moves are made; it is refused if the cluster has changed since it was made. Without a plan
-    the first try makes one and stores it, so that a retry adopts the running moves. Dead brokers are emptied too. The
-    task may be repeated: for an empty broker it does nothing. Topics that are created meanwhile may be placed on a
-    broker that is still registered: the task checks at the end, and fails with their names.
+    the first try makes one and stores it, so that a retry adopts the running moves. A task that is cleared plans anew,
+    but for those moves that still run. Dead brokers are emptied too. The task may be repeated: for an empty broker it
+    does nothing. Topics that are created meanwhile may be placed on a broker that is still registered: the task checks
+    at the end, and fails with their names.
 
     :param brokers: their ids, a list or its JSON. (templated)
     :param plan: the result of PlanReassignmentOperator for these brokers (`drain`), or its JSON. (templated)
@@ -68,7 +70,14 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         result = super().execute(context)
         return result if self.checks_only else self._end(context, result)
 
-    def resume(self, context: Context, event: dict[str, Any], started: float) -> dict[str, Any]:
+    def wait(self, trigger: ClusterTrigger, method_name: str, **kwargs: Any) -> dict[str, Any]:
+        """With the plan, which the part of the task after a deferral goes on with."""
+        return super().wait(trigger, method_name, **kwargs, plan=self.plan)
+
+    def resume(
+        self, context: Context, event: dict[str, Any], started: float, plan: Mapping[str, Any] | str | None = None
+    ) -> dict[str, Any]:
+        self.plan = plan or self.plan
         self._plan_once(context)
         return self._end(context, super().resume(context, event, started))
 
@@ -86,10 +95,9 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             if onto:
                 raise BadSettings(f"plan: it puts replicas on brokers {onto}, which are being emptied")
             return
-        store = context.get("task_state_store")
-        stored = store.get(_STORED_PLAN) if store is not None else None
-        if isinstance(stored, dict):
-            self.plan = stored
+        stored = self._stored(context)
+        if all(stored.get(name) == value for name, value in self._identity(context).items()):
+            self.plan = stored["plan"]
             return
         with self.hook.client() as client:
             snapshot = look_at_moves(client)
@@ -107,9 +115,25 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             self.log.info(line)
         for line in warnings(disks):
             self.log.warning(line)
-        self.plan = make_plan(snapshot, moves).as_json()
+        self.plan = make_plan(snapshot, [*self._going_on(stored, snapshot), *moves]).as_json()
+        store = context.get("task_state_store")
         if store is not None and not self.checks_only:
-            store.set(_STORED_PLAN, self.plan)
+            store.set(_STORED_PLAN, {**self._identity(context), "plan": self.plan})
+
+    def _stored(self, context: Context) -> dict[str, Any]:
+        """The plan that an earlier try of this task has made, and what it is for (since Airflow 3.3)."""
+        store = context.get("task_state_store")
+        stored: Any = store.get(_STORED_PLAN) if store is not None else None
+        return stored if isinstance(stored, dict) else {}
+
+    def _identity(self, context: Context) -> dict[str, Any]:
+        """What a stored plan is for. With another `max_tries` the task was cleared since, to do it again."""
+        return {"brokers": sorted(self.leaving()), "max_tries": context["ti"].max_tries}
+
+    def _going_on(self, stored: Mapping[str, Any], snapshot: ClusterSnapshot) -> list[Move]:
+        """The moves of a stored plan that still run, which to a new plan would be somebody else's."""
+        earlier = Plan.from_json(stored.get("plan", stored)).moves if stored else ()
+        return [move for move in adopt(earlier, snapshot).under_way if not self.leaving() & set(move.target)]
 
     def _end(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         leaving = self.leaving()

@@ -1,6 +1,7 @@
 """Taking brokers out of service: they are emptied as was approved, and stopped."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,53 @@ def test_a_decommission_that_is_tried_again_adopts_its_own_moves(cluster: Memory
     assert (again["moved"], again["empty"]) == ([], True)
 
 
+def cleared(store: Store) -> Any:
+    made = context(store)
+    made["ti"].max_tries = 1
+    return made
+
+
+def test_a_cleared_decommission_plans_anew(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died weeks ago before its first wave, and replicas were moved since."""
+    store = Store()
+
+    def dies(*_: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "alter_reassignments", dies)
+        with pytest.raises(SystemExit):
+            decommission().execute(context(store))
+    moved = store["logyard_decommission_plan"]["plan"]["partitions"][0]
+    other = next(b for b in (2, 3, 4) if b not in moved["from"])
+    elsewhere = (1, other, next(b for b in moved["from"] if b != 1))
+    MemoryClient(cluster).alter_reassignments({TopicPartition(moved["topic"], moved["partition"]): elsewhere})
+    for _ in range(4):
+        cluster.tick()
+    with pytest.raises(StalePlan):
+        run(decommission(), context(store))  # a retry goes on with the plan of its first try
+    assert run(decommission(), cleared(store))[0]["empty"] is True
+    assert store == {}
+
+
+def test_a_cleared_decommission_goes_on_with_its_moves_that_still_run(cluster: MemoryCluster) -> None:
+    store, cluster.ticks_to_move = Store(), 30
+    with pytest.raises(TaskDeferred):
+        decommission(deferrable=True).execute(context(store))
+    running = {str(tp) for tp, a in cluster.assignments.items() if a.is_reassigning}
+    result, _ = run(decommission(), cleared(store))
+    assert result["empty"] is True
+    assert running <= set(result["moved"])
+
+
+def test_a_deferred_decommission_goes_on_with_its_plan_where_airflow_keeps_no_state(cluster: MemoryCluster) -> None:
+    """Before 3.3."""
+    without = {**context(), "task_state_store": None}
+    result, deferrals = run(decommission(deferrable=True, moves_per_broker=1), without)
+    assert deferrals > 1
+    assert result["empty"] is True
+
+
 def test_a_decommission_that_leaves_too_few_needs_a_smaller_factor(cluster: MemoryCluster) -> None:
     with pytest.raises(PlanImpossible, match="smaller replication factor"):
         run(decommission(brokers=[1, 2]), context())
@@ -74,6 +122,14 @@ def test_a_topic_that_was_made_meanwhile_is_named(cluster: MemoryCluster, monkey
     with pytest.raises(WaitFailed, match=r"still hold replicas of u: run it again"):
         run(decommission(), context())
     assert run(decommission(), context())[0]["empty"] is True
+
+
+def test_a_topic_that_one_broker_does_not_know_keeps_its_broker(cluster: MemoryCluster) -> None:
+    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2)}))
+    cluster.tick()
+    cluster.unheard = {"u"}
+    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
+        run(decommission(), context())
 
 
 def test_what_was_approved_is_what_is_done(cluster: MemoryCluster) -> None:
@@ -123,14 +179,6 @@ def test_a_broker_that_has_replicas_on_its_disks_is_not_stopped(
     with pytest.raises(WaitFailed, match="broker 1 has replicas of secret on its disks: not stopped"):
         run(decommission(stop_brokers=True, poll_interval_s=40), context())
     assert cluster.stopped == []
-
-def test_a_topic_that_one_broker_does_not_know_keeps_its_broker(cluster: MemoryCluster) -> None:
-    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2)}))
-    cluster.tick()
-    cluster.unheard = {"u"}
-    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
-        run(decommission(), context())
-
 
 
 def test_a_broker_that_cannot_tell_what_its_disk_holds_is_not_stopped(
