@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from logyard.admin.cluster.presence import settled
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.execution import cancel_moves
@@ -23,7 +24,8 @@ def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str 
         _log.warning("nothing is cancelled, and the throttle stays: no controller tells which moves run")
         return
     running = {move.tp: move.target for move in adopt(moves, snapshot).under_way}
-    found = plan_cancellation(snapshot, snapshot.reassignments, expected=running)
+    snapshot = settled(client, snapshot, running)
+    found = plan_cancellation(snapshot, snapshot.reassignments or {}, expected=running)
     going_on = dict(found.kept)
     refusals = cancel_moves(client, [move.tp for move in found.moves])
     going_on |= {tp: str(refusal) for tp, refusal in refusals.items()}

@@ -12,7 +12,7 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue
 from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import Assignment, TopicPartition
 
-LEADERLESS = "none of its former replicas {} is alive and in sync: start one of these brokers first"
+LEADERLESS = "none of its former replicas {} is known to be alive and in sync: start one of these brokers first"
 OTHER_TARGET = "it now moves to {}, not to {}: check again"
 
 
@@ -62,9 +62,9 @@ def plan_cancellation(
 
 
 def would_be_leaderless(snapshot: ClusterSnapshot, tp: TopicPartition, placed: Assignment) -> bool:
-    """Whether none of the former replicas could lead."""
+    """Whether none of the former replicas could lead, or the snapshot does not know the partition."""
     view = snapshot.partition(tp)
-    return view is not None and not set(placed.origin) & set(view.isr) & set(snapshot.brokers)
+    return view is None or not set(placed.origin) & set(view.isr) & set(snapshot.brokers)
 
 
 def left_over(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> list[str]:

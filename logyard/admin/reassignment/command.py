@@ -375,7 +375,7 @@ def _refuse_leaderless(
         if would_be_leaderless(snapshot, tp, running[tp]):
             raise ReassignmentRefused(
                 f"{tp} would have no leader: none of its former replicas {status.ids(running[tp].origin)} "
-                "is alive and in sync; start one of these brokers first, or cancel with --force"
+                "is known to be alive and in sync; start one of these brokers first, or cancel with --force"
             )
 
 

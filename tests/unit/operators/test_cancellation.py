@@ -1,5 +1,6 @@
 """Moves that somebody else started are cancelled: what was looked at, nothing that would be left without a leader."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,13 +8,16 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.cancellation import plan_cancellation
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.throttles import settings
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import cancellation_markdown, is_empty
 from logyard.operators.cancellation import CancelReassignmentOperator, HeldByRun
+from logyard.operators.killing import end_moves
 from tests.support.airflow_tasks import context, run, use
-from tests.support.memory_clients import MemoryClient
+from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
@@ -63,9 +67,25 @@ def test_nothing_is_left_without_a_leader(cluster: MemoryCluster) -> None:
     done, _ = run(cancel(), context())
     assert {entry["topic"] for entry in done["cancelled"]} == {"t"}
     assert done["kept"] == {
-        "u-0": "none of its former replicas [1] is alive and in sync: start one of these brokers first"
+        "u-0": "none of its former replicas [1] is known to be alive and in sync: start one of these brokers first"
     }
     assert moving(cluster) == [OTHER]
+
+
+def test_what_is_not_known_to_have_a_leader_afterwards_is_not_cancelled(cluster: MemoryCluster) -> None:
+    """The broker that was asked does not know the topic, and nobody else can tell."""
+    client = MemoryClient(cluster)
+    running = client.list_reassignments()
+    behind = replace(client.snapshot(), topics={}, missing=())
+    assert plan_cancellation(behind, running).moves == ()
+
+
+def test_a_killed_task_asks_who_knows_its_topic(cluster: MemoryCluster) -> None:
+    cluster.unheard = {"t"}
+    client = MemoryClient(cluster)
+    moves = [Move(tp, a.origin, a.target) for tp, a in client.list_reassignments().items()]
+    end_moves(client, moves, None, MemoryPause(cluster))
+    assert moving(cluster) == []
 
 
 def test_throttles_go_with_the_last_move(cluster: MemoryCluster) -> None:
