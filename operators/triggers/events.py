@@ -8,7 +8,7 @@ wrong.
 """
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -17,8 +17,11 @@ from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
 from logyard.admin.settings import ClusterSettings
+from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
+
+_DELETED_MAX = 1000
 
 
 class ClusterEvent(BaseEventTrigger):
@@ -159,21 +162,38 @@ class UnderReplicationEvent(ClusterEvent):
 
 
 class TopicsChangedEvent(ClusterEvent):
-    """Topics were created or deleted: one event for each read that finds a difference, without internal topics."""
+    """Topics were created or deleted: one event for each read that finds a difference, without internal topics.
+
+    Each read may be another broker's, and the controller's news may reach it late: a topic that it does not know is
+    deleted only if the controller's broker does not know it either, and one that was deleted is not created again by a
+    broker that still shows it.
+    """
 
     def __init__(self, **listening: Any) -> None:
         super().__init__(**listening)
         self._known: dict[str, str | None] | None = None
+        self._deleted: dict[str, str] = {}  # the ids of those that were deleted last
+
+    def wants(self) -> Wanted:
+        return Wanted(partitions=frozenset(TopicPartition(name, 0) for name in self._known or ()))
 
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []
         found = {name: topic.topic_id for name, topic in seen.snapshot.topics.items() if not topic.internal}
-        before, self._known = self._known, found
-        if before is None:
+        if self._known is None:
+            self._known = found
             return []
+        before, missing = self._known, set(seen.snapshot.missing)
+        found = {name: known for name, known in found.items() if known is None or known != self._deleted.get(name)}
+        self._known = found | {name: before[name] for name in before.keys() - found.keys() - missing}
         # A topic that was deleted and created again between two reads has another id.
         again = {name for name in before.keys() & found.keys() if None not in (before[name], found[name])}
         again = {name for name in again if before[name] != found[name]}
-        created, deleted = (found.keys() - before.keys()) | again, (before.keys() - found.keys()) | again
+        created, deleted = found.keys() - before.keys() | again, before.keys() - self._known.keys() | again
+        self._remember({name: known for name in deleted if (known := before[name]) is not None})
         return [{"created": sorted(created), "deleted": sorted(deleted)}] if created or deleted else []
+
+    def _remember(self, deleted: Mapping[str, str]) -> None:
+        kept = [item for item in self._deleted.items() if item[0] not in deleted]
+        self._deleted = dict([*kept, *deleted.items()][-_DELETED_MAX:])

@@ -230,8 +230,28 @@ def test_topics_that_come_and_go_are_reported(cluster: MemoryCluster) -> None:
     assert event.changes(look(cluster), None) == []
     client.create_topic(NewTopic("u", 1, 1))
     client.delete_topic("t")
-    assert event.changes(look(cluster), None) == [{"created": ["u"], "deleted": ["t"]}]
-    assert event.changes(look(cluster), None) == []
+    assert event.changes(look(cluster, event.wants()), None) == [{"created": ["u"], "deleted": ["t"]}]
+    assert event.changes(look(cluster, event.wants()), None) == []
+
+
+def test_a_broker_that_is_behind_deletes_and_creates_no_topic(cluster: MemoryCluster) -> None:
+    event, client = TopicsChangedEvent(), MemoryClient(cluster)
+    assert event.changes(look(cluster, event.wants()), None) == []
+    cluster.unheard = {"t"}
+    assert event.changes(look(cluster, event.wants()), None) == []
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)  # nobody can tell
+    assert event.changes(look(cluster, event.wants()), None) == []
+    cluster.hung.clear()
+    cluster.unheard = set()
+    before = look(cluster)
+    client.delete_topic("t")
+    assert event.changes(look(cluster, event.wants()), None) == [{"created": [], "deleted": ["t"]}]
+    assert event.changes(before, None) == []  # of a broker that still shows it
+    client.create_topic(NewTopic("t", 1, 1))
+    assert event.changes(look(cluster, event.wants()), None) == [{"created": ["t"], "deleted": []}]
+    assert event.changes(before, None) == []
+    assert event.changes(look(cluster, event.wants()), None) == []
 
 
 @pytest.mark.parametrize("made", [ControllerChangedEvent, BrokerLostEvent, UnderReplicationEvent, TopicsChangedEvent])
