@@ -39,6 +39,8 @@ class ElectLeadersOperator(ClusterOperator):
         hook = self.hook
         with hook.client() as client:
             before = client.snapshot(topics)
+            if absent := [topic for topic in topics or () if topic not in before.topics]:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topics {some(absent)} do not exist")
             wanted = before.unled(topics) if unclean else before.not_preferred(topics)
             if self.checks_only:
                 return {"elected": [], "would_elect": [str(tp) for tp in wanted]}

@@ -10,7 +10,7 @@ from logyard.operators.triggers.cluster import some
 
 
 class NoHangingTransactionsTrigger(ClusterTrigger):
-    """No transaction hangs on the partitions of some topics.
+    """No transaction hangs on the partitions of some topics; a named topic that does not exist fails the condition.
 
     :param topics: the topics; empty: all.
     :param idle_minutes: a transaction hangs if nothing was written in it for that long, and no coordinator knows it.
@@ -26,9 +26,16 @@ class NoHangingTransactionsTrigger(ClusterTrigger):
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
         hanging = self._hanging(seen)
+        if self._absent(seen):
+            return None
         return {"topics": sorted(self.topics or ())} if hanging == [] else None
 
+    def _absent(self, seen: Observation) -> list[str]:
+        return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
+
     def missing(self, seen: Observation) -> str:
+        if absent := self._absent(seen):
+            return f"topics {some(absent)} to appear"
         hanging = self._hanging(seen)
         if hanging is None:
             return f"the transactions to be known ({seen.hanging_problem or 'they were not asked for'})"

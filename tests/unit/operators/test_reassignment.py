@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 
+from logyard.admin.errors import ApiError
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.reassignment.throttles import settings
@@ -96,6 +97,11 @@ def test_a_deferred_move_is_not_lost_where_one_broker_does_not_know_its_topic(cl
     cluster.unheard = {"t"}
     result, deferrals = run(execute(document, deferrable=True), context())
     assert (result["moved"], result["lost"], deferrals) == (["t-0"], [], 1)
+
+
+def test_leaders_of_a_topic_that_is_not_there_are_not_elected(cluster: MemoryCluster) -> None:
+    with pytest.raises(ApiError, match="topics absent do not exist"):
+        run(ElectLeadersOperator(task_id="e", topics=["t", "absent"]), context())
 
 
 def between_waves(cluster: MemoryCluster) -> tuple[ExecuteReassignmentOperator, TopicPartition]:

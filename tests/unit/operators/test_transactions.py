@@ -104,6 +104,13 @@ def test_what_is_waited_for(cluster: MemoryCluster) -> None:
     assert trigger.missing(unknown) == "the transactions to be known (no broker answered)"
 
 
+def test_in_a_topic_that_is_not_there_nothing_is_known_to_hang(cluster: MemoryCluster) -> None:
+    """Its name is wrong, or the broker that was asked has not heard of it."""
+    trigger = NoHangingTransactionsTrigger(topics=["absent"], idle_minutes=15, **WAITING)
+    seen = look(cluster, trigger.wants())
+    assert (trigger.look(seen), trigger.missing(seen)) == (None, "topics absent to appear")
+
+
 def test_a_cluster_that_does_not_tell(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> None:
         raise ClusterUnreachable("no answer")
