@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from logyard.admin.cluster.observation import Observation, observe
+from logyard.admin.cluster.observation import observe
 from logyard.admin.errors import LogyardError
-from logyard.admin.ports import DescribingClient
+from logyard.admin.ports import AccessRefused, ClusterUnreachable, DescribingClient
 from logyard.operators import assets
 from logyard.operators.airflow_names import conf
 from logyard.operators.fields import as_truth
@@ -85,11 +85,17 @@ class ClusterOperator(TellsOutcome, BaseOperator):
             defer_at = pause.monotonic() + min(defer_after_s(), self.wait_timeout_s)
             report_at = pause.monotonic() + FIRST_REPORT_S
             while True:
-                seen = observe(client, trigger.wants())
-                values = trigger.look(seen)
-                if values is not None:
-                    return values
-                said = self._say(trigger, seen, said)
+                try:
+                    seen = observe(client, trigger.wants())
+                except AccessRefused:
+                    raise
+                except ClusterUnreachable as problem:  # as in the triggerer: it may come back within the time-out
+                    said = self._say(f"the cluster to answer ({problem})", said)
+                else:
+                    values = trigger.look(seen)
+                    if values is not None:
+                        return values
+                    said = self._say(trigger.missing(seen), said)
                 if self.deferrable and pause.monotonic() >= defer_at:
                     break
                 if pause.monotonic() >= deadline:
@@ -113,8 +119,7 @@ class ClusterOperator(TellsOutcome, BaseOperator):
         if text:
             self.log.info(text)
 
-    def _say(self, trigger: ClusterTrigger, seen: Observation, said: str) -> str:
-        missing = trigger.missing(seen)
+    def _say(self, missing: str, said: str) -> str:
         if missing != said:
             self.log.info("waiting for %s", missing)
         return missing

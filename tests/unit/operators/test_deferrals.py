@@ -9,7 +9,7 @@ pytest.importorskip("airflow.sdk")
 
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import (
     AirflowFailException,
@@ -213,6 +213,28 @@ def test_partitions_that_are_led_later_are_waited_for(cluster: Changing) -> None
     operator = AddPartitionsOperator(task_id="p", topic="t", partitions=3, deferrable=True, poll_interval_s=0.01)
     result, deferrals = run(operator, context())
     assert (deferrals, result["after"], len(result["partitions"])) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_wait_in_a_worker_survives_a_cluster_that_does_not_answer(
+    cluster: Changing, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """As one in the triggerer does; a login that is refused is not worth the wait."""
+    snapshot, silent = MemoryClient.snapshot, iter([AccessRefused if refused else ClusterUnreachable] * 3)
+
+    def at_times(client: MemoryClient, topics: Any = None, *, reassignments: bool = False) -> Any:
+        if reassignments and (problem := next(silent, None)):
+            raise problem("nobody answers")
+        return snapshot(client, topics, reassignments=reassignments)
+
+    monkeypatch.setattr(MemoryClient, "snapshot", at_times)
+    operator = DeleteTopicOperator(task_id="d", topic="t", poll_interval_s=0.01)
+    if refused:
+        with pytest.raises(AccessRefused):
+            operator.execute(context())
+        return
+    assert run(operator, context())[0]["deleted"] is True
+    assert next(silent, None) is None
 
 
 def test_a_deletion_that_takes_a_while_is_waited_for(cluster: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
