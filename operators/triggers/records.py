@@ -1,6 +1,7 @@
 """Waiting for one record that a function accepts. Nothing is committed here: the sensor commits what it was told."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,9 @@ from logyard.admin.errors import LogyardError
 from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsHook, library, refusal
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, constructor_fields, settle_s
+from logyard.operators.triggers.watch import REREAD_S
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _BATCH = 100
@@ -74,23 +77,23 @@ class AwaitRecordTrigger(BaseTrigger):
         clock = asyncio.get_running_loop().time
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
-        hook = RecordsHook(self.logyard_conn_id)
-        await hook.asettings()
         positions = dict(self.offsets)
-        reading = _Reading(hook, self.client_options)
+        link = _Link(self.logyard_conn_id, self.client_options)
         try:
-            await reading.run(reading.begin, positions)
             while True:
-                messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
-                values = await reading.run(self._accepted, messages, positions)
-                if values is not None:
-                    return WaitEvent(DONE, values={**values, "offsets": positions})
+                reading, messages = await link.reading(positions, clock()), []
+                if reading is not None:
+                    messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
+                    values = await reading.run(self._accepted, messages, positions)
+                    if values is not None:
+                        return WaitEvent(DONE, values={**values, "offsets": positions})
                 if clock() >= deadline:
-                    return WaitEvent(TIMEOUT, f"no record was accepted in {', '.join(sorted(self.offsets))}")
+                    unread = f" ({link.problem})" if link.problem else ""
+                    return WaitEvent(TIMEOUT, f"no record was accepted in {', '.join(sorted(self.offsets))}{unread}")
                 if not messages:
                     await asyncio.sleep(self.poll_interval_s)
         finally:
-            reading.end()
+            link.end()
 
     def _accepted(self, messages: Sequence[Any], positions: dict[str, int]) -> dict[str, Any] | None:
         """The first record that is accepted; moves `positions` behind all that were looked at."""
@@ -110,6 +113,45 @@ class AwaitRecordTrigger(BaseTrigger):
             if result:
                 return {"record": as_json(message), "result": result}
         return None
+
+
+class _Link:
+    """What is read by the connection as it is now: it may be edited during a wait of days, and a secrets backend may be
+    away for a while. `problem`: why it could not be read, the last time."""
+
+    def __init__(self, conn_id: str, options: Mapping[str, Any] | None) -> None:
+        self._conn_id, self._options = conn_id, options
+        self._reading: _Reading | None = None
+        self._settings: Any = None
+        self._read_at = float("-inf")
+        self.problem = ""
+
+    async def reading(self, positions: Mapping[str, int], now: float) -> "_Reading | None":
+        """A consumer of the connection, at these positions if it is a new one; None: nobody could read it yet.
+
+        Raises LogyardError.
+        """
+        if self._reading is not None and now - self._read_at < REREAD_S:
+            return self._reading
+        self._read_at, hook = now, RecordsHook(self._conn_id)
+        try:
+            settings, self.problem = await hook.asettings(), ""
+        except Exception as problem:
+            if self._reading is None and isinstance(problem, LogyardError):
+                raise  # it was read, and is of no use
+            self.problem = f"connection {self._conn_id}: {problem}"
+            _log.warning("%s; %s", self.problem, "its last settings stay in use" if self._reading else "waiting on")
+            return self._reading
+        if self._reading is None or settings != self._settings:
+            self.end()
+            self._settings, self._reading = settings, _Reading(hook, self._options)
+            await self._reading.run(self._reading.begin, positions)
+        return self._reading
+
+    def end(self) -> None:
+        if self._reading is not None:
+            self._reading.end()
+        self._reading = None
 
 
 class _Reading:

@@ -76,3 +76,78 @@ async def test_clusters_that_do_not_answer_leave_the_triggerers_threads_to_other
     async with asyncio.timeout(20):
         while not all(consumer.closed.is_set() for consumer in consumers):
             await asyncio.sleep(0.01)
+
+
+class SilentConsumer:
+    """Of a topic to which nothing comes."""
+
+    def __init__(self, settings: Any) -> None:
+        self.settings, self.closed = settings, threading.Event()
+        self.assigned: list[int] = []
+
+    def assign(self, partitions: Any) -> None:
+        self.assigned = [partition.offset for partition in partitions]
+
+    def consume(self, count: int, seconds: float) -> list[Any]:
+        return [Message(self.settings)] if self.settings == "second" else []
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Message:
+    """A record that names the settings it was read with."""
+
+    def __init__(self, settings: str) -> None:
+        self._value = settings.encode()
+
+    def error(self) -> None: ...
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+    def key(self) -> None: ...
+
+    def value(self) -> bytes:
+        return self._value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
+
+async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At first the secrets backend is away, later it is for a moment."""
+    answers: list[Any] = [OSError("away"), "first", OSError("away"), "first", "second"]
+    made: list[SilentConsumer] = []
+
+    async def settings(hook: RecordsHook) -> Any:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        hook._settings = answer
+        return answer
+
+    def consumer(hook: Any, *_: object) -> SilentConsumer:
+        made.append(SilentConsumer(hook._settings))
+        return made[-1]
+
+    monkeypatch.setattr(RecordsHook, "consumer", consumer)
+    monkeypatch.setattr(RecordsHook, "asettings", settings)
+    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
+    deadline_ms = int(time.time() * 1000) + 60_000
+    trigger = AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, poll_interval_s=0.01, deadline_ms=deadline_ms)
+    async with asyncio.timeout(30):
+        event = await anext(aiter(trigger.run()))
+    assert event.payload["values"]["record"]["value"] == "second"
+    assert [(one.settings, one.assigned) for one in made] == [("first", [5]), ("second", [5])]
+    async with asyncio.timeout(20):
+        while not all(one.closed.is_set() for one in made):
+            await asyncio.sleep(0.01)
