@@ -174,7 +174,7 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
     for key, value in options.items():
         if value is True:
             words.append(f"--{key}")
-        elif value not in (None, "", False, "None"):
+        elif value is not None and value is not False and value not in ("", "None"):  # 0 is a value
             words += [f"--{key}", str(value)]
     return words
 

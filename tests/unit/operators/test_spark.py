@@ -39,7 +39,10 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_job_gets_the_cluster_and_returns_its_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = submit(monkeypatch, '{"records": 5}')
     operator = CompactSegmentsOperator(
-        task_id="c", topics='["t", "u"]', options='{"force": true, "lease-ttl-s": 30, "empty": ""}', spark_settings="{}"
+        task_id="c",
+        topics='["t", "u"]',
+        options='{"force": true, "lease-ttl-s": 30, "max-failures": 0, "empty": "", "off": false}',
+        spark_settings="{}",
     )
     assert operator.execute(context()) == {"records": 5}
     done = stand_in.operator
@@ -47,7 +50,8 @@ def test_a_job_gets_the_cluster_and_returns_its_summary(monkeypatch: pytest.Monk
     assert Path(done.application).is_file()
     assert done.application_args[:-1] == [
         "--bootstrap-server", "a:1,b:2", "--topic", "t", "--topic", "u",
-        "--cluster-file", "/c/cluster.json", "--force", "--lease-ttl-s", "30", "--output",
+        "--cluster-file", "/c/cluster.json", "--force", "--lease-ttl-s", "30", "--max-failures", "0",
+        "--output",
     ]  # fmt: skip
     assert done.conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert done.env_vars["PYSPARK_PYTHON"] == sys.executable
