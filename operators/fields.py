@@ -25,6 +25,8 @@ def as_list(name: str, value: Sequence[Any] | str | int | None) -> list[Any]:
     parsed = _parsed(name, value, [])
     if isinstance(parsed, Mapping):
         raise BadSettings(f"{name}: expected a JSON list, found {value!r}")
+    if isinstance(value, str) and isinstance(parsed, (bool, float)):
+        return [value.strip()]  # a name, of a topic or group: 1.10 is not 1.1
     return list(parsed) if isinstance(parsed, (list, tuple)) else [parsed]
 
 

@@ -40,6 +40,14 @@ def test_groups_are_deleted_with_what_they_committed(cluster: MemoryCluster) -> 
     assert run(delete("old"), context())[0]["missing"] == ["old"]  # a second run finds nothing to do
 
 
+@pytest.mark.parametrize(("named", "other"), [("1.10", "1.1"), ("1e1", "10.0"), ("true", "True"), ("NaN", "nan")])
+def test_a_group_whose_name_looks_like_a_number_is_that_group(cluster: MemoryCluster, named: str, other: str) -> None:
+    cluster.group_commits |= {named: dict(COMMITS), other: dict(COMMITS)}
+    result, _ = run(DeleteGroupsOperator(task_id="d", groups=named), context())
+    assert [one["group"] for one in result["deleted"]] == [named]
+    assert (named in cluster.group_commits, other in cluster.group_commits) == (False, True)
+
+
 def test_one_group_with_members_keeps_all(cluster: MemoryCluster) -> None:
     with pytest.raises((GroupInUse, AirflowFailException), match="2 members"):
         run(delete("old", "read"), context())
