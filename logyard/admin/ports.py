@@ -1,6 +1,7 @@
 """The ports of the administration: a cluster and its ZooKeeper.
 
-`cluster/client.py` and `zookeeper/ensemble.py` implement them; `tests/support/memory_clients.py` is the twin of both.
+`cluster/client.py` and `zookeeper/ensemble.py` implement them; `memory_clients.py` and `memory_ensemble.py` in
+`tests/support` are their twins.
 Every call is synchronous and bounded by the timeouts of the settings. A refusal by the cluster is ApiError; a cluster
 that does not answer is ClusterUnreachable.
 """

@@ -30,8 +30,9 @@ from logyard.operators.triggers.cluster import ControllerElectedTrigger, TopicRe
 from logyard.operators.triggers.events import ControllerChangedEvent
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 from tests.support.airflow_tasks import context, first_event, run, use
-from tests.support.memory_clients import MemoryClient, MemoryConnector, MemoryEnsemble
+from tests.support.memory_clients import MemoryClient, MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_ensemble import MemoryEnsemble
 
 pytestmark = pytest.mark.airflow
 

@@ -14,8 +14,9 @@ from logyard.admin.recovery.witnesses import ControllerView, Probe, Queue, Wire
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
-from tests.support.memory_clients import MemoryClient, MemoryConnector, MemoryEnsemble
+from tests.support.memory_clients import MemoryClient, MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_ensemble import MemoryEnsemble
 
 SETTINGS = ClusterSettings.read("memory:1")
 ALL = dict.fromkeys((1, 2, 3), ("127.0.0.1", 9092))
