@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -78,7 +78,7 @@ class AwaitRecordTrigger(BaseTrigger):
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         positions = dict(self.offsets)
-        link = _Link(self.logyard_conn_id, self.client_options)
+        link = _Link(self._connected, self.client_options)
         try:
             while True:
                 reading, messages = await link.reading(positions, clock()), []
@@ -94,6 +94,11 @@ class AwaitRecordTrigger(BaseTrigger):
                     await asyncio.sleep(self.poll_interval_s)
         finally:
             link.end()
+
+    async def _connected(self) -> tuple[RecordsHook, Any]:
+        """The connection as it is now, and its settings. Raises LogyardError if it is of no use, else Airflow's."""
+        hook = RecordsHook(self.logyard_conn_id)
+        return hook, await hook.asettings()
 
     def _accepted(self, messages: Sequence[Any], positions: dict[str, int]) -> dict[str, Any] | None:
         """The first record that is accepted; moves `positions` behind all that were looked at."""
@@ -119,8 +124,10 @@ class _Link:
     """What is read by the connection as it is now: it may be edited during a wait of days, and a secrets backend may be
     away for a while. `problem`: why it could not be read, the last time."""
 
-    def __init__(self, conn_id: str, options: Mapping[str, Any] | None) -> None:
-        self._conn_id, self._options = conn_id, options
+    def __init__(
+        self, connected: Callable[[], Awaitable[tuple[RecordsHook, Any]]], options: Mapping[str, Any] | None
+    ) -> None:
+        self._connected, self._options = connected, options
         self._reading: _Reading | None = None
         self._settings: Any = None
         self._read_at = float("-inf")
@@ -133,13 +140,14 @@ class _Link:
         """
         if self._reading is not None and now - self._read_at < REREAD_S:
             return self._reading
-        self._read_at, hook = now, RecordsHook(self._conn_id)
+        self._read_at = now
         try:
-            settings, self.problem = await hook.asettings(), ""
+            hook, settings = await self._connected()
+            self.problem = ""
         except Exception as problem:
             if self._reading is None and isinstance(problem, LogyardError):
                 raise  # it was read, and is of no use
-            self.problem = f"connection {self._conn_id}: {problem}"
+            self.problem = f"the connection cannot be read: {problem}"
             _log.warning("%s; %s", self.problem, "its last settings stay in use" if self._reading else "waiting on")
             return self._reading
         if self._reading is None or settings != self._settings:

@@ -127,16 +127,17 @@ async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_re
     """At first the secrets backend is away, later it is for a moment."""
     answers: list[Any] = [OSError("away"), "first", OSError("away"), "first", "second"]
     made: list[SilentConsumer] = []
+    read: list[Any] = []
 
-    async def settings(hook: RecordsHook) -> Any:
+    async def settings(_: RecordsHook) -> Any:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        hook._settings = answer
+        read.append(answer)
         return answer
 
-    def consumer(hook: Any, *_: object) -> SilentConsumer:
-        made.append(SilentConsumer(hook._settings))
+    def consumer(*_: object) -> SilentConsumer:
+        made.append(SilentConsumer(read[-1]))
         return made[-1]
 
     monkeypatch.setattr(RecordsHook, "consumer", consumer)
