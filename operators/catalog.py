@@ -1,7 +1,7 @@
 """Topics as code: plan the changes that a YAML file asks for, and apply the approved ones."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from logyard.operators.airflow_names import conf
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
+from logyard.operators.topic_names import once_free
 
 _FILE_BYTES_MAX = 4 << 20
 
@@ -95,7 +96,8 @@ class ApplyTopicsOperator(CatalogOperator):
     """Make the changes that the file asks for and the approved plan names; changes that are made already are skipped.
 
     If the file or the cluster has changed since the plan was made, so that more than the plan would be done, it fails
-    before it changes anything. The result's `refused` names the differences that could not be removed.
+    before it changes anything. The result's `refused` names the differences that could not be removed. A topic whose
+    name is that of one that is still being deleted is created when that has ended, within `wait_timeout_s`.
 
     :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
     """
@@ -113,9 +115,15 @@ class ApplyTopicsOperator(CatalogOperator):
         if "actions" not in approved:
             raise BadSettings("plan: expected what PlanTopicsOperator returned")
         actions = [str(action) for action in as_list("actions", approved["actions"])]
-        with self.hook.client() as client:
+        hook = self.hook
+        timeout_s = 0.0 if self.checks_only else self.wait_timeout_s
+
+        def each(act: Callable[[], None]) -> None:
+            once_free(lambda _: act(), hook.pause(), self.poll_interval_s, timeout_s)
+
+        with hook.client() as client:
             plan = self.make_plan(context, client)
-            changed, deleted = apply(client, plan, actions, dry_run=self.checks_only)
+            changed, deleted = apply(client, plan, actions, dry_run=self.checks_only, each=each)
             if not self.checks_only:
                 access.apply(client, plan.access, password_of)
         refused = [f"{c.topic}: {text}" for c in plan.changes for text in c.refused]

@@ -16,8 +16,9 @@ a limit; what an approved plan does not name is not done.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, NewTopic
@@ -164,10 +165,21 @@ def plan_catalog(
     )
 
 
+def _at_once(act: Callable[[], None]) -> None:
+    act()
+
+
 def apply(
-    client: ClusterClient, plan: CatalogPlan, approved: Sequence[str], *, dry_run: bool = False
+    client: ClusterClient,
+    plan: CatalogPlan,
+    approved: Sequence[str],
+    *,
+    dry_run: bool = False,
+    each: Callable[[Callable[[], None]], None] = _at_once,
 ) -> tuple[list[str], list[str]]:
     """Carry out a plan that was made a moment ago; returns (changed, deleted) topics.
+
+    `each` carries out one topic's changes; it may repeat them where they raise NameNotFree.
 
     Raises CatalogRefused before anything is done if the plan contains a change that was not approved: the cluster or
     the file has changed since. Approved changes that are already done are fine.
@@ -178,7 +190,7 @@ def apply(
     changed, deleted = [], []
     for changes in plan.changes:
         if not changes.is_empty:
-            apply_changes(client, changes, dry_run=dry_run)
+            each(partial(apply_changes, client, changes, dry_run=dry_run))
             changed.append(changes.topic)
     for name in plan.deletes:
         if not dry_run:

@@ -17,6 +17,7 @@ from logyard.admin.topics.document import Catalog
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
+from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -70,6 +71,18 @@ def test_what_is_planned_is_done_and_then_nothing_is_left(cluster: MemoryCluster
     assert len([tp for tp in cluster.assignments if tp.topic == "orders.current"]) == 3
     assert plan()["empty"] is True
     assert apply(document)["changed"] == []  # a retry finds it done
+
+
+def test_a_topic_is_created_once_the_earlier_one_of_its_name_is_gone(cluster: MemoryCluster) -> None:
+    apply(plan())
+    cluster.ticks_to_delete = 8
+    MemoryClient(cluster).delete_topic("orders.created")
+    document = plan()
+    assert "orders.created" in cluster.deleting
+    with pytest.raises(WaitFailed, match=r"orders\.created is still being deleted"):
+        apply(document, dry_run=True)
+    assert apply(document)["changed"] == ["orders.created"]
+    assert "orders.created" in cluster.configs
 
 
 def test_what_was_not_approved_is_not_done(cluster: MemoryCluster, tmp_path: Path) -> None:
