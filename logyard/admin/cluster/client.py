@@ -72,7 +72,12 @@ class KafkaClusterClient(Asking):
         }
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
-        return self._configs("TOPIC", topic)
+        try:
+            return self._configs("TOPIC", topic)
+        except ApiError as problem:
+            if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic in self.witnessed([topic]).topics:
+                raise ClusterUnreachable(f"topic {topic}: the broker that was asked does not know it yet") from None
+            raise
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
         from kafka.admin import ConfigResource

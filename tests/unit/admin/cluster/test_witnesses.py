@@ -28,6 +28,14 @@ class Brokers:
         self.controllers = dict.fromkeys(knows, CONTROLLER)
         self.any: Iterator[int] = iter(())  # who is asked where any broker will do; then always BEHIND
 
+    @property
+    def admin(self) -> "Brokers":
+        return self
+
+    def describe_configs(self, *_: object, **__: object) -> dict[str, Any]:
+        """A broker leaves out what it does not know."""
+        return {}
+
     def offers(self, api_key: int) -> bool:
         return self.kraft and api_key == DESCRIBE_QUORUM
 
@@ -119,3 +127,16 @@ def test_a_broker_that_has_just_started_is_not_an_empty_cluster(monkeypatch: pyt
     brokers.any = iter([BEHIND, OTHER])
     found = client(monkeypatch, brokers, total_timeout_s=60.0).snapshot()
     assert (list(found.topics), sorted(found.brokers)) == (["t"], [1, 2, 3])
+
+
+def test_settings_that_one_broker_does_not_know_are_not_those_of_a_topic_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the end of a throttle would leave the topic's part of it, and forget it."""
+    monkeypatch.setattr(asking, "_SPREADING_S", -1.0)
+    asked = client(monkeypatch, Brokers({CONTROLLER: ["t"], BEHIND: [], OTHER: ["t"]}))
+    with pytest.raises(ClusterUnreachable, match="topic t: the broker that was asked does not know it yet"):
+        asked.topic_configs("t")
+    with pytest.raises(ApiError) as refusal:
+        asked.topic_configs("nowhere")
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
