@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from airflow.sdk import Context
@@ -135,12 +136,9 @@ class CreateTopicOperator(TopicOperator):
         wanted, if_exists = self.wanted(), _if_exists(self.if_exists)
         hook = self.hook
         with hook.client() as client:
-            changes = once_free(
-                lambda waited: self._ensure(client, wanted, if_exists, waited),
-                hook.pause(),
-                self.poll_interval_s,
-                0.0 if self.checks_only else self.wait_timeout_s,
-            )
+            ensure = partial(self._ensure, client, wanted, if_exists)
+            timeout_s = 0.0 if self.checks_only else self.wait_timeout_s
+            changes = once_free(ensure, hook.pause(), self.poll_interval_s, timeout_s)
         result = {"topic": self.topic, "changes": changes.as_json(), "dry_run": self.checks_only}
         if self.checks_only or not self.wait_for_leaders:
             return result
@@ -377,7 +375,9 @@ class DeleteRecordsOperator(TopicOperator):
     def _refuse_another(self, client: ClusterClient, context: Context) -> None:
         if self.checks_only:
             return
-        found, earlier = client.witnessed([self.topic]).topics.get(self.topic), self._earlier(context)
+        earlier = self._earlier(context)
+        # Only a retry must be certain: leaders delete records, whether there is a controller or not.
+        found = (client.snapshot if earlier is None else client.witnessed)([self.topic]).topics.get(self.topic)
         topic_id = found.topic_id if found is not None else None
         if None not in (earlier, topic_id) and topic_id != earlier:
             raise TopicConflict(f"topic {self.topic} was made anew since the first try: no records are deleted")
