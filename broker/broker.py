@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from logyard.broker.server.record_threads import RecordThreads
 from logyard.broker.server.unread_answers import UnreadAnswers
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.zk import registration
+from logyard.broker.zk.new_sessions import NewSessions
 from logyard.broker.zk.session import ZooKeeperSession
 from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
@@ -181,7 +183,7 @@ class Broker:
         self._environment = environment
         self._stopping = asyncio.Event()
         self._failure: str | None = None
-        self._new_session: asyncio.Task[None] | None = None
+        self._sessions: NewSessions | None = None
         self.components: Components | None = None
         self._zk: Any = None
         self._registration: registration.BrokerRegistration | None = None
@@ -216,7 +218,7 @@ class Broker:
         assert self._environment is not None
         environment = self._environment
         self._zk = environment.open_zookeeper()
-        await self._zk.wait_connected(self.config.int("zookeeper.connection.timeout.ms") / 1000)
+        await self._wait_for_zookeeper()
         await registration.create_persistent_paths(self._zk)
         cluster_id = await registration.get_or_create_cluster_id(self._zk, environment.new_uuid)
         if self.config.broker_id < 0:
@@ -237,8 +239,10 @@ class Broker:
             components.services.http_address = self._http_address()
         self._registration = registration.BrokerRegistration(self._zk)
         self._zk.on_session_lost = self._session_lost
-        self._zk.on_session_established = self.take_session
-        await self.register()
+        stand = components.controller.on_session_established
+        self._sessions = NewSessions(self.register, components.watches, stand, self.fail)
+        self._zk.on_session_established = self._sessions.take
+        await self._register_first()
         await components.start()
         if self._http is not None:
             book = components.lease_service.leases.book
@@ -299,14 +303,30 @@ class Broker:
             keys.close()
         if self._http is not None:
             await self._http.close()
+        if self._sessions is not None:
+            self._sessions.close()
         if components is not None:
             await components.close()
-        if self._new_session is not None:
-            self._new_session.cancel()
         if self._zk is not None:
             self._zk.on_session_lost = lambda: None
             await self._zk.close()
         log.info("stopped", clean=self._failure is None)
+
+    async def _register_first(self) -> None:
+        """Register; if the session ends meanwhile, in the next one: the logs are loaded, which may have taken long."""
+        while True:
+            try:
+                await self.register()
+            except SessionExpired:
+                log.warning("the session ended before this broker was registered; it tries again in the next one")
+            else:
+                return
+            await asyncio.sleep(tasks.PAUSE_S)
+            with suppress(SessionExpired):
+                await self._wait_for_zookeeper()
+
+    async def _wait_for_zookeeper(self) -> None:
+        await self._zk.wait_connected(self.config.int("zookeeper.connection.timeout.ms") / 1000)
 
     async def register(self) -> None:
         assert self.components is not None
@@ -347,20 +367,3 @@ class Broker:
         log.warning("the ZooKeeper session is lost")
         if self.components is not None:
             self.components.controller.on_session_lost()
-
-    async def _session_established(self) -> None:
-        """Register and follow again; what ZooKeeper refuses is tried again, as its rights may be mended."""
-        assert self.components is not None
-        try:
-            await self.register()
-            await self.components.session_restored()
-        except SessionExpired:
-            log.warning("the new session ended at once; another follows")
-        except registration.BrokerIdTaken as error:
-            self.fail(str(error))
-
-    def take_session(self, session_id: int) -> None:
-        """Register in a new session, until it succeeds; a registration for an older session is cancelled."""
-        if self._new_session is not None:
-            self._new_session.cancel()
-        self._new_session = tasks.keep("new session", self._session_established)

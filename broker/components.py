@@ -114,7 +114,7 @@ class Components:
         self.lease_service = self._new_lease_service(loop)
         self.http = self._http()
         self.cleaning = self._cleaning(zk)
-        self._watches = self._session_watches(zk)
+        self.watches = self._session_watches(zk)
 
     def _log_store(self) -> LogStore:
         environment = self._environment
@@ -313,7 +313,7 @@ class Components:
         if identity is not None:
             identity.check(self.services.cluster_id, self.config.broker_id)
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
-        await self._watches.start()
+        await self.watches.start()
         self.tls_updates.open(self._changes.effective())
         await self.store.load()
         await restart.restore(self.lease_service.leases)
@@ -324,8 +324,8 @@ class Components:
 
     async def start(self) -> None:
         """Begin the periodic work, and try to become controller."""
-        with suppress(SessionExpired):  # `session_restored` follows
-            await self._watches.renew()  # a session may have ended while the logs were loaded
+        with suppress(SessionExpired):  # `NewSessions` follows
+            await self.watches.renew()  # a session may have ended while the logs were loaded
         self.store.start()
         self.replicas.start()
         self.coordinators.start()
@@ -336,11 +336,6 @@ class Components:
         interval_s = self.config.int("delegation.token.expiry.check.interval.ms") / 1000
         self.tokens.start(interval_s, lambda: self.controller.is_active)
         self.running = True
-
-    async def session_restored(self) -> None:
-        """Start the watches, and run for controller, in a new ZooKeeper session; this broker is registered in it."""
-        await self._watches.start()
-        self.controller.on_session_established()
 
     async def hand_over(self) -> None:
         """Hand leadership to other brokers (controlled shutdown), if it is enabled (facts §8)."""
@@ -367,7 +362,7 @@ class Components:
         self.http.close()
         await self.lease_service.leases.close()
         await self.controller.stop()
-        await self._watches.stop()
+        await self.watches.stop()
         self.log_dir_moves.close()
         self.tokens.close()
         await self.fetchers.close()

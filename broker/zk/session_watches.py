@@ -53,13 +53,14 @@ class SessionWatch(ABC):
         """Load, then follow changes in a task. Raises SessionExpired."""
         async with self._starting:
             await self.stop()
-            self._session_id = self._zk.session_id
+            self._session_id, session_id = 0, self._zk.session_id
             dirty = asyncio.Event()
             await self._load(dirty)
+            self._session_id = session_id
             self._task = tasks.keep(self.name, partial(self._follow, dirty))
 
     async def renew(self) -> None:
-        """Start again if there is a new session since the last start. Raises SessionExpired."""
+        """Start again if there is a new session since the last start, or that one failed. Raises SessionExpired."""
         if self._session_id != self._zk.session_id:
             await self.start()
 
@@ -95,9 +96,17 @@ class SessionWatches:
             await watch.start()
 
     async def renew(self) -> None:
-        """Raises SessionExpired."""
+        """Renew each, also if another cannot be renewed. Raises SessionExpired, else what the first of these raised."""
+        refused: Exception | None = None
         for watch in self._watches:
-            await watch.renew()
+            try:
+                await watch.renew()
+            except SessionExpired:
+                raise
+            except Exception as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
     async def stop(self) -> None:
         for watch in self._watches:

@@ -126,6 +126,7 @@ SHELLS = {
     "broker.zk.kazoo_access": "connects kazoo by TLS and logs it in",
     "broker.zk.link": "is kazoo, whose threads it hands over to the loop",
     "broker.zk.memory": "answers as the server does: later, and with timers",
+    "broker.zk.new_sessions": "tries again in a task what ZooKeeper refuses a new session",
     "broker.zk.own_session": "starts its watch again in a task",
     "broker.zk.registration": "waits until the broker's old registration is gone",
     "broker.zk.session": "waits for the session and for answers",

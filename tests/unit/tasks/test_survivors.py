@@ -255,28 +255,6 @@ async def test_a_chore_goes_on_though_it_met_what_is_known_to_go_wrong() -> None
     await background.stop()
 
 
-@pytest.mark.parametrize("what", ["register", "session_restored"])
-@pytest.mark.parametrize("error", [Unexpected, LogyardError])
-async def test_a_new_session_is_taken(what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker(BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nbroker.id=1\n"))
-    restored = []
-
-    async def register() -> None: ...
-
-    async def session_restored() -> None:
-        restored.append(True)
-
-    broker.components = cast(Any, SimpleNamespace(session_restored=session_restored))
-    stopped: list[str] = []
-    monkeypatch.setattr(broker, "fail", stopped.append)
-    monkeypatch.setattr(broker, "register", register)
-    owner = broker if what == "register" else broker.components
-    monkeypatch.setattr(owner, what, fails_once(getattr(owner, what), error))
-    broker.take_session(1)
-    await until(lambda: restored)
-    assert not stopped, "ZooKeeper may refuse something for a while; Kafka goes on"
-
-
 @pytest.mark.parametrize("what", ["open_worker", "logs", "end"])
 async def test_logs_are_cleaned(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logyard.broker.cleaner.cleaner.WARM_S", 0.0)  # an idle worker ends at once
