@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.guards import Guards
+from logyard.broker.log.unstable import Unstable
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE
 
@@ -215,23 +216,17 @@ def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
 class ProducerStates:
     """All producers of one log, and the transactions that hold the last stable offset back.
 
-
     `guards` says which producers may begin a transaction here.
     """
 
-    __slots__ = ("_finished", "_open", "entries", "first_unstable_offset", "guards")
+    __slots__ = ("_unstable", "entries", "first_unstable_offset", "guards")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
+        self.entries = {entry.producer_id: entry for entry in entries}
         self.guards = Guards()
-        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
-        self._finished: list[CompletedTxn] = []  # ended, marker not below the high watermark yet
-        self.first_unstable_offset: int | None = None
-        for entry in entries:
-            self.entries[entry.producer_id] = entry
-            if entry.txn_first_offset != NO_OFFSET:
-                self._open[entry.producer_id] = entry.txn_first_offset
-        self._find_first_unstable()
+        begun = ((pid, e.txn_first_offset) for pid, e in self.entries.items() if e.txn_first_offset != NO_OFFSET)
+        self._unstable = Unstable(begun)
+        self.first_unstable_offset = self._unstable.first_offset()
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -239,44 +234,44 @@ class ProducerStates:
     @property
     def open_transactions(self) -> dict[int, int]:
         """Producer id → first offset of its open transaction."""
-        return dict(self._open)
+        return dict(self._unstable.open)
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has an open transaction of that epoch in this log."""
-        return producer_id in self._open and self.entries[producer_id].epoch == epoch
+        return producer_id in self._unstable.open and self.entries[producer_id].epoch == epoch
 
     def is_late(self, before_ms: int) -> bool:
         """Whether the oldest open transaction's producer has written nothing since that time."""
-        oldest = min(self._open, key=self._open.__getitem__, default=None)
+        oldest = self._unstable.oldest()
         return oldest is not None and 0 < self.entries[oldest].last_timestamp < before_ms
 
     def remember(self, entry: ProducerEntry) -> None:
         """Store a producer's next entry, once its batch is in the log."""
         self.entries[entry.producer_id] = entry
+        unstable = self._unstable
         if entry.txn_first_offset != NO_OFFSET:
-            if self._open.get(entry.producer_id) != entry.txn_first_offset:
-                self._open[entry.producer_id] = entry.txn_first_offset
-                self._find_first_unstable()
-        elif entry.producer_id in self._open:
-            del self._open[entry.producer_id]
-            self._find_first_unstable()
+            if unstable.open.get(entry.producer_id) != entry.txn_first_offset:
+                unstable.begin(entry.producer_id, entry.txn_first_offset)
+                self.first_unstable_offset = unstable.first_offset()
+        elif entry.producer_id in unstable.open:
+            unstable.end(entry.producer_id)
+            self.first_unstable_offset = unstable.first_offset()
 
     def remember_completed(self, completed: CompletedTxn) -> None:
         """Hold the last stable offset back until the transaction's marker is below the high watermark."""
-        self._finished.append(completed)
-        self._find_first_unstable()
+        self._unstable.hold(completed.first_offset, completed.last_offset)
+        self.first_unstable_offset = self._unstable.first_offset()
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset after this transaction: the start of the oldest other open one, or past the
         marker if there is none."""
-        others = [first for pid, first in self._open.items() if pid != completed.producer_id]
-        return min(others, default=completed.last_offset + 1)
+        first = self._unstable.first_offset_besides(completed.producer_id)
+        return completed.last_offset + 1 if first is None else first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Forget the ended transactions whose markers are below the high watermark now."""
-        if self._finished and any(txn.last_offset < high_watermark for txn in self._finished):
-            self._finished = [txn for txn in self._finished if txn.last_offset >= high_watermark]
-            self._find_first_unstable()
+        if self._unstable.high_watermark_moved(high_watermark):
+            self.first_unstable_offset = self._unstable.first_offset()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms`, except with an open transaction; returns how many.
@@ -315,14 +310,8 @@ class ProducerStates:
     def replace(self, entries: Iterable[ProducerEntry]) -> None:
         """Start over with these entries, after a truncation."""
         fresh = ProducerStates(entries)
-        self.entries, self._open, self._finished = fresh.entries, fresh._open, []
+        self.entries, self._unstable = fresh.entries, fresh._unstable
         self.first_unstable_offset = fresh.first_unstable_offset
-
-    def _find_first_unstable(self) -> None:
-        first = min(self._open.values(), default=None)
-        for txn in self._finished:
-            first = txn.first_offset if first is None else min(first, txn.first_offset)
-        self.first_unstable_offset = first
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
