@@ -175,7 +175,7 @@ def metadata_rush(cluster: RealCluster, *, topics: int = 10_000, clients: int = 
     def make() -> None:
         admin = cluster.admin()
         for at in range(0, topics, 500):
-            names = [f"crowded-{n:05}" for n in range(at, min(topics, at + 500))]
+            names = [f"crowded-of-{topics}-{n:05}" for n in range(at, min(topics, at + 500))]
             wait(admin.create_topics([NewTopic(each, 1, 1) for each in names], operation_timeout=100))
             eventually(lambda names=names: led(admin.list_topics(timeout=30), names, 1), "all led", 100)
 
