@@ -9,6 +9,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import lt
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
@@ -104,11 +105,12 @@ class OffsetIndex:
 class TimeIndex:
     """Sparse map from the largest timestamp so far to the offset of its record, in one segment."""
 
-    __slots__ = ("_data", "base_offset", "last_timestamp")
+    __slots__ = ("_offsets", "_times", "base_offset", "last_timestamp")
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        self._data = bytearray()
+        self._times = array("q")
+        self._offsets = array("i")
         self.last_timestamp = -1
 
     @classmethod
@@ -117,51 +119,66 @@ class TimeIndex:
         increase."""
         if len(data) % TIME_ENTRY_SIZE:
             raise CorruptData(f"time index: {len(data)} bytes are not whole entries of {TIME_ENTRY_SIZE}")
-        last = None
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
-            if offset < 0 or (last is not None and timestamp <= last):
-                raise CorruptData("time index: entries do not increase")
-            last = timestamp
         index = cls(base_offset)
-        index._data = bytearray(data)
-        if last is not None:
-            index.last_timestamp = last
+        count = len(data) // TIME_ENTRY_SIZE
+        index._times, index._offsets = array("q", bytes(8 * count)), array("i", bytes(4 * count))
+        words, halves = memoryview(data).cast("i"), _halves(index._times)
+        halves[0::2], halves[1::2], memoryview(index._offsets)[:] = words[0::3], words[1::3], words[2::3]
+        if sys.byteorder == "little":
+            index._times.byteswap()
+            index._offsets.byteswap()
+        times = index._times.tolist()
+        if times:
+            if min(index._offsets) < 0 or not all(map(lt, times, times[1:])):
+                raise CorruptData("time index: entries do not increase")
+            index.last_timestamp = times[-1]
         return index
 
     def __len__(self) -> int:
-        return len(self._data) // TIME_ENTRY_SIZE
+        return len(self._times)
 
     def entry(self, number: int) -> tuple[int, int]:
         """Return (timestamp, offset) of one entry; negative numbers count from the end."""
-        if number < 0:
-            number += len(self)
-        timestamp, relative = _TIME_ENTRY.unpack_from(self._data, number * TIME_ENTRY_SIZE)
-        return timestamp, self.base_offset + relative
+        return self._times[number], self.base_offset + self._offsets[number]
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if its timestamp is larger than the last one's; otherwise nothing changes."""
         if timestamp > self.last_timestamp:
-            self._data += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            # In this order, so that a thread that finds the timestamp also finds its offset.
+            self._offsets.append(offset - self.base_offset)
+            self._times.append(timestamp)
             self.last_timestamp = timestamp
 
     def floor(self, timestamp: int) -> int:
         """Return an offset up to which no record has `timestamp` or a later one: where a scan starts."""
         # An entry holds the largest timestamp up to its offset, so all records up to an entry below `timestamp` are
         # older.
-        found = bisect_left(range(len(self)), timestamp, key=lambda n: self.entry(n)[0])
-        return self.entry(found - 1)[1] if found else self.base_offset
+        found = bisect_left(self._times, timestamp)
+        return self.base_offset + self._offsets[found - 1] if found else self.base_offset
 
     def below(self, offset: int) -> "TimeIndex":
         """Return a copy without the entries at or above `offset`."""
-        keep = bisect_left(range(len(self)), offset, key=lambda n: self.entry(n)[1])
+        keep = bisect_left(self._offsets, offset - self.base_offset)
         index = TimeIndex(self.base_offset)
-        index._data = self._data[: keep * TIME_ENTRY_SIZE]
-        index.last_timestamp = index.entry(-1)[0] if keep else -1
+        index._times, index._offsets = self._times[:keep], self._offsets[:keep]
+        index.last_timestamp = self._times[keep - 1] if keep else -1
         return index
 
-    def encode(self, start: int = 0) -> bytes:
-        """Return the file's bytes from entry `start` on."""
-        return bytes(self._data[start * TIME_ENTRY_SIZE :])
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        times, offsets = self._times[:], self._offsets[:]
+        if sys.byteorder == "little":
+            times.byteswap()
+            offsets.byteswap()
+        data = bytearray(len(offsets) * TIME_ENTRY_SIZE)
+        words, halves = memoryview(data).cast("i"), _halves(times)
+        words[0::3], words[1::3], words[2::3] = halves[0::2], halves[1::2], memoryview(offsets)
+        return bytes(data)
+
+
+def _halves(times: "array[int]") -> memoryview:
+    """Return a view of the two halves of each of these numbers of 64 bits."""
+    return memoryview(times).cast("B").cast("i")
 
 
 def decode_last_time_entry(base_offset: int, entry: bytes) -> tuple[int, int]:
