@@ -1,6 +1,7 @@
 """What a broker does in each ZooKeeper session after its first: it registers, follows znodes, stands for controller.
 
-Rule 1: what ZooKeeper refuses is tried again, after a pause, until it succeeds or the session ends: rights may be mended.
+Rule 1: what ZooKeeper refuses is tried again, after a pause, until it succeeds or the session ends: rights may be
+        mended.
 Rule 2: a watch that is refused keeps a broker neither from its other watches nor from standing for controller. Brokers
         have the same rights mostly: if all waited for them, there would be no controller.
 """
@@ -61,7 +62,7 @@ class NewSessions:
             self._fail(str(error))
 
     async def _follow(self) -> None:
-        """Set the watches, and stand once: afterwards, so that it is with the newest settings where that is possible."""
+        """Set the watches, and stand once: afterwards, to have the newest settings where that is possible."""
         refused: Exception | None = None
         try:
             await self._watches.renew()

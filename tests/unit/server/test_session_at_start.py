@@ -1,4 +1,4 @@
-"""A broker whose ZooKeeper session ends when it is about to register: its logs are loaded, which may have taken long."""
+"""A broker whose ZooKeeper session ends when it is about to register: its logs took long to load, perhaps."""
 
 import asyncio
 from collections.abc import Sequence

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker import tasks
-from logyard.broker.broker import Broker
 from logyard.broker.cleaner import catch_up
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.client.alter_partition import AlterPartitionSender
@@ -17,9 +16,8 @@ from logyard.broker.client.link import Link
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import ManualClock
-from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
-from logyard.broker.errors import ErrorCode, LogyardError, StorageError
+from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.background import BackgroundWork
 from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.follower.fetcher import LeaderFetcher
