@@ -90,13 +90,23 @@ async def _in_portions(
     carry_out: Callable[[tuple[One, ...]], PartitionErrors],
     topic_ids: Mapping[str, TopicId],
 ) -> PartitionErrors:
-    """Stops at the first portion that is refused as a whole: this broker has registered anew meanwhile."""
+    """Stops at the first portion that is refused as a whole: this broker has registered anew meanwhile.
+
+    What an unexpected error stops are the replicas of its portion: nobody would tell the others of their leaders again.
+    """
     errors: dict[TopicPartition, ErrorCode] = {}
+    bug: Exception | None = None
     for number, part in enumerate(parts):
         if number:
             await asyncio.sleep(0)
-        outcome = carry_out(part)
+        try:
+            outcome = carry_out(part)
+        except Exception as error:
+            bug = bug or error
+            continue
         if outcome.error is not ErrorCode.NONE:
             return outcome
         errors |= outcome.partitions
+    if bug is not None:
+        raise bug
     return PartitionErrors(ErrorCode.NONE, errors, topic_ids)

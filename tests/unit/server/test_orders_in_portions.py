@@ -106,6 +106,23 @@ async def test_the_rest_is_refused_when_this_broker_has_registered_anew() -> Non
     assert 0 < here(world) < MANY
 
 
+async def test_an_error_in_one_portion_keeps_the_others_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, orders = World(), ControllerOrders()
+    requests = world.replicas.requests
+    work = requests.become_leader_or_follower
+
+    def failing(order: LeaderAndIsr) -> PartitionErrors:
+        if order.partitions[0].tp == TPS[TURN // ON_DISK]:
+            raise RuntimeError("a bug")
+        return work(order)
+
+    monkeypatch.setattr(requests, "become_leader_or_follower", failing)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await told(orders, world, lead(world))
+    assert here(world) == MANY - TURN // ON_DISK
+    assert (await orders.stop(requests, delete())).error is ErrorCode.NONE, "the lock is free"
+
+
 async def test_an_order_about_nothing_still_tells_of_its_controller() -> None:
     world, orders = World(), ControllerOrders()
     outcome = await orders.stop(world.replicas.requests, StopReplica(1, 5, -1, ()))
