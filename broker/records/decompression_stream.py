@@ -14,6 +14,7 @@ import zstandard
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
+from logyard.broker.records.room import ROOM
 from logyard.broker.records.xxhash32 import xxhash32
 
 PIECE_BYTES: Final = 256 * 1024
@@ -23,6 +24,8 @@ HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 SNAPPY_RATIO_MAX = 22
 # lz4 frames with linked blocks are decompressed whole, up to this size; Java's clients refuse all of them.
 LINKED_BYTES_MAX = 16 * 1024 * 1024
+# The library refuses larger windows.
+ZSTD_WINDOW_MAX = 128 * 1024 * 1024
 
 _GZIP_TAKEN = 16 * 1024  # input at a time: when a piece is full, zlib copies what is left of it
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -103,7 +106,7 @@ def _gzip(data: memoryview) -> Iterator[Buffer]:
 
 def _snappy(data: memoryview) -> Iterator[Buffer]:
     if data[:8] != compression.XERIAL_MAGIC:
-        yield _raw_snappy(data)
+        yield from _raw_snappy(data)
         return
     if len(data) < len(compression.XERIAL_HEAD):
         raise CorruptData(f"snappy data of {len(data)} bytes is cut short")
@@ -113,15 +116,16 @@ def _snappy(data: memoryview) -> Iterator[Buffer]:
         pos += 4
         if size <= 0 or pos + size > len(data):
             raise CorruptData(f"a snappy block of {size} bytes does not fit its {len(data)} bytes")
-        yield _raw_snappy(data[pos : pos + size])
+        yield from _raw_snappy(data[pos : pos + size])
         pos += size
 
 
-def _raw_snappy(data: memoryview) -> bytes:
+def _raw_snappy(data: memoryview) -> Iterator[Buffer]:
     promised = cramjam.snappy.decompress_raw_len(data)
-    if promised > SNAPPY_RATIO_MAX * len(data):
+    if promised > min(SNAPPY_RATIO_MAX * len(data), compression.DECOMPRESSED_BYTES_MAX):
         raise CorruptData(f"a snappy block of {len(data)} bytes says that it holds {promised}")
-    return bytes(cramjam.snappy.decompress_raw(data))
+    with ROOM.taken(2 * promised):  # who reads it has a copy
+        yield bytes(cramjam.snappy.decompress_raw(data))
 
 
 def _lz4(data: memoryview) -> Iterator[Buffer]:
@@ -167,15 +171,19 @@ def _lz4_blocks(data: memoryview, pos: int, block_kind: int, sum_bytes: int) -> 
 
 
 def _zstd(data: memoryview) -> Iterator[Buffer]:
-    _require_whole_frames(data)
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+    window = _window_of_whole_frames(data)
+    unpacker = zstandard.ZstdDecompressor()
+    with ROOM.taken(min(window, ZSTD_WINDOW_MAX)), unpacker.stream_reader(data, read_across_frames=True) as reader:
         while piece := reader.read(PIECE_BYTES):
             yield piece
 
 
-def _require_whole_frames(data: memoryview) -> None:
-    """Raise CorruptData if a frame ends early, which the reader does not report: go from block to block."""
-    pos = 0
+def _window_of_whole_frames(data: memoryview) -> int:
+    """Return the size of the largest window that a frame needs.
+
+    Raises CorruptData if a frame ends early, which the reader does not report: go from block to block.
+    """
+    pos = window = 0
     while pos < len(data):
         if bytes(data[pos : pos + 4]) != _ZSTD_MAGIC:
             if len(data) - pos >= 8 and data[pos] >> 4 == 5 and bytes(data[pos + 1 : pos + 4]) == b"\x2a\x4d\x18":
@@ -183,6 +191,7 @@ def _require_whole_frames(data: memoryview) -> None:
                 continue
             raise CorruptData(f"{len(data) - pos} bytes are not a zstd frame")
         end_of_frame = 4 if data[pos + 4] & 4 else 0
+        window = max(window, zstandard.get_frame_parameters(data[pos:]).window_size)
         pos += zstandard.frame_header_size(data[pos:])
         is_last = False
         while not is_last:
@@ -194,3 +203,4 @@ def _require_whole_frames(data: memoryview) -> None:
         pos += end_of_frame
     if pos > len(data):
         raise CorruptData(f"zstd data of {len(data)} bytes is cut short")
+    return window

@@ -7,6 +7,7 @@ the wrapper has the offset of the last one; with magic 0 they are absolute (KIP-
 import struct
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -33,8 +34,11 @@ from logyard.broker.records.header_validation import Bounds, crc_matches
 from logyard.broker.records.message_set import unpacked
 from logyard.broker.records.pauses import MESSAGES, rest
 from logyard.broker.records.record_validation import Refused
+from logyard.broker.records.room import ROOM
 
 _LENGTH = struct.Struct(">i")
+# A message that is held is among the bytes before, by itself, its value, and in the batch that is made of it.
+HELD_COPIES = 4
 _KEY_AT = (18, 26)
 
 
@@ -121,23 +125,26 @@ def _inner(wrapper: Message) -> Iterator[Message]:
         raise CorruptData(f"{where} has no value")
     waiting, wanted, count = bytearray(), 0, 0
     last: Message | None = None
-    for piece in unpacked(header.compression, wrapper.value, header.magic):
-        waiting += piece
-        if len(waiting) < wanted:
-            continue
-        used = 0
-        for last in messages(memoryview(bytes(waiting))):
-            if last.header.compression or last.header.magic != header.magic:
-                raise CorruptData(f"{where} holds another, or another magic")
-            yield last
-            used += last.header.length
-            count += 1
-            if count % MESSAGES == 0:
-                rest()
-        del waiting[:used]
-        wanted = LOG_OVERHEAD + _LENGTH.unpack_from(waiting, LENGTH_AT)[0] if len(waiting) >= LOG_OVERHEAD else 0
-        if wanted > HELD_BYTES_MAX:
-            raise CorruptData(f"{where} holds one of {wanted} bytes")
+    with ExitStack() as room:
+        for piece in unpacked(header.compression, wrapper.value, header.magic):
+            waiting += piece
+            if len(waiting) < wanted:
+                continue
+            used = 0
+            for last in messages(memoryview(bytes(waiting))):
+                if last.header.compression or last.header.magic != header.magic:
+                    raise CorruptData(f"{where} holds another, or another magic")
+                yield last
+                used += last.header.length
+                count += 1
+                if count % MESSAGES == 0:
+                    rest()
+            del waiting[:used]
+            wanted = LOG_OVERHEAD + _LENGTH.unpack_from(waiting, LENGTH_AT)[0] if len(waiting) >= LOG_OVERHEAD else 0
+            if wanted > HELD_BYTES_MAX:
+                raise CorruptData(f"{where} holds one of {wanted} bytes")
+            room.close()
+            room.enter_context(ROOM.taken(HELD_COPIES * wanted))
     if last is None:
         raise CorruptData(f"{where} holds nothing")
     if header.magic == 1 and 0 < header.base_offset < last.header.base_offset:

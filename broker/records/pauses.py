@@ -61,6 +61,11 @@ def use(between: Callable[[], None]) -> None:
     _between = between
 
 
+def are_used() -> bool:
+    """Whether a pause does something: this process has threads that take turns."""
+    return _between is not go_on
+
+
 def end() -> None:
     """End all long work at its next pause: the process is about to exit, and waits for its threads."""
     use(_stop)

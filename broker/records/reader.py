@@ -24,6 +24,7 @@ from logyard.broker.records.header import (
     BatchHeader,
 )
 from logyard.broker.records.pauses import RECORDS, read_in_c
+from logyard.broker.records.room import ROOM
 from logyard.broker.records.stream import Stream, keyed, outline, record
 from logyard.broker.submodule_import import without_package_init
 
@@ -35,6 +36,8 @@ REFUSED_BY_C = (CorruptRecordException, ValueError, IndexError, OverflowError, S
 """The exceptions of the C code for records that it cannot read."""
 
 WINDOW_BYTES = piecewise.PIECE_BYTES
+# A record that is held is in the stream, by itself, and with who reads it, anew.
+HELD_COPIES = 3
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -94,7 +97,9 @@ def _walked(batch: memoryview, header: BatchHeader, one: Callable[[Stream, Batch
             elif stream.unread < WINDOW_BYTES:
                 stream.more()
             else:
-                yield one(stream, header)
+                held = 0 if one is outline else HELD_COPIES * stream.next_record_bytes()
+                with ROOM.taken(held):
+                    yield one(stream, header)
                 left -= 1
         if not stream.is_at_end():
             raise CorruptData(f"there are bytes after its {header.count} records")

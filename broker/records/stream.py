@@ -105,6 +105,11 @@ class Stream:
             count += 1
         return count, at - self._pos
 
+    def next_record_bytes(self) -> int:
+        """Return the size that the next record says it has, at most HELD_BYTES_MAX; VARINT_BYTES_MAX are in memory."""
+        size, _ = read_varint(self._data, self._pos)
+        return max(0, min(size, HELD_BYTES_MAX))
+
     def take(self, size: int) -> bytes:
         """Read `size` bytes. Raises CorruptData at the end, or if `size` is above HELD_BYTES_MAX."""
         if size > HELD_BYTES_MAX:
