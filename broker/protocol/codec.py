@@ -19,7 +19,6 @@ from logyard.broker.protocol.writers import Writer, writer
 CONTROLLED_SHUTDOWN = 7
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
-
 _SIZE = struct.Struct(">i")
 _RESPONSE_HEAD = struct.Struct(">ii")
 _REQUEST_HEAD = struct.Struct(">ihhi")
@@ -60,6 +59,23 @@ def is_flexible(api_key: int, version: int) -> bool:
 def decode_request(api_key: int, version: int, body: memoryview) -> Any:
     """Decode the body of a request (all after its header). Raises CorruptData."""
     return _decode(api_key, "Request", version, memoryview(body))[0]
+
+
+def decode_large_request(api_key: int, version: int, body: memoryview, memory_max: int) -> tuple[Any, int]:
+    """Decode the body of a request; return it and about how many bytes it takes in memory.
+
+    Raises CorruptData, also where these would be more than `memory_max`: before they are taken.
+    """
+    used = len(body)
+
+    def spend(more: int) -> None:
+        nonlocal used
+        used += more
+        if used > memory_max:
+            raise CorruptData(f"{message.name} v{version} of {len(body):,} bytes would take more than {memory_max:,}")
+
+    message = _at(api_key, "Request", version)
+    return _run(reader(message, version, spend), api_key, "Request", version, memoryview(body))[0], used
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
@@ -107,7 +123,10 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
 
 
 def _decode(api_key: int, kind: Kind, version: int, body: memoryview) -> tuple[Any, int]:
-    read = _reader(api_key, kind, version)
+    return _run(_reader(api_key, kind, version), api_key, kind, version, body)
+
+
+def _run(read: Reader, api_key: int, kind: Kind, version: int, body: memoryview) -> tuple[Any, int]:
     try:
         return read(body, 0, len(body))
     except primitives.MALFORMED as error:

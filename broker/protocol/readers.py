@@ -5,6 +5,8 @@ thousands of partitions is decoded on the event loop.
 Rule 1: adjacent fields of fixed width are decoded by one struct call.
 Rule 2: each length is checked against the end of the frame (or of its tagged field) before anything is allocated, so
         that the bytes received bound the memory.
+Rule 3: an element of three bytes becomes objects of a hundred. Where that matters, `spend` hears of the memory that the
+        elements of each list take, before they are made, and may refuse by an exception.
 """
 
 import struct
@@ -17,15 +19,19 @@ from logyard.broker.protocol.structs import Struct, struct_class
 
 Reader = Callable[[memoryview, int, int], tuple[Struct, int]]
 
+# About what values take in memory, in bytes: an object without its fields, a field, a number, a text, an empty list.
+_OBJECT, _SLOT, _NUMBER, _TEXT, _LIST = 56, 8, 32, 60, 56
+
 _MAKE = {"string": "str(data[pos:stop], 'utf-8')", "bytes": "bytes(data[pos:stop])", "records": "data[pos:stop]"}
 
 
-def reader(message: Message, version: int) -> Reader:
-    """Return the function `(data, pos, end) -> (struct, next position)` for one version."""
+def reader(message: Message, version: int, spend: Callable[[int], None] | None = None) -> Reader:
+    """Return the function `(data, pos, end) -> (struct, next position)` for one version; `spend` is for one use."""
     module = Module(
         message,
         version,
         {
+            **({} if spend is None else {"spend": spend}),
             "ZERO_UUID": ZERO_UUID,
             "uuid_from": primitives.uuid_from,
             "uvarint_rest": primitives.read_uvarint_rest,
@@ -129,6 +135,8 @@ def _array(module: Module, body: Body, depth: int, here: str, f: Field, null: st
     body.add(depth, "if n == -1:", f"    {null}", "else:")
     depth += 1
     body.add(depth, f"if n < 0 or n * {width} > end - pos: bad_length({here!r}, n)")
+    if "spend" in module.names:
+        body.add(depth, f"spend(n * {_SLOT + _memory(f, is_element=True)})")
     if f.kind == "uuid":
         body.add(depth, f"{target} = [uuid_from(bytes(data[i:i + 16])) for i in range(pos, pos + 16 * n, 16)]")
         body.add(depth, "pos += 16 * n")
@@ -142,6 +150,15 @@ def _array(module: Module, body: Body, depth: int, here: str, f: Field, null: st
         _length(module, body, depth + 1, 2 if f.kind == "string" else 4)
         _bytes(body, depth + 1, here, f.kind, "item", f"bad_null({here!r})")
         body.add(depth + 1, f"{target}.append(item)")
+
+
+def _memory(f: Field, *, is_element: bool = False) -> int:
+    """Return about how many bytes a value of the field takes, without the elements of lists in it."""
+    if f.is_array and not is_element:
+        return _LIST
+    if f.kind == "struct":
+        return _OBJECT + sum(_SLOT + _memory(sub) for sub in f.fields)
+    return _NUMBER if f.kind in FIXED else _TEXT
 
 
 def _tags(module: Module, body: Body, path: str, tagged: list[Field]) -> None:

@@ -129,9 +129,8 @@ class Dispatcher:
     async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
         """Decode the request and encode its answer in a thread: each takes 0.3 s for a megabyte of small parts."""
         request.body = memoryview(body)
-        message = await in_thread(
-            self._services.replicas, partial(codec.decode_request, request.api_key, request.api_version, request.body)
-        )
+        services, waits = self._services, not api.between_brokers
+        message = await services.large_requests.decode(services.replicas, request, waits=waits)
         handle = api.handler.message
         assert handle is not None
         try:

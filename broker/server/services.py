@@ -29,6 +29,7 @@ from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.answer_cache import AnswerCache
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.controller_orders import ControllerOrders
+from logyard.broker.server.large_requests import LargeRequests
 from logyard.broker.server.logins.failures import LoginCounters
 from logyard.broker.server.rights import EverythingAllowed, Rights
 from logyard.broker.server.topic_waits import TopicWaits
@@ -83,6 +84,7 @@ class Services:
     http_address: str | None = None
     metadata_answers: AnswerCache = field(default_factory=AnswerCache)
     turns: Turns = field(default_factory=Turns)
+    large_requests: LargeRequests = field(default_factory=LargeRequests)
     orders: ControllerOrders = field(default_factory=ControllerOrders)
     tls: TlsUpdates | None = None
 

@@ -104,6 +104,7 @@ SHELLS = {
     "broker.server.request": "names the future that a handler may return",
     "broker.server.throttling": "measures how long requests take, which quotas count",
     "broker.server.topic_waits": "waits until the metadata has changed",
+    "broker.server.large_requests": "decodes one large request after the other",
     "broker.server.turns": "gives the loop a turn between pieces of large work",
     "broker.server.unread_answers": "looks at intervals who does not read",
     "broker.security.zookeeper_access": "reads a tool's file of settings, and the environment",

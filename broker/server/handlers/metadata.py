@@ -59,7 +59,8 @@ async def _large(services: Services, request: Request, body: bytes) -> Encoded:
 
 
 async def _in_portions(services: Services, request: Request) -> bytes:
-    message, wanted = await in_thread(services.replicas, partial(_read, request))
+    message = await services.large_requests.decode(services.replicas, request, waits=True)
+    wanted = await in_thread(services.replicas, partial(queries, message.topics, request.api_version))
     if wanted is None:
         everything = [TopicQuery(name) for name in services.metadata.topics()]
         wanted = everything if services.rights.is_open else _described(services, request, None)[0]

@@ -1,5 +1,6 @@
 """Every message and version against kio, cut short, and with what handlers may leave out."""
 
+import tracemalloc
 import uuid
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ from kio.schema.response_header.v1.header import ResponseHeader as KioAnswerV1
 from kio.serial import entity_reader
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import codec
+from logyard.broker.protocol import codec, primitives
 from logyard.broker.protocol.schema import API_NAMES, ZERO_UUID, Kind
 from logyard.broker.protocol.writers import Shared, SharedItem, SharedItems
 from logyard.broker.server.api_table import VERSIONS
@@ -319,3 +320,42 @@ def test_a_string_is_no_longer_than_the_classic_length_allows(size: int) -> None
     else:
         with pytest.raises(CorruptData, match="group_id"):
             codec.decode_request(8, 8, body)
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY, ids=NAMES)
+def test_a_large_request_is_decoded_the_same(api_key: int, version: int) -> None:
+    for seed in SEEDS:
+        body = memoryview(request_body(api_key, version, filled(api_key, "Request", version, seed)))
+        message, size = codec.decode_large_request(api_key, version, body, 1 << 30)
+        assert message == codec.decode_request(api_key, version, body)
+        assert size >= len(body)
+
+
+SMALL_ELEMENTS = {
+    "DescribeConfigs": (32, 4, b"\2\1\0\0", b"\0\0\0"),
+    "OffsetFetch": (9, 8, b"\1\0\0", b"\0\0"),
+    "CreateTopics": (19, 5, b"\1\0\1\0\0\0\0\1\1\0", b"\0\0\0\0\0\0"),
+    "DeleteGroups": (42, 2, b"\3\xc3\xa9", b"\0"),
+    "Metadata": (3, 9, b"\2a\0", b"\0\0\0\0"),
+}
+
+
+@pytest.mark.parametrize(("api_key", "version", "element", "rest"), SMALL_ELEMENTS.values(), ids=[*SMALL_ELEMENTS])
+def test_what_a_request_takes_in_memory_is_bounded(api_key: int, version: int, element: bytes, rest: bytes) -> None:
+    count = 20_000
+    body = memoryview(primitives.uvarint(count + 1) + element * count + rest)
+    codec.decode_request(api_key, version, body)  # which makes the functions that stay
+    tracemalloc.start()
+    try:
+        message, size = codec.decode_large_request(api_key, version, body, 1 << 30)
+        assert message is not None
+        taken, _ = tracemalloc.get_traced_memory()
+        assert taken < 1.25 * size, "what is counted"
+        del message
+        tracemalloc.reset_peak()
+        with pytest.raises(CorruptData, match="would take more than"):
+            codec.decode_large_request(api_key, version, body, size // 2)
+        _, most = tracemalloc.get_traced_memory()
+        assert most < size
+    finally:
+        tracemalloc.stop()

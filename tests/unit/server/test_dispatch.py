@@ -20,6 +20,7 @@ from logyard.broker.server.api import Api, Handler
 from logyard.broker.server.api_table import APIS, VERSIONS, by_key
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.handlers import produce
+from logyard.broker.server.large_requests import LargeRequests
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
@@ -34,7 +35,11 @@ def services(**quotas: str) -> Any:
     configs.set_quota(DEFAULT_ENTITY, None, quotas)
     quotas_of = Quotas(configs, Windows(), Windows(), lambda: 0.0)
     return SimpleNamespace(
-        api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of, rights=EverythingAllowed()
+        api_versions=VERSIONS,
+        features=FinalizedFeatures(),
+        quotas=quotas_of,
+        rights=EverythingAllowed(),
+        large_requests=LargeRequests(),
     )
 
 
