@@ -23,10 +23,16 @@ from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 ZSTD_SINCE = 10
 LEADERS_SINCE = 16
 OLD_FORMATS_BELOW = 4
+# What a Fetch may have besides the partitions that there are: more would keep the event loop.
+BYTES_BESIDES = 512 * 1024
+# The most that a partition takes, asked for and forgotten, without the names of its topic; and the longest of these.
+PARTITION_BYTES, NAME_BYTES_MAX = 110, 255
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     version = request.api_version
+    if len(request.body) > BYTES_BESIDES:
+        _check_size(services, len(request.body))
     params, session_id, session_epoch, asks, forgotten = wire.asked(
         version, request.body, request.session.listener, services.metadata.topic_name
     )
@@ -69,6 +75,15 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 
     outcome.add_done_callback(done)
     return answer
+
+
+def _check_size(services: Services, size: int) -> None:
+    """Raise CorruptData for a request that names more partitions than there are: it would take seconds, and a GB."""
+    metadata, hosted = services.metadata, services.replicas.hosted.partitions
+    # Partitions of a topic that do not follow each other each have its name.
+    known = sum(len(metadata.partitions(name)) * (PARTITION_BYTES + 2 * len(name)) for name in metadata.topics())
+    if size > BYTES_BESIDES + known + len(hosted) * (PARTITION_BYTES + 2 * NAME_BYTES_MAX):
+        raise CorruptData(f"a Fetch request of {size:,} bytes names more partitions than there are")
 
 
 async def _answer_old(
