@@ -10,6 +10,7 @@ from logyard.broker.log.retention import delete_old_segments
 
 LOGS_PER_TURN = 64
 SEGMENTS_PER_TURN = 4  # of one log
+PRODUCERS_OF_A_LOG = 100  # a look at so many counts as a log more
 
 
 class Expiry:
@@ -42,7 +43,20 @@ class Expiry:
     async def expire_producers(self, expiration_ms: int) -> None:
         """Forget the producers that have been silent for `expiration_ms`."""
         now_ms = self._clock.now_ms()
-        await self._each(lambda log: log.producers.expire(now_ms, expiration_ms), self._logs())
+        left = LOGS_PER_TURN
+        for log in self._logs():
+            steps = log.producers.expiring(now_ms, expiration_ms)
+            looked_at: int | None = 0
+            while looked_at is not None:
+                left -= 1 + looked_at // PRODUCERS_OF_A_LOG
+                if left <= 0:
+                    left = LOGS_PER_TURN
+                    await self._pause()
+                try:
+                    looked_at = next(steps, None)
+                except Exception as bug:
+                    looked_at = None
+                    _note(log, bug)
 
     async def _each(self, work: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]) -> None:
         for number, log in enumerate(logs, start=1):
@@ -51,8 +65,12 @@ class Expiry:
             except (LogyardError, FileNotFoundError):
                 pass
             except Exception as bug:
-                found = RuntimeError(f"{log.tp}: {bug!r}")
-                found.__cause__ = bug
-                tasks.failed("expiry of logs", found)
+                _note(log, bug)
             if number % LOGS_PER_TURN == 0:
                 await self._pause()
+
+
+def _note(log: PartitionLog, bug: Exception) -> None:
+    found = RuntimeError(f"{log.tp}: {bug!r}")
+    found.__cause__ = bug
+    tasks.failed("expiry of logs", found)

@@ -6,6 +6,7 @@ Rule 2: changes during a flush stay unsynced: every change increments a version,
 that it saw.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from logyard.broker.log.disk.port import Disk, DiskFile
@@ -22,6 +23,17 @@ class UnsyncedSeen(NamedTuple):
     version: int
 
 
+class LateContent(NamedTuple):
+    """A small file that is there and empty; `encode` makes what belongs into it."""
+
+    file: DiskFile
+    encode: Callable[[], bytes]
+
+    def write(self) -> None:
+        """Write it; twice is as good as once."""
+        self.file.write_at(self.encode(), 0)
+
+
 class FlushPlan(NamedTuple):
     """What to sync so that everything below `up_to` is durable, with the log's indexes and checkpoints."""
 
@@ -31,9 +43,12 @@ class FlushPlan(NamedTuple):
     files: list[DiskFile]
     segments: list[Segment]
     besides: UnsyncedSeen
+    late: list[LateContent]
 
     def run(self) -> None:
         """Sync it all. Waits for the disk; may run in any thread while the log is written to."""
+        for content in self.late:
+            content.write()
         for file in (*self.files, *self.besides.files):
             file.sync()
         for directory in self.besides.directories:
@@ -51,6 +66,7 @@ class FlushState:
     __slots__ = (
         "_directory",
         "_disk",
+        "_late",
         "_own_name",
         "_paths",
         "_segments",
@@ -78,6 +94,7 @@ class FlushState:
         self._directory = directory
         self._segments = segments
         self._paths: dict[str, int] = {}
+        self._late: list[LateContent] = []
         self._version = 1
         self._synced = 1 if synced else 0
         self._own_name = 1 if is_new else 0  # the version at which the directory got its name; 0 once that is synced
@@ -88,6 +105,16 @@ class FlushState:
         """Have the next flush sync a small file."""
         self.is_as_found = False
         self.note_epochs(path)
+
+    def note_late(self, path: str, encode: Callable[[], bytes]) -> None:
+        """Make an empty file that the next flush fills and syncs: `encode` is called where that runs.
+
+        What is cut off or renamed meanwhile goes on as the disk has it: the file stays open.
+        """
+        file = self._disk.open(path, create=True, write=True)
+        file.truncate(0)
+        self._late.append(LateContent(file, encode))
+        self.note(path)
 
     def note_epochs(self, path: str) -> None:
         """Have the next flush sync the file of leader epochs."""
@@ -124,11 +151,12 @@ class FlushState:
         if not affected and is_clear:
             return None
         files = [file for segment in affected for file in (segment.log_file(), *segment.unsynced)]
-        return FlushPlan(self._disk, end, segments.cuts, files, affected, self._seen())
+        return FlushPlan(self._disk, end, segments.cuts, files, affected, self._seen(), list(self._late))
 
     def done(self, plan: FlushPlan) -> None:
         """After a plan was run: advance the recovery point, unless the log was cut or discarded in between."""
         self._settle(plan.besides)
+        self._late = [content for content in self._late if not any(content is written for written in plan.late)]
         if plan.cuts != self._segments.cuts:
             return
         self.recovery_point = max(self.recovery_point, plan.up_to)

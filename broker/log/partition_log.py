@@ -174,14 +174,14 @@ class PartitionLog:
         """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
 
         `validated_by` are the bounds by which a thread has validated the batches. If they are None, or no longer the
-        log's bounds, the batches are validated here. Raises ApiError as `admit_for_leader` and `validation.validate`
-        do; the log is unchanged then.
+        log's bounds, the batches are validated here. Raises ApiError as `admit_for_leader`, `validation.validate` and
+        `require_producers` do; the log is unchanged then.
         """
         if self.failure is not None:
             raise self.failure
         self.now_ms = now_ms
         if self.history.pending_reload is not None:
-            self.want_producers()
+            self.require_producers()
         bounds, only = self.bounds, None
         by_client = origin is Origin.CLIENT
         if (by_client or bounds.recoding is not None) and (validated_by is None or validated_by != bounds):
@@ -420,6 +420,15 @@ class PartitionLog:
         if reload is not None:
             reload.run()
             self.finish_reload(reload)
+
+    def require_producers(self) -> None:
+        """Do what `want_producers` does, unless a thread is about it: that reads as much as a segment holds.
+
+        Raises ApiError(NOT_ENOUGH_REPLICAS) then: clients and coordinators try again.
+        """
+        if self.pending_reload is not None and self.pending_reload.is_awaited:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self.tp}: its producers are read again after a truncation")
+        self.want_producers()
 
     # -- cutting the front ----------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.flush import FlushState
-from logyard.broker.log.producers import ProducerStates
+from logyard.broker.log.producers import ProducerStates, encode_snapshot
 from logyard.broker.log.recovery import replay
 from logyard.broker.log.segment.segment_list import SegmentList
+
+# Encoding a producer takes half a microsecond, and the event loop does it where a segment is rolled.
+AT_ONCE = 2000
 
 
 class ProducerHistory:
@@ -25,8 +28,16 @@ class ProducerHistory:
         self._disk, self._segments, self._flush_state = disk, segments, flush_state
 
     def write_snapshot(self, offset: int) -> None:
-        """Write the states as the snapshot of everything below `offset`; the next flush syncs the file."""
-        self._flush_state.note(replay.write_snapshot(self._disk, self.directory, offset, self.states))
+        """Write the states as the snapshot of everything below `offset`; the next flush syncs the file.
+
+        Those of very many producers the next flush writes, in its thread. After a kill in between the file is empty,
+        as after a loss of power, and the states are read from the log.
+        """
+        if len(self.states) <= AT_ONCE:
+            self._flush_state.note(replay.write_snapshot(self._disk, self.directory, offset, self.states))
+            return
+        entries = list(self.states.entries.values())
+        self._flush_state.note_late(replay.snapshot_path(self.directory, offset), lambda: encode_snapshot(entries))
 
     def cut(self, end: int) -> None:
         """The log was cut and ends at `end` now: forget the batches above it, or prepare a reload if the states do not

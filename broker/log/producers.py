@@ -8,8 +8,9 @@ Rule 3: the first unstable offset is the first offset of the oldest transaction 
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -22,6 +23,8 @@ NO_OFFSET = -1
 SEQUENCE_MAX = 2**31 - 1
 BATCHES_KEPT = 5
 SNAPSHOT_VERSION = 1
+# Producers: a millisecond's work.
+LOOKED_AT_ONCE = 5000
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
@@ -278,15 +281,22 @@ class ProducerStates:
 
         Guards that are that old go too.
         """
+        before = len(self.entries)
+        for _ in self.expiring(now_ms, expiration_ms):
+            pass
+        return before - len(self.entries)
+
+    def expiring(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
+        """Do what `expire` does, a portion a step, and yield how many producers were looked at: between two steps
+        batches may be appended, and the log may be cut."""
         self.guards.expire(now_ms, expiration_ms)
-        silent = [
-            entry.producer_id
-            for entry in self.entries.values()
-            if entry.txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
-        ]
-        for producer_id in silent:
-            del self.entries[producer_id]
-        return len(silent)
+        left = iter(list(self.entries.values()))
+        while portion := list(islice(left, LOOKED_AT_ONCE)):
+            for entry in portion:
+                is_silent = entry.txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+                if is_silent and self.entries.get(entry.producer_id) is entry:
+                    del self.entries[entry.producer_id]
+            yield len(portion)
 
     def cut(self, end: int) -> bool:
         """Forget the batches at or above `end`. Returns False, and changes nothing, if the log has to be read for that.

@@ -234,6 +234,7 @@ class LogStore:
 
     def _cut(self, log: PartitionLog, offset: int) -> None:
         if log.pending_reload is not None:
+            log.pending_reload.is_awaited = True
             self._background.keep(partial(self._reload, log, log.pending_reload))
         if log.is_future:
             return
@@ -242,7 +243,7 @@ class LogStore:
         self.on_cut(log.tp, offset)
 
     async def _reload(self, log: PartitionLog, reload: Reload) -> None:
-        """Read the producers' states again; a follower appends nothing until then. After an error it is tried again."""
+        """Read the producers' states again; nothing is appended until then. After an error it is tried again."""
         if log.pending_reload is not reload or log.failure is not None:
             return
         try:

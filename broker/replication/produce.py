@@ -154,14 +154,14 @@ class Producing:
         """Return the guard to verify before a batch of this producer may begin a transaction in the partition.
 
         None: its transaction is open there. `raises`: the client goes by `transaction.version` 2. Raises
-        ApiError(NOT_LEADER_OR_FOLLOWER), and what `Hosted.find` raises.
+        ApiError(NOT_LEADER_OR_FOLLOWER), and what `Hosted.find` and `PartitionLog.require_producers` raise.
         """
         hosted = self._hosted
         partition = hosted.partitions.get(tp) or hosted.find(tp)
         log = partition.log
         if log is None or not partition.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log.want_producers()
+        log.require_producers()
         if log.producers.is_in_transaction(producer_id, epoch):
             return None
         return log.producers.guards.begin(producer_id, epoch, sequence, hosted.clock.now_ms(), raises=raises)

@@ -103,6 +103,8 @@ class Reload:
     Created on the log's own thread; `run` waits for the disk, and may be called in another thread while the log is
     read. Segments that are damaged, or deleted by retention meanwhile, are skipped and listed in `passed_over`:
     forgetting a producer is better than a log that can never be written to again.
+
+    `is_awaited`: a thread runs it, or will, so that nobody need do so on the event loop.
     """
 
     def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> None:
@@ -111,6 +113,7 @@ class Reload:
         self._log_start, self._end = log_start, end
         self.states = ProducerStates()
         self.passed_over: list[str] = []
+        self.is_awaited = False
 
     def run(self) -> None:
         """Read the states; raises DiskError."""

@@ -1,10 +1,16 @@
 """PartitionLog: truncations, retention, and what is durable."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.log import producer_history
 from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import read_whole
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import ProducerEntry, decode_snapshot, encode_snapshot
 from logyard.broker.log.recovery import replay
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.log.retention import delete_old_segments
@@ -243,3 +249,67 @@ def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
     assert disk.status(again.segments.active.path(".log")).size == 5000
     fill(again, 5, epoch=1)
     assert content(opened(disk, log.config)) == content(again)
+
+
+class TestSnapshotsOfManyProducers:
+    """What a roll writes of very many producers is encoded and written by the flush, in its thread."""
+
+    @pytest.fixture
+    def log(self, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+        """Three segments; each of twenty producers has a batch in each."""
+        monkeypatch.setattr(producer_history, "AT_ONCE", 10)
+        encoded: list[int] = []
+
+        def noting(entries: Iterable[ProducerEntry]) -> bytes:
+            made = encode_snapshot(entries)
+            encoded.append(len(made))
+            return made
+
+        monkeypatch.setattr(producer_history, "encode_snapshot", noting)
+        log = new_log(config=TopicConfig(segment_bytes=2300))
+        for sequence in range(4):
+            for producer_id in range(20):
+                data = produced([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+                log.append_as_leader(data, 0, now_ms=NOW)
+        assert len(log.segments) == 3
+        assert not encoded, "on the event loop"
+        return log
+
+    def snapshot(self, log: PartitionLog, number: int) -> bytes:
+        return read_whole(log.disk, replay.snapshot_path(log.directory, log.segments[number].base_offset))
+
+    def test_a_flush_writes_them(self, log: PartitionLog) -> None:
+        assert [self.snapshot(log, number) for number in (1, 2)] == [b"", b""]
+        plan = log.prepare_flush()
+        assert plan is not None
+        data = produced([b"v"], producer_id=3, producer_epoch=0, base_sequence=4)
+        log.append_as_leader(data, 0, now_ms=NOW)
+        plan.run()
+        for number in (1, 2):
+            base = log.segments[number].base_offset
+            entries = decode_snapshot(self.snapshot(log, number))
+            assert [entry.producer_id for entry in entries] == list(range(20))
+            assert max(entry.last_offset for entry in entries) == base - 1, "as they were when it was rolled"
+        log.flush_state.done(plan)
+        following = log.prepare_flush()
+        assert following is not None
+        assert following.late == []
+        log.close()
+        again = opened(log.disk, log.config, Checkpointed(clean=True, recovery_point=log.log_end_offset))
+        assert again.producers.entries.keys() == log.producers.entries.keys()
+        assert again.producers.entries[3].last_sequence == 4
+
+    def test_after_a_kill_they_are_read_from_the_log(self, log: PartitionLog) -> None:
+        again = opened(log.disk, log.config)
+        last = {producer_id: entry.last_sequence for producer_id, entry in again.producers.entries.items()}
+        assert last == dict.fromkeys(range(20), 3)
+
+    def test_those_above_a_cut_do_not_come_back(self, log: PartitionLog) -> None:
+        plan, cut = log.prepare_flush(), log.segments[2].base_offset
+        assert plan is not None
+        log.truncate_to(cut - 1)
+        plan.run()
+        log.flush_state.done(plan)
+        log.flush()
+        assert cut not in replay.snapshot_offsets(log.disk, log.directory)
+        assert [entry.producer_id for entry in decode_snapshot(self.snapshot(log, 1))] == list(range(20))

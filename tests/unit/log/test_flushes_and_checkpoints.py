@@ -3,20 +3,16 @@
 import asyncio
 import errno
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 
 import pytest
 
 from logyard.broker import tasks
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.errors import StorageError
-from logyard.broker.log import expiry, retention
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.log import retention
 from logyard.broker.log.disk.port import DiskError
-from logyard.broker.log.expiry import Expiry
 from logyard.broker.log.layout import CHECKPOINTS
-from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import StoreSettings
@@ -106,7 +102,16 @@ class TestFlushesAndCheckpoints:
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
         assert house.cuts == [(A0, 10)]
 
-    async def test_producers_states_are_read_again_in_a_thread_after_a_truncation(self, house: House) -> None:
+    async def test_producers_states_are_read_again_in_a_thread_after_a_truncation(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run, read = Reload.run, []
+
+        def noting(reload: Reload) -> None:
+            read.append(log.log_end_offset)
+            run(reload)
+
+        monkeypatch.setattr(Reload, "run", noting)
         store = await house.loaded()
         log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         for sequence in range(20):
@@ -120,7 +125,15 @@ class TestFlushesAndCheckpoints:
         log.truncate_to(3)
         assert log.pending_reload is not None
         data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
-        log.append_as_leader(data, 0, now_ms=0)  # who cannot wait reads on the spot
+        assert read == [11], "the event loop reads no segment"
+        with pytest.raises(ApiError) as refused:
+            log.append_as_leader(data, 0, now_ms=0)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS, "clients and coordinators try again"
+        with pytest.raises(ApiError):
+            log.require_producers()
+        assert retention.delete_old_segments(log, 1 << 60) == 0
+        await until(lambda: log.pending_reload is None)
+        log.append_as_leader(data, 0, now_ms=0)
         await settled()
         assert log.producers.entries[1].last_sequence == 3
 
@@ -320,55 +333,6 @@ class TestFlushesAndCheckpoints:
         store.logs.delete(A0)
         await store.checkpoints.write_everywhere("cleaner-offset-checkpoint")
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
-
-
-async def test_retention_takes_many_segments_in_pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = await house.loaded()
-    log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
-    write(store, A0, 40)
-    log.set_high_watermark(log.log_end_offset)
-    log.advance_log_start(log.log_end_offset)
-    left = [len(log.segments)]
-    looked_at: list[int] = []
-    look = retention.candidate_of
-
-    def candidate(of: PartitionLog, number: int) -> retention.Candidate:
-        looked_at.append(number)
-        return look(of, number)
-
-    monkeypatch.setattr(retention, "candidate_of", candidate)
-
-    async def paused() -> None:
-        left.append(len(log.segments))
-
-    await Expiry(house.clock, lambda: [log], paused).delete_old_segments()
-    assert len(log.segments) == 1
-    assert max(before - after for before, after in pairwise(left)) == 4
-    assert len(looked_at) < left[0] + 8, "none again with each piece"
-    assert log.size == sum(segment.size for segment in log.segments)
-
-
-async def test_what_goes_wrong_with_one_log_keeps_no_other_from_being_shortened(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = await house.loaded()
-    both = [store.logs.get_or_create(tp, ID, replace(CONFIG, segment_bytes=100), is_new=True) for tp in (A0, A1)]
-    for log in both:
-        write(store, log.tp, 8)
-        log.set_high_watermark(log.log_end_offset)
-        log.advance_log_start(log.log_end_offset)
-    works = retention.delete_old_segments
-
-    def delete(log: PartitionLog, now_ms: int, count_max: int) -> int:
-        if log.tp == A0:
-            raise ValueError("a bug")
-        return works(log, now_ms, count_max)
-
-    monkeypatch.setattr(expiry, "delete_old_segments", delete)
-    before = tasks.failures.total()
-    await Expiry(house.clock, lambda: both, partial(asyncio.sleep, 0)).delete_old_segments()
-    assert [len(log.segments) > 1 for log in both] == [True, False]
-    assert tasks.failures.total() == before + 1
 
 
 async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:

@@ -184,6 +184,9 @@ async def test_a_truncation_cuts_the_copy_as_well() -> None:
     copy(log, future)
     log.truncate_to(11)
     assert future.log_end_offset == log.log_end_offset == 10
+    async with asyncio.timeout(20):
+        while log.pending_reload is not None:  # a thread reads its producers
+            await asyncio.sleep(0.001)
     write(log, 5)
     copy(log, future)
     assert content(future) == content(log)
