@@ -98,15 +98,17 @@ def test_a_deferred_decommission_goes_on_with_its_plan_where_airflow_keeps_no_st
     without = {**context(), "task_state_store": None}
     held = {str(tp) for tp, a in cluster.assignments.items() if 1 in a.replicas}
     call: Any = decommission(deferrable=True, moves_per_broker=1).execute
-    for deferrals in range(20):
+    deferrals: list[TaskDeferred] = []
+    while len(deferrals) < 20:
         try:
             result = call(without)
             break
         except TaskDeferred as deferral:
+            deferrals.append(deferral)
             arguments = {"event": first_event(deferral.trigger), **json.loads(json.dumps(deferral.kwargs))}
             part = decommission(deferrable=True, moves_per_broker=1)
             call = partial(part.resume_execution, deferral.method_name, arguments)
-    assert deferrals > 1
+    assert len(deferrals) > 1
     assert (result["empty"], set(result["moved"])) == (True, held)
 
 
