@@ -276,6 +276,14 @@ def test_another_broker_that_is_behind_does_not_stop_a_creation(
     assert "t" in cluster.configs
 
 
+def test_records_are_deleted_where_no_controller_answers(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)
+    result, _ = run(DeleteRecordsOperator(task_id="r", topic="t", before={"0": 5}), context())
+    assert result["log_start_offsets"] == {"0": 5}
+
+
 def test_a_topic_that_is_read_is_not_deleted(cluster: MemoryCluster) -> None:
     run(create(), context())
     cluster.group_commits["g"] = {TopicPartition("t", 0): 1}
