@@ -1,5 +1,8 @@
 """The three indexes: bytes and look-ups."""
 
+import random
+import struct
+
 import pytest
 
 from logyard.broker.errors import CorruptData
@@ -65,7 +68,23 @@ def test_time_index_look_ups_never_start_too_late() -> None:
     assert (len(index), index.last_timestamp) == (0, -1)
 
 
-@pytest.mark.parametrize("data", [b"\0" * 11, b"\0" * 24])
+@pytest.mark.parametrize("count", [0, 1, 2, 500])
+def test_time_index_is_what_its_bytes_say(count: int) -> None:
+    rng = random.Random(count)
+    times = sorted(rng.sample(range(1 << 62), count))
+    entries = [(timestamp, rng.randrange(1 << 31)) for timestamp in times]
+    data = b"".join(struct.pack(">qi", *entry) for entry in entries)
+    index = TimeIndex.decode(7, data)
+    assert [index.entry(n) for n in range(len(index))] == [(timestamp, 7 + offset) for timestamp, offset in entries]
+    assert index.encode() == data
+    index.maybe_append((1 << 63) - 1, 8)
+    assert index.encode() == data + bytes.fromhex("7fffffffffffffff 00000001")
+    for timestamp in [*times, *(timestamp + 1 for timestamp in times), 0]:
+        below = [offset for at, offset in entries if at < timestamp]
+        assert index.floor(timestamp) == 7 + (below[-1] if below else 0)
+
+
+@pytest.mark.parametrize("data", [b"\0" * 11, b"\0" * 24, b"\0" * 8 + b"\xff" * 4])
 def test_damaged_time_index(data: bytes) -> None:
     with pytest.raises(CorruptData):
         TimeIndex.decode(0, data)
