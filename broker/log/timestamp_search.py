@@ -48,8 +48,6 @@ class TimestampSearch:
             found = timestamps.first_nowait(segment, self._timestamp, self._log_start())
         except (CorruptData, FileNotFoundError):
             raise scan.NotCached from None  # the thread says what is damaged
-        if found is None:
-            raise scan.NotCached
         return self._with_epoch(found)
 
     def __call__(self) -> FoundRecord | None:

@@ -19,6 +19,10 @@ _unpack = _GLANCE.unpack_from
 # byte: without key and value it ends where the last of the four fields does not yet.
 _LENGTH_MIN = _GLANCE.size - LOG_OVERHEAD
 _OLD_LENGTH_MIN = _LENGTH_MIN - 1
+# The same and the largest timestamp, of a batch with a whole header.
+_unpack_timed = struct.Struct(">qi4xb6xi8xq").unpack_from
+_UNKNOWN = (0, 0, -1, 0, 0)
+_HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _NOTHING = memoryview(b"")
 
 Read = Callable[[int, int], bytes | memoryview | None]
@@ -124,16 +128,20 @@ def headers(read: Read, start: int, end: int) -> Iterator[tuple[int, BatchHeader
         at = position - chunk_at
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_at, at = _glance(read, position, end), position, 0
-        try:
-            header = parse_header(chunk, at)
-        except CorruptData as error:
-            if end - position < HEADER_SIZE:
-                raise CutShort(str(error)) from error
-            raise
+        header = _parsed(chunk, at, position, end)
         if position + header.length > end:
-            raise CutShort(f"batch at {position}: its {header.length} bytes go past the end at {end}")
+            raise _past_end(position, header.length, end)
         yield position, header
         position += header.length
+
+
+def _parsed(chunk: memoryview, at: int, position: int, end: int) -> BatchHeader:
+    try:
+        return parse_header(chunk, at)
+    except CorruptData as error:
+        if end - position < HEADER_SIZE:
+            raise CutShort(str(error)) from error
+        raise
 
 
 def _glance(read: Read, position: int, end: int) -> memoryview:
@@ -162,6 +170,38 @@ def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | Non
             return Place(position, size, base_offset, last_offset)
         position += size
         at += size
+    return None
+
+
+def first_as_late(
+    read: Read, start: int, end: int, timestamp: int, offset: int, *, old_formats: bool = True
+) -> Scanned | None:
+    """Return the first batch from `start` on that reaches `offset` and whose largest timestamp is at least `timestamp`.
+
+    Of its bytes only those that were read with the header. Without `old_formats` messages of these raise NotCached: very
+    many go into a few bytes. Otherwise raises as `places` does.
+    """
+    position = start
+    while position < end:
+        chunk, at, size = _glance(read, position, end), 0, 0
+        at_max = len(chunk) - HEADER_SIZE
+        while at <= at_max or not at:
+            base_offset, length, magic, delta, latest = _unpack_timed(chunk, at) if at_max >= 0 else _UNKNOWN
+            if magic == 2 and length >= _HEADER_LENGTH:
+                size = length + LOG_OVERHEAD
+            else:
+                header = _parsed(chunk, at, position + at, end)
+                if not old_formats:
+                    raise NotCached
+                base_offset, size, delta, latest = header.base_offset, header.length, 0, header.max_timestamp
+            if latest >= timestamp and base_offset + delta >= offset:
+                if position + at + size > end:
+                    raise _past_end(position + at, size, end)
+                return Scanned(position + at, _parsed(chunk, at, position + at, end), chunk[at : at + size])
+            at += size
+        position += at
+        if position > end:
+            raise _past_end(position - size, size, end)
     return None
 
 
