@@ -160,8 +160,7 @@ class FetchedPartition:
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetQuery:
+class OffsetQuery(NamedTuple):
     """One partition of ListOffsets; `timestamp` may be one of the negative constants above."""
 
     tp: TopicPartition
@@ -169,8 +168,7 @@ class OffsetQuery:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAnswer:
+class OffsetAnswer(NamedTuple):
     """Offset and timestamp are -1 if nothing was found."""
 
     tp: TopicPartition

@@ -27,6 +27,8 @@ from logyard.broker.replication.purgatory import Delayed
 
 # A request with more searches than this goes to a thread whole.
 FEW_SEARCHES = 4
+# In the place of an answer that a search will give.
+_UNANSWERED = OffsetAnswer(TopicPartition("", -1))
 
 
 class Search:
@@ -76,7 +78,7 @@ class Lookups:
             answer = self._offset(query, isolation, only_leader)
             if isinstance(answer, Search):
                 searches.append((len(answers), answer))
-                answer = OffsetAnswer(query.tp)
+                answer = _UNANSWERED
             answers.append(answer)
         if len(searches) <= FEW_SEARCHES:
             searches = [(number, search) for number, search in searches if not _answered_now(answers, number, search)]
