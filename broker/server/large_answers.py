@@ -19,22 +19,16 @@ T = TypeVar("T")
 
 def is_large(fields: Fields) -> bool:
     """Whether an answer has too many parts to be encoded in one turn of the event loop; looks at no more than that."""
-    return _left(fields, PARTS_AT_ONCE) < 0
-
-
-def _left(fields: Fields, left: int) -> int:
-    for value in fields.values():
-        if type(value) is list and left >= 0:
-            left = _left_after(value, left - len(value))
-    return left
-
-
-def _left_after(items: list[Any], left: int) -> int:
-    for each in items:
-        if left < 0 or not isinstance(each, Mapping):
-            break
-        left = _left(each, left)
-    return left
+    left, structs = PARTS_AT_ONCE, [fields]
+    for each in structs:
+        for value in each.values():
+            if type(value) is list and value:
+                left -= len(value)
+                if left < 0:
+                    return True
+                if isinstance(value[0], (dict, Mapping)):
+                    structs += value
+    return False
 
 
 class Pauses:
