@@ -81,6 +81,8 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
 def _cut(segment: Segment, start: int, end: int, bounds: ReadBounds, first_size: int | None, read: scan.Read) -> int:
     """Return the end of the last whole batch within max_bytes, or of the first batch."""
     limit = start + bounds.max_bytes
+    if first_size is not None and first_size > bounds.max_bytes:
+        return start + first_size if bounds.min_one else start
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
         # The reader's next fetch will most likely start here.

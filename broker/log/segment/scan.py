@@ -153,23 +153,25 @@ def _glance(read: Read, position: int, end: int) -> memoryview:
 
 def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | None:
     """Return the first batch from `start` on whose last offset is at or above `offset`; raises as `places` does."""
-    # Hot path, as is `boundary_within`: no object for each batch.
-    position, chunk, at, at_max = start, _NOTHING, 0, -1
+    # Hot path, as are the next two: no object for each batch, and as few steps as can be for one that is passed.
+    position = start
     while position < end:
-        if at > at_max:
-            chunk, at = _header(read, position, end), 0
-            at_max = len(chunk) - _GLANCE.size
-        base_offset, length, magic, delta = _unpack(chunk, at)
-        if magic != 2 or delta < 0 or length < _LENGTH_MIN:
-            _check(position, length, magic, delta)
-        size = length + LOG_OVERHEAD
-        if position + size > end:
-            raise _past_end(position, size, end)
-        last_offset = base_offset + delta if magic == 2 else base_offset
-        if last_offset >= offset:
-            return Place(position, size, base_offset, last_offset)
-        position += size
-        at += size
+        chunk, at, size = _header(read, position, end), 0, 0
+        at_max = len(chunk) - _GLANCE.size
+        while at <= at_max:
+            base_offset, length, magic, delta = _unpack(chunk, at)
+            if magic != 2 or delta < 0 or length < _LENGTH_MIN:
+                _check(position + at, length, magic, delta)
+                delta = 0  # an old message
+            size = length + LOG_OVERHEAD
+            if base_offset + delta >= offset:
+                if position + at + size > end:
+                    raise _past_end(position + at, size, end)
+                return Place(position + at, size, base_offset, base_offset + delta)
+            at += size
+        position += at
+        if position > end:
+            raise _past_end(position - size, size, end)
     return None
 
 
