@@ -180,8 +180,8 @@ def first_as_late(
 ) -> Scanned | None:
     """Return the first batch from `start` on that reaches `offset` and whose largest timestamp is at least `timestamp`.
 
-    Of its bytes only those that were read with the header. Without `old_formats` messages of these raise NotCached: very
-    many go into a few bytes. Otherwise raises as `places` does.
+    Of its bytes only those that were read with the header. Without `old_formats` messages of these raise NotCached:
+    very many go into a few bytes. Otherwise raises as `places` does.
     """
     position = start
     while position < end:
