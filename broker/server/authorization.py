@@ -4,10 +4,15 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Request
 from logyard.broker.server.rights import CLUSTER, Operation, Resource
 from logyard.broker.server.rights_table import OPERATIONS, RIGHTS, Need
 from logyard.broker.server.services import Services
+
+# A decision takes as long as so many parts of an answer, and one that is written into the audit log as long as these.
+DECISION_PARTS = 5
+REFUSAL_PARTS = 50
 
 NOT_ASKED = -(2**31)  # "no authorized operations were asked for"
 
@@ -33,10 +38,21 @@ def admit(services: Services, request: Request, message: object) -> None:
                 require(services, request, last, name)
 
 
-def may(services: Services, request: Request, need: Need | None, name: str = CLUSTER, *, tells: bool = True) -> bool:
-    """Whether the request's principal has the right; without `tells` a refusal is not logged."""
+def may(
+    services: Services,
+    request: Request,
+    need: Need | None,
+    name: str = CLUSTER,
+    *,
+    tells: bool = True,
+    count: int = 1,
+) -> bool:
+    """Whether the request's principal has the right; without `tells` a refusal is not logged.
+
+    `count`: how often the request names it.
+    """
     assert need is not None
-    count = 1 if tells else 0
+    count = count if tells else 0
     return services.rights.allow(request.session, need.operation, need.resource, name, request.api_key, count)
 
 
@@ -65,15 +81,47 @@ def allowed(
 
 
 def topics(services: Services, request: Request, names: Iterable[str]) -> Container[str]:
-    """Return those of the names that the request may use as its row says for topics."""
+    """Return those of a few names that the request may use as its row says for topics."""
     if services.rights.is_open:
         return EVERYTHING
     return allowed(services, request, RIGHTS[request.api_key].topic, names)
 
 
+async def allowed_of_many(
+    services: Services,
+    request: Request,
+    pauses: Pauses,
+    need: Need | None,
+    names: Iterable[str],
+    *,
+    tells: bool = True,
+) -> Container[str]:
+    """Return what `allowed` does; others have their turns meanwhile: a client may name millions in one request."""
+    if services.rights.is_open:
+        return EVERYTHING
+    found = set[str]()
+    for name, count in (await pauses.counted(names)).items():
+        if may(services, request, need, name, tells=tells, count=count):
+            found.add(name)
+            await pauses.after(DECISION_PARTS)
+        else:
+            await pauses.after(REFUSAL_PARTS if tells else DECISION_PARTS)
+    return found
+
+
+async def topics_of_many(services: Services, request: Request, pauses: Pauses, names: Iterable[str]) -> Container[str]:
+    """Return those of the names that the request may use as its row says for topics."""
+    return await allowed_of_many(services, request, pauses, RIGHTS[request.api_key].topic, names)
+
+
 def seen(services: Services, request: Request, names: Iterable[str]) -> Container[str]:
-    """Return those of the names that an answer may tell of, by the request's row."""
+    """Return those of a few names that an answer may tell of, by the request's row."""
     return allowed(services, request, RIGHTS[request.api_key].seen, names, tells=False)
+
+
+async def seen_of_many(services: Services, request: Request, pauses: Pauses, names: Iterable[str]) -> Container[str]:
+    """Return those of the names that an answer may tell of, by the request's row."""
+    return await allowed_of_many(services, request, pauses, RIGHTS[request.api_key].seen, names, tells=False)
 
 
 def operations(services: Services, request: Request, resource: Resource, name: str) -> int:

@@ -3,7 +3,8 @@
 Their fields are made in portions, between which the event loop serves others, and they are encoded in a thread.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from logyard.broker.server.request import Fields
@@ -15,6 +16,7 @@ PARTS_AT_ONCE = 500
 PARTS_OF_A_FILE = 50
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 
 def is_large(fields: Fields) -> bool:
@@ -44,6 +46,13 @@ class Pauses:
         if self._made >= PARTS_AT_ONCE:
             self._made = 0
             await self._turns.next()
+
+    async def counted(self, parts: Iterable[H]) -> Counter[H]:
+        """Return how often each of them comes, in the order in which they come first."""
+        times = Counter[H]()
+        async for part in self.between(parts):
+            times[part] += 1
+        return times
 
     async def between(self, parts: Iterable[T]) -> AsyncIterator[T]:
         """Yield parts of a request, each of which makes one of the answer."""

@@ -82,7 +82,8 @@ async def _client_refusals(
     services: Services, request: Request, pauses: Pauses, asked: Sequence[TopicPartition]
 ) -> Codes:
     refusals = await _unknown(services, pauses, asked)
-    writable = authorization.topics(services, request, [tp.topic for tp in asked if tp.topic not in INTERNAL_TOPICS])
+    others = (tp.topic for tp in asked if tp.topic not in INTERNAL_TOPICS)
+    writable = await authorization.topics_of_many(services, request, pauses, others)
     async for tp in pauses.between(asked):
         if tp.topic in INTERNAL_TOPICS or tp.topic not in writable:
             refusals[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

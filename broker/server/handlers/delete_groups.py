@@ -12,9 +12,10 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    may_delete = authorization.allowed(services, request, RIGHTS[request.api_key].group, message.groups_names)
+    pauses, need = Pauses(services), RIGHTS[request.api_key].group
+    may_delete = await authorization.allowed_of_many(services, request, pauses, need, message.groups_names)
     results = []
-    async for group_id in Pauses(services).between(dict.fromkeys(message.groups_names)):
+    async for group_id in pauses.between(await pauses.counted(message.groups_names)):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if group_id in may_delete:
             code = await services.groups.commits.delete_group(group_id)

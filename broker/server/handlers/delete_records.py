@@ -15,8 +15,8 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    may_delete = authorization.topics(services, request, [topic.name for topic in message.topics])
     pauses, lookups = Pauses(services), services.replicas.lookups
+    may_delete = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
     # Of a partition that is named twice the last offset counts, as in Kafka.
     wanted: dict[TopicPartition, int] = {}
     async for topic in pauses.between(message.topics):

@@ -12,6 +12,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -19,15 +20,18 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
-    named = [r.resource_name for r in message.resources if r.resource_type == TOPIC]
-    known = [topic for topic in dict.fromkeys(named) if topic in services.metadata]
+    # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
+    asked: dict[tuple[int, str, tuple[str, ...] | None], Any] = {}
+    known: dict[str, None] = {}
+    async for resource in Pauses(services).between(message.resources):
+        asked[resource.resource_type, resource.resource_name, _keys(resource)] = resource
+        if resource.resource_type == TOPIC and resource.resource_name in services.metadata:
+            known[resource.resource_name] = None
     overrides = await services.read_topic_overrides(known) if known else {}
     with_synonyms = version >= 1 and message.include_synonyms
     with_docs = version >= 3 and message.include_documentation
     results = []
     described_now = 0
-    # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
-    asked = {(r.resource_type, r.resource_name, _keys(r)): r for r in message.resources}
     for resource in asked.values():
         if described_now >= TOPICS_PER_TURN:
             await services.turns.next()

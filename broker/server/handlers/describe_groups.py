@@ -18,9 +18,10 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     wants_operations = request.api_version >= 3 and message.include_authorized_operations
-    described = authorization.allowed(services, request, RIGHTS[request.api_key].group, message.groups)
     pauses, groups = Pauses(services), []
-    for group_id in dict.fromkeys(message.groups):
+    need = RIGHTS[request.api_key].group
+    described = await authorization.allowed_of_many(services, request, pauses, need, message.groups)
+    for group_id in await pauses.counted(message.groups):
         if group_id in described:
             group = _described(services, request, group_id, wants_operations)
         else:

@@ -13,10 +13,14 @@ SPACE_FROM = 4
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    wanted = None
+    pauses = Pauses(services)
+    wanted: set[TopicPartition] | None = None
     if message.topics is not None:
-        wanted = {TopicPartition(t.topic, p) for t in message.topics for p in t.partitions}
-    found, pauses = await services.log_dirs(with_space=request.api_version >= SPACE_FROM), Pauses(services)
+        wanted = set()
+        async for topic in pauses.between(message.topics):
+            async for index in pauses.between(topic.partitions):
+                wanted.add(TopicPartition(topic.topic, index))
+    found = await services.log_dirs(with_space=request.api_version >= SPACE_FROM)
     return {"error_code": 0, "results": [await _directory(each, wanted, pauses) for each in found]}
 
 

@@ -16,12 +16,16 @@ from logyard.broker.server.services import Services
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
     asked: dict[str, dict[int, None]] = {}
-    for topic in message.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    readable = authorization.topics(services, request, [name for name in asked if name_problem(name) is None])
     pauses, topics = Pauses(services), []
-    for name, indexes in asked.items():
-        partitions = [await _partition(services, readable, pauses, name, index) for index in indexes]
+    for topic in message.topics:
+        indexes = asked.setdefault(topic.name, {})
+        async for index in pauses.between(topic.partition_indexes):
+            indexes[index] = None
+        await pauses.after(1)
+    legal = (name for name in asked if name_problem(name) is None)
+    readable = await authorization.topics_of_many(services, request, pauses, legal)
+    for name, of_topic in asked.items():
+        partitions = [await _partition(services, readable, pauses, name, index) for index in of_topic]
         topics.append({"name": name, "partitions": partitions})
     return {"topics": topics}
 

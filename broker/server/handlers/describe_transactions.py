@@ -15,18 +15,18 @@ from logyard.broker.transactions.events import Description
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     pauses, states = Pauses(services), []
     # An id that is named twice is described once, other than by Kafka: see describe_groups.py.
-    for name in dict.fromkeys(message.transactional_ids):
-        states.append(_state(services, request, name))
+    for name in await pauses.counted(message.transactional_ids):
+        states.append(await _state(services, request, pauses, name))
         await pauses.after(1 + len(states[-1]["topics"]))
     return {"transaction_states": states}
 
 
-def _state(services: Services, request: Request, transactional_id: str) -> Fields:
+async def _state(services: Services, request: Request, pauses: Pauses, transactional_id: str) -> Fields:
     if authorization.may(services, request, RIGHTS[request.api_key].transactional_id, transactional_id):
         found = services.transactions.describe(transactional_id)
     else:
         found = Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    seen = authorization.seen(services, request, {topic for topic, _ in found.partitions})
+    seen = await authorization.seen_of_many(services, request, pauses, {topic for topic, _ in found.partitions})
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(found.partitions):
         topics.setdefault(topic, []).append(partition)

@@ -15,13 +15,13 @@ TYPE = "classic"
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     states = message.states_filter if request.api_version >= 4 else ()
     types = [name.lower() for name in message.types_filter] if request.api_version >= 5 else []
+    pauses, listed = Pauses(services), []
     code, groups = services.groups.list_groups(states or ())
     if types and TYPE not in types:
         groups = []
     if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
-        seen = authorization.seen(services, request, [group.group_id for group in groups])
+        seen = await authorization.seen_of_many(services, request, pauses, (group.group_id for group in groups))
         groups = [group for group in groups if group.group_id in seen]
-    pauses, listed = Pauses(services), []
     for group in groups:
         await pauses.after(1)
         listed.append(

@@ -1,7 +1,7 @@
 """ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
 the largest timestamp."""
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Container, Iterable, Sequence
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -17,10 +17,11 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
-    listing = _Listing(services, request, message)
     topics = message.topics
     if len(topics) > PARTS_AT_ONCE or sum(len(topic.partitions) for topic in topics) > PARTS_AT_ONCE:
-        return _in_portions(services, listing, topics)
+        return _in_portions(services, request, message)
+    described = authorization.topics(services, request, [topic.name for topic in topics])
+    listing = _Listing(services, request, message, described)
     for topic in topics:
         listing.take(topic.name, topic.partitions)
     found = listing.look_up(listing.queries)
@@ -35,9 +36,11 @@ async def _when_found(listing: "_Listing", found: Awaitable[list[OffsetAnswer]])
     return listing.fields()
 
 
-async def _in_portions(services: Services, listing: "_Listing", topics: Sequence[Any]) -> Fields:
+async def _in_portions(services: Services, request: Request, message: Any) -> Fields:
     pauses = Pauses(services)
-    for topic in topics:
+    described = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
+    listing = _Listing(services, request, message, described)
+    for topic in message.topics:
         for start in range(0, len(topic.partitions) or 1, PARTS_AT_ONCE):
             partitions = topic.partitions[start : start + PARTS_AT_ONCE]
             listing.take(topic.name, partitions)
@@ -53,13 +56,13 @@ async def _in_portions(services: Services, listing: "_Listing", topics: Sequence
 class _Listing:
     """One request: what is asked of the log, and the answers so far. Everything is taken before any is looked up."""
 
-    def __init__(self, services: Services, request: Request, message: Any) -> None:
+    def __init__(self, services: Services, request: Request, message: Any, described: Container[str]) -> None:
         self._version = version = request.api_version
         isolation = Isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
         self._isolation = isolation if message.replica_id == CONSUMER_ID else Isolation.LOG_END
         # Only the debugging consumer may ask a follower.
         self._only_leader = message.replica_id != DEBUG_CONSUMER_ID
-        self._described = authorization.topics(services, request, [topic.name for topic in message.topics])
+        self._described = described
         self._lookups = services.replicas.lookups
         self.queries: list[OffsetQuery] = []
         # A partition that is named twice is refused, as in Kafka: some bytes may not cost a search each.

@@ -19,8 +19,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     found = services.transactions.matching(states, set(message.producer_id_filters), duration_ms)
     if found is None:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    seen = authorization.seen(services, request, [each.transactional_id for each in found])
     pauses, listed = Pauses(services), []
+    seen = await authorization.seen_of_many(services, request, pauses, (each.transactional_id for each in found))
     for each in found:
         await pauses.after(1)
         if each.transactional_id in seen:

@@ -21,7 +21,7 @@ from logyard.broker.server.services import Services
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     pauses = Pauses(services)
-    readable = authorization.topics(services, request, [topic.name for topic in message.topics])
+    readable = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
     if version == 0:
         return await _commit_to_zookeeper(services, message, readable, pauses)
     now_ms = services.clock.now_ms()

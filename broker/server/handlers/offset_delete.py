@@ -14,8 +14,8 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     pauses = Pauses(services)
+    readable = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
     known = {tp: None async for tp, _ in partition_codes.known(services, pauses, message, readable)}
     code, answers = await services.groups.commits.delete_offsets(message.group_id, list(known))
     if code is not ErrorCode.NONE:

@@ -37,15 +37,25 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 async def _from_zookeeper(services: Services, request: Request, message: Any) -> Fields:
     authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
-    described = authorization.topics(services, request, [topic.name for topic in message.topics])
-    asked = list(dict.fromkeys(TopicPartition(t.name, p) for t in message.topics for p in t.partition_indexes))
-    known = [tp for tp in asked if tp.topic in described and services.metadata.partition(tp) is not None]
+    pauses = Pauses(services)
+    described = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
+    asked = await _named(message.topics, pauses)
+    known = [tp async for tp in pauses.between(asked) if tp.topic in described and services.metadata.partition(tp)]
     found = await zookeeper_offsets.fetch(services.zk, message.group_id, known)
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, zookeeper_offsets.NO_OFFSET)
     refused = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, zookeeper_offsets.NO_OFFSET)
-    answers = {tp: found.get(tp, unknown if tp.topic in described else refused) for tp in asked}
-    commits = [(code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers.items()]
-    return {"topics": await _by_topic(commits, Pauses(services))}
+    answers = ((tp, found.get(tp, unknown if tp.topic in described else refused)) for tp in asked)
+    commits = ((code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers)
+    return {"topics": await _by_topic(commits, pauses)}
+
+
+async def _named(topics: Any, pauses: Pauses) -> list[TopicPartition]:
+    """Return the partitions of a request, each once."""
+    named: dict[TopicPartition, None] = {}
+    async for topic in pauses.between(topics):
+        async for index in pauses.between(topic.partition_indexes):
+            named[TopicPartition(topic.name, index)] = None
+    return list(named)
 
 
 async def _group(
@@ -56,16 +66,18 @@ async def _group(
         return {"group_id": group_id, "error_code": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "topics": []}
     if topics is None:
         code, found = services.groups.commits.fetch(group_id, None, require_stable=require_stable)
-        described = authorization.seen(services, request, found.topics)
+        described = await authorization.seen_of_many(services, request, pauses, found.topics)
         seen = (each for each in found if each[1].topic in described)
         return {"group_id": group_id, "error_code": int(code), "topics": await _by_topic(seen, pauses)}
-    described = authorization.topics(services, request, [topic.name for topic in topics])
-    wanted = list(dict.fromkeys((t.name, p) for t in topics if t.name in described for p in t.partition_indexes))
+    described = await authorization.topics_of_many(services, request, pauses, (topic.name for topic in topics))
+    wanted = await _named((topic for topic in topics if topic.name in described), pauses)
     code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
     answered = await _by_topic(found, pauses)
     if code is ErrorCode.NONE:
-        refused = [topic for topic in topics if topic.name not in described]
-        answered += _refused(refused, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        async for topic in pauses.between(topics):
+            if topic.name not in described:
+                answered += _refused([topic], int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                await pauses.after(len(topic.partition_indexes))
     return {"group_id": group_id, "error_code": int(code), "topics": answered}
 
 

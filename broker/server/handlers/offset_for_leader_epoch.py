@@ -1,5 +1,6 @@
 """OffsetForLeaderEpoch (23): the end of an epoch in the leader's log (KIP-101, KIP-320); v3 adds a replica id."""
 
+from collections.abc import Container
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -14,10 +15,10 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    row, names = RIGHTS[request.api_key], [topic.topic for topic in message.topics]
-    is_broker = authorization.may(services, request, row.cluster, tells=False)
-    described = authorization.EVERYTHING if is_broker else authorization.topics(services, request, names)
     pauses = Pauses(services)
+    described: Container[str] = authorization.EVERYTHING
+    if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
+        described = await authorization.topics_of_many(services, request, pauses, (t.topic for t in message.topics))
     queries = []
     for topic in message.topics:
         for p in topic.partitions if topic.topic in described else ():
@@ -38,7 +39,11 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             )
         await pauses.after(len(portion))
     answered = [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]
-    refused = [_refused(t, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for t in message.topics if t.topic not in described]
+    refused = []
+    async for topic in pauses.between(message.topics):
+        if topic.topic not in described:
+            refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            await pauses.after(len(topic.partitions))
     return {"topics": [*answered, *refused]}
 
 

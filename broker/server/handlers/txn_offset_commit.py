@@ -25,8 +25,8 @@ LOADING_SINCE = 2
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     now_ms = services.clock.now_ms()
-    readable = authorization.topics(services, request, [topic.name for topic in message.topics])
     pauses = Pauses(services)
+    readable = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
     commits: dict[TopicPartition, OffsetCommit] = {}  # of one that is named twice the last offset counts
     async for tp, p in partition_codes.known(services, pauses, message, readable):
         text = p.committed_metadata or ""

@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import itertools
 import struct
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
 from logyard.broker.server import authorization
+from logyard.broker.server.large_answers import Pauses
 from tests.support.inside_broker import InsideBroker
 from tests.support.longest_turn import longest_turn
 from tests.support.sasl_client import SaslClient
@@ -167,11 +170,15 @@ async def test_a_partition_that_is_named_twice_in_a_large_request_is_not_searche
     assert set(codes[1:-1]) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
 
 
+async def no_topics(*asked: object) -> frozenset[str]:
+    return frozenset()
+
+
 @pytest.mark.parametrize(("key", "version"), [(LIST_OFFSETS, 6), (DELETE_RECORDS, 2)])
 async def test_many_partitions_without_the_right(
     broker: InsideBroker, monkeypatch: pytest.MonkeyPatch, key: int, version: int
 ) -> None:
-    monkeypatch.setattr(authorization, "topics", lambda *asked: frozenset())
+    monkeypatch.setattr(authorization, "topics_of_many", no_topics)
     parts = [{"partition_index": n, "timestamp": 0, "offset": 0} for n in range(8 * NAMES)]
     asked = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 0, "topics": [topic("t", parts)]}
     answer, longest_s = await ask(broker, key, version, asked)
@@ -179,6 +186,31 @@ async def test_many_partitions_without_the_right(
     assert len(told.partitions) == 8 * NAMES
     assert {p.error_code for p in told.partitions} == {int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     assert longest_s < TURN_S
+
+
+async def test_the_rights_on_many_names_are_asked_for_in_portions() -> None:
+    asked: list[tuple[str, int]] = []
+    turns: list[int] = []
+
+    class Odd:
+        is_open = False
+
+        def allow(self, session: object, operation: object, resource: object, name: str, key: int, count: int) -> bool:
+            asked.append((name, count))
+            return int(name) % 2 == 1
+
+    class Turns:
+        async def next(self) -> None:
+            turns.append(len(asked))
+
+    services: Any = SimpleNamespace(rights=Odd(), turns=Turns())
+    request: Any = SimpleNamespace(api_key=LIST_OFFSETS, session=None)
+    names = [str(number) for number in range(1000)]
+    found = await authorization.topics_of_many(services, request, Pauses(services), [*names, "7"])
+    assert [name in found for name in names] == [False, True] * 500
+    assert asked == [(name, 2 if name == "7" else 1) for name in names]
+    # A refusal is written into the audit log: that takes longer.
+    assert {after - before for before, after in itertools.pairwise(turns)} <= {0, 18, 19}
 
 
 async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> None:
