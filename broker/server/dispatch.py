@@ -100,7 +100,7 @@ class Dispatcher:
         return self._encode(request, handler.error(message, version, code, None))
 
     def _message(self, api: Api, request: Request) -> "Encoded | asyncio.Future[Encoded]":
-        if len(request.body) > LARGE_BODY_BYTES:
+        if _is_long(request):
             return tasks.answering(self._large_message(api, request, bytes(request.body)))
         message = codec.decode_request(request.api_key, request.api_version, request.body)
         handle = api.handler.message
@@ -110,14 +110,14 @@ class Dispatcher:
                 self._admit(api, request, message)
             outcome = handle(self._services, request, message)
         except Exception as error:
-            return self._refusal(api, request, message, error)
+            outcome = api.handler.error(message, request.api_version, *self._reason(api, request, error))
         if isinstance(outcome, Awaitable):
             if request.begun_s:
                 outcome = Timed(request, outcome)
             return tasks.answering(self._finish(api, request, message, outcome))
         fields = self._charged(request, outcome)
         if is_large(fields):
-            return tasks.answering(self._encode_large(api, request, message, fields))
+            return tasks.answering(self._answer(api, request, message, fields))
         return self._encode(request, fields)
 
     def _admit(self, api: Api, request: Request, message: Any) -> None:
@@ -127,7 +127,7 @@ class Dispatcher:
             request.begun_s = 0.0
 
     async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
-        """Decode the request and encode its answer in a thread: each takes 0.3 s for a megabyte of small parts."""
+        """Decode the request in a thread, as its answer is encoded: each takes 0.3 s for a megabyte of small parts."""
         request.body = memoryview(body)
         services, waits = self._services, not api.between_brokers
         message = await services.large_requests.decode(services.replicas, request, waits=waits)
@@ -139,27 +139,34 @@ class Dispatcher:
             outcome: Any = handle(self._services, request, message)
             if isinstance(outcome, Awaitable):
                 outcome = await (Timed(request, outcome) if request.begun_s else outcome)
-            answer: Encoded = await in_thread(
-                self._services.replicas, partial(self._encode, request, self._charged(request, outcome))
-            )
+            fields = self._charged(request, outcome)
         except Exception as error:
-            return self._refusal(api, request, message, error)
-        return answer
+            return await self._refuse(api, request, message, error)
+        return await self._answer(api, request, message, fields)
 
     async def _finish(self, api: Api, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
         try:
             fields = self._charged(request, await outcome)
-            if not is_large(fields):
-                return self._encode(request, fields)
         except Exception as error:
-            return self._refusal(api, request, message, error)
-        return await self._encode_large(api, request, message, fields)
+            return await self._refuse(api, request, message, error)
+        return await self._answer(api, request, message, fields)
 
-    async def _encode_large(self, api: Api, request: Request, message: Any, fields: Fields) -> Encoded:
+    async def _answer(self, api: Api, request: Request, message: Any, fields: Fields) -> Encoded:
         try:
-            return await in_thread(self._services.replicas, partial(self._encode, request, fields))
+            return await self._encoded(request, fields)
         except Exception as error:
-            return self._refusal(api, request, message, error)
+            return await self._refuse(api, request, message, error)
+
+    async def _refuse(self, api: Api, request: Request, message: Any, error: Exception) -> Encoded:
+        """Many answers have the error in each part: those to a large request are made in a thread, as it was read."""
+        make = partial(api.handler.error, message, request.api_version, *self._reason(api, request, error))
+        fields = await in_thread(self._services.replicas, make) if _is_long(request) else make()
+        return await self._encoded(request, self._charged(request, fields))
+
+    async def _encoded(self, request: Request, fields: Fields) -> Encoded:
+        if _is_long(request) or is_large(fields):
+            return await in_thread(self._services.replicas, partial(self._encode, request, fields))
+        return self._encode(request, fields)
 
     def _charged(self, request: Request, fields: Fields) -> Fields:
         """Return the fields with the throttle time, and mute the connection for that time."""
@@ -174,21 +181,22 @@ class Dispatcher:
     def _encode(self, request: Request, fields: Fields) -> bytes:
         return codec.encode_response(request.api_key, request.api_version, request.correlation_id, fields)
 
-    def _refusal(self, api: Api, request: Request, message: Any, error: Exception) -> bytes:
+    def _reason(self, api: Api, request: Request, error: Exception) -> tuple[ErrorCode, str | None]:
+        """Count an error, and return what the client is told of it. Raises Unanswerable."""
         self.counters[api.key].errors += 1
         if isinstance(error, Unanswerable):
             raise error
         if isinstance(error, ApiError):
-            code, text = error.code, error.message
-        elif isinstance(error, SessionExpired):
+            return error.code, error.message
+        if isinstance(error, SessionExpired):
             # The request may be good: the client may try again.
-            code, text = ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
-        else:
-            log.error("handler failed", api=api.name, version=request.api_version, exc_info=error)
-            code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        return self._encode(
-            request, self._charged(request, api.handler.error(message, request.api_version, code, text))
-        )
+            return ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
+        log.error("handler failed", api=api.name, version=request.api_version, exc_info=error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+
+
+def _is_long(request: Request) -> bool:
+    return len(request.body) > LARGE_BODY_BYTES
 
 
 def _only_api_versions(low: int, high: int) -> Fields:

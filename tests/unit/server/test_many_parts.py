@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group, GroupState, Member
 from logyard.broker.groups.offsets import Written
@@ -303,4 +303,18 @@ async def test_many_groups_are_listed(broker: InsideBroker) -> None:
         roster.add(Group(name, state_since_ms=0))
     answer, longest_s = await ask(broker, LIST_GROUPS, 4, {"states_filter": []})
     assert {group.group_id for group in answer.groups} >= set(names)
+    assert longest_s < TURN_S
+
+
+async def test_a_large_request_is_refused_as_a_whole(broker: InsideBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*asked: object) -> None:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+
+    monkeypatch.setattr(authorization, "topics_of_many", refuse)
+    parts = [{"partition_index": n, "timestamp": 0} for n in range(8 * NAMES)]
+    asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
+    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    (told,) = answer.topics
+    assert len(told.partitions) == 8 * NAMES
+    assert {p.error_code for p in told.partitions} == {int(ErrorCode.INVALID_REQUEST)}
     assert longest_s < TURN_S
