@@ -1,5 +1,6 @@
 """Filters of DescribeAcls and DeleteAcls: which ACLs they match (facts §18.4)."""
 
+from itertools import product
 from typing import NamedTuple
 
 from logyard.broker.znodes.acls import (
@@ -53,3 +54,32 @@ class AclFilter(NamedTuple):
             and self.operation in (Operation.ANY, entry.operation)
             and self.permission in (Permission.ANY, entry.permission)
         )
+
+
+# What a filter says of entries; None, or ANY, is anything.
+_Wanted = tuple[str | None, str | None, Operation, Permission]
+
+
+class Takers:
+    """Filters that match one pattern, by number. The first that takes an entry is found without a look at each."""
+
+    def __init__(self) -> None:
+        self._first: dict[_Wanted, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def add(self, number: int, each: AclFilter) -> None:
+        """Take a filter in."""
+        wanted = (each.principal, each.host, each.operation, each.permission)
+        self._first[wanted] = min(number, self._first.get(wanted, number))
+
+    def first(self, entry: AclEntry) -> int | None:
+        """Return the number of the first filter that takes the entry."""
+        wanted = product(
+            (entry.principal, None),
+            (entry.host, None),
+            (entry.operation, Operation.ANY),
+            (entry.permission, Permission.ANY),
+        )
+        return min((number for each in wanted if (number := self._first.get(each)) is not None), default=None)

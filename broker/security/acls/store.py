@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.security.acls.filters import AclFilter
+from logyard.broker.security.acls.filters import AclFilter, Takers
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.znodes import acls, paths
 from logyard.broker.znodes.acls import AclEntry, PatternType, ResourcePattern
@@ -22,6 +22,8 @@ UNKNOWN_VERSION = -2
 PATTERNS_PER_TURN = 200
 # How often a filter is compared in one turn: patterns times filters may be many.
 LOOKS_PER_TURN = 5000
+# How many entries of a pattern are encoded in one turn.
+ENTRIES_PER_TURN = 1000
 
 Binding = tuple[ResourcePattern, AclEntry]
 Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
@@ -105,38 +107,51 @@ class AclStore:
         What several filters match counts for the first of them. A filter that names its patterns deletes what ZooKeeper
         has, others what this broker knows.
         """
-        async with self._turn:
-            named = [pattern for each in filters for pattern in each.named()]
-            deleted: list[dict[Binding, ApiError | None]] = [{} for _ in filters]
-            looked_at = 0
-            for pattern in dict.fromkeys([*self.known.patterns(), *named]):
-                matching = [n for n, each in enumerate(filters) if each.takes_pattern(pattern)]
-                if matching:
-                    await self._delete(pattern, filters, matching, deleted)
-                looked_at += len(filters) + len(matching) * len(self.known.entries(pattern))
-                if looked_at > LOOKS_PER_TURN:
-                    looked_at = 0
-                    await asyncio.sleep(0)
-            return deleted
+        named: dict[ResourcePattern, list[int]] = {}
+        others: list[int] = []
+        looks = _Looks()
+        for number, each in enumerate(filters):
+            await looks.more()
+            patterns = each.named()
+            for pattern in patterns:
+                named.setdefault(pattern, []).append(number)
+            if not patterns:
+                others.append(number)
+        deleted: list[dict[Binding, ApiError | None]] = [{} for _ in filters]
+        for pattern in dict.fromkeys([*self.known.patterns(), *named]):
+            takers = Takers()
+            for number in named.get(pattern, ()):
+                await looks.more()
+                takers.add(number, filters[number])
+            for number in others:
+                await looks.more()
+                if filters[number].takes_pattern(pattern):
+                    takers.add(number, filters[number])
+            # Others change, and read what has changed, between two patterns: a client chooses how many there are.
+            if takers:
+                async with self._turn:
+                    await self._delete(pattern, takers, deleted, is_named=pattern in named)
+                await looks.more(len(self.known.entries(pattern)))
+        return deleted
 
     async def _delete(
         self,
         pattern: ResourcePattern,
-        filters: Sequence[AclFilter],
-        matching: Sequence[int],
+        takers: Takers,
         deleted: list[dict[Binding, ApiError | None]],
+        *,
+        is_named: bool,
     ) -> None:
         taken: dict[AclEntry, int] = {}
 
         def remove(present: frozenset[AclEntry]) -> frozenset[AclEntry]:
             taken.clear()
             for entry in present:
-                first = next((n for n in matching if filters[n].takes_entry(entry)), None)
+                first = takers.first(entry)
                 if first is not None:
                     taken[entry] = first
             return present - taken.keys()
 
-        is_named = any(filters[n].named() for n in matching)
         known = self.known.entries(pattern)
         if not is_named and remove(known) == known:
             return
@@ -178,7 +193,10 @@ class AclStore:
         self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int, *, has_changed: bool
     ) -> int | None:
         """Write on condition of the version, and notify. Returns the version written, None if it was another one."""
-        path, content = acls.path(pattern), acls.encode(entries)
+        path = acls.path(pattern)
+        # They are sorted, and a client chooses how many there are.
+        many = len(entries) > ENTRIES_PER_TURN
+        content = await asyncio.to_thread(acls.encode, entries) if many else acls.encode(entries)
         write: ZkOp
         if not entries:
             if version == UNKNOWN_VERSION:
@@ -200,6 +218,19 @@ class AclStore:
         if any(each.code is ZkCode.NO_NODE for each in results):
             await self.create_paths()
         return None
+
+
+class _Looks:
+    """Gives others a turn after each LOOKS_PER_TURN comparisons."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    async def more(self, made: int = 1) -> None:
+        self._made += made
+        if self._made > LOOKS_PER_TURN:
+            self._made = 0
+            await asyncio.sleep(0)
 
 
 def _entries(pattern: ResourcePattern, znode: Znode | None) -> frozenset[AclEntry]:

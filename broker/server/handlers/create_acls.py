@@ -33,6 +33,7 @@ from logyard.broker.znodes.acls import (
 
 # What an entry takes before it is written, in parts of an answer.
 BINDING_PARTS = 5
+NO_PRINCIPAL = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a principal is a type, a colon and a name: User:name")
 
 
 class Binding(NamedTuple):
@@ -48,24 +49,26 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     async for asked in pauses.between(message.creations):
         refuse_unknown(asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type)
     if services.acls is None:
-        return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
+        raise ApiError(ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
     has_prefixes = services.config.ibp >= IBP_2_0_IV1
     bindings = []
     for asked in message.creations:
         await pauses.after(BINDING_PARTS)
         bindings.append(_binding(asked, has_prefixes))
-    wanted: dict[ResourcePattern, list[AclEntry]] = {}
+    wanted: dict[ResourcePattern, set[AclEntry]] = {}
+    failed: dict[ResourcePattern, ApiError] = {}
     async for binding in pauses.between(bindings):
         if binding.refusal is None:
-            wanted.setdefault(binding.pattern, []).append(binding.entry)
-    failed: dict[ResourcePattern, ApiError] = {}
+            wanted.setdefault(binding.pattern, set()).add(binding.entry)
+            if not is_principal(binding.entry.principal):
+                failed[binding.pattern] = NO_PRINCIPAL
     for pattern, entries in wanted.items():
-        try:
-            if not all(is_principal(entry.principal) for entry in entries):
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a principal is a type, a colon and a name: User:name")
-            await services.acls.create(pattern, entries)
-        except ApiError as refusal:
-            failed[pattern] = refusal
+        await pauses.after(1)
+        if pattern not in failed:
+            try:
+                await services.acls.create(pattern, entries)
+            except ApiError as refusal:
+                failed[pattern] = refusal
     answered = pauses.between(bindings)
     return {"results": [_result(each.refusal or failed.get(each.pattern)) async for each in answered]}
 

@@ -7,18 +7,27 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.security.acls.store import Binding
 from logyard.broker.server.acl_fields import SECURITY_DISABLED, filter_of
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+# What a filter takes to be read, in parts of an answer.
+FILTER_PARTS = 3
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    filters = [filter_of(each) for each in message.filters]
+    pauses = Pauses(services)
+    filters = []
+    for asked in message.filters:
+        await pauses.after(FILTER_PARTS)
+        filters.append(filter_of(asked))
     if services.acls is None:
-        return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
-    deleted = await services.acls.delete(filters)
-    return {
-        "filter_results": [{"error_code": 0, "error_message": None, "matching_acls": _acls(each)} for each in deleted]
-    }
+        raise ApiError(ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
+    results: list[Fields] = []
+    for each in await services.acls.delete(filters):
+        await pauses.after(1 + len(each))
+        results.append({"error_code": 0, "error_message": None, "matching_acls": _acls(each)})
+    return {"filter_results": results}
 
 
 def _acls(deleted: Mapping[Binding, ApiError | None]) -> list[Fields]:

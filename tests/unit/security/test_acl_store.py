@@ -244,6 +244,28 @@ async def test_many_filters_over_many_acls_hold_nobody_up(world: World) -> None:
     assert longest.seconds < 0.5
 
 
+async def test_many_filters_that_name_their_patterns_are_not_compared_with_each(world: World) -> None:
+    """Each with each, this takes minutes, while no other change is obeyed."""
+    broker = await world.broker()
+    await broker.store.create(LITERAL, [READ, WRITE])
+    others = [named(ResourcePattern(T, f"no-{number}")) for number in range(10_000)]
+    hosts = [named(LITERAL)._replace(host=f"h{number}") for number in range(10_000)]
+    async with asyncio.timeout(60), longest_turn() as longest:
+        deleting = asyncio.ensure_future(broker.store.delete([*others, *hosts, named(LITERAL), *others]))
+        await broker.store.create(PREFIXED, [READ])
+        assert not deleting.done()
+        deleted = await deleting
+    assert [len(each) for each in deleted] == [0] * 20_000 + [2] + [0] * 10_000
+    assert longest.seconds < 0.1
+
+
+async def test_many_entries_of_one_pattern_are_encoded_in_a_thread(world: World) -> None:
+    broker = await world.broker()
+    entries = [READ._replace(principal=f"User:{number}") for number in range(2000)]
+    await broker.store.create(LITERAL, entries)
+    assert broker.known.entries(LITERAL) == frozenset(entries)
+
+
 async def test_a_bad_znode_fails_the_first_load_and_is_named(world: World) -> None:
     one = await world.broker()
     for data in (b"{", b'{"version":2,"acls":[]}', b'{"version":1,"acls":[{"principal":"a"}]}'):
