@@ -1,6 +1,6 @@
 """What the transaction coordinator needs from the world."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +50,7 @@ class ProducerIds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The outcome of one transaction for partitions that one broker leads.
+    """The outcome of one transaction for partitions that one broker leads, each of them once.
 
     From `version` 2 on its epoch is higher than that of every batch of the transaction.
     """
@@ -59,7 +59,7 @@ class Marker:
     producer_epoch: int
     coordinator_epoch: int
     commits: bool
-    partitions: Sequence[TopicPartition]
+    partitions: Collection[TopicPartition]
     version: int = 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.transactions.markers.writing import EXPECTED, Codes
@@ -15,24 +16,33 @@ from logyard.broker.transactions.ports import Marker
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    codes = await services.marker_writer.write([_marker(each) for each in message.markers])
-    return {"markers": [{"producer_id": pid, "topics": _by_topic(found)} for pid, found in codes.items()]}
+    pauses = Pauses(services)
+    markers = [await _marker(pauses, each) async for each in pauses.between(message.markers)]
+    codes = await services.marker_writer.write(markers)
+    answered = pauses.between(codes.items())
+    return {
+        "markers": [{"producer_id": pid, "topics": await _by_topic(pauses, found)} async for pid, found in answered]
+    }
 
 
-def _marker(fields: Any) -> Marker:
+async def _marker(pauses: Pauses, fields: Any) -> Marker:
+    partitions: dict[TopicPartition, None] = {}
+    async for topic in pauses.between(fields.topics):
+        async for index in pauses.between(topic.partition_indexes):
+            partitions[TopicPartition(topic.name, index)] = None
     return Marker(
         fields.producer_id,
         fields.producer_epoch,
         fields.coordinator_epoch,
         fields.transaction_result,
-        [TopicPartition(topic.name, index) for topic in fields.topics for index in topic.partition_indexes],
+        partitions,
         fields.transaction_version,
     )
 
 
-def _by_topic(codes: Codes) -> list[Fields]:
+async def _by_topic(pauses: Pauses, codes: Codes) -> list[Fields]:
     topics: dict[str, list[Fields]] = {}
-    for tp, code in codes.items():
+    async for tp, code in pauses.between(codes.items()):
         topics.setdefault(tp.topic, []).append({"partition_index": tp.partition, "error_code": int(code)})
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 

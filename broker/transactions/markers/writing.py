@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import structlog
@@ -66,7 +67,7 @@ class MarkerWriter:
         for marker in markers:
             found = codes.setdefault(marker.producer_id, {})
             for partitions in _portions(marker):
-                in_this_turn += len(partitions)
+                in_this_turn += len(partitions) or 1
                 if in_this_turn > MARKERS_PER_TURN:
                     await self.next_turn()
                     in_this_turn = len(partitions)
@@ -74,11 +75,11 @@ class MarkerWriter:
                 if isinstance(outcome, list):
                     self._take(marker, outcome, found)
                 else:
-                    waiting.append(self._take_later(marker, outcome, found))
-        if len(waiting) == 1:
-            await waiting[0]
-        elif waiting:
-            await asyncio.gather(*waiting)
+                    waiting.append(asyncio.ensure_future(self._take_later(marker, outcome, found)))
+        for number, taken in enumerate(waiting, 1):
+            await taken
+            if number % MARKERS_PER_TURN == 0:
+                await self.next_turn()
         return codes
 
     def _append(
@@ -98,6 +99,8 @@ class MarkerWriter:
                 timestamp=self.clock.now_ms(),
             )
             entries.append((tp, memoryview(batch)))
+        if not entries:
+            return []
         raises = marker.version >= RAISING_VERSION
         return self.replicas.producing.append(
             entries,
@@ -123,10 +126,11 @@ class MarkerWriter:
 
 
 def _portions(marker: Marker) -> Iterator[list[TopicPartition]]:
-    """Yield the marker's partitions, each once, in portions of MARKERS_PER_TURN."""
-    partitions = list(dict.fromkeys(marker.partitions))
-    for start in range(0, len(partitions), MARKERS_PER_TURN):
-        yield partitions[start : start + MARKERS_PER_TURN]
+    """Yield the marker's partitions in portions of MARKERS_PER_TURN; none are one empty portion."""
+    left = iter(marker.partitions)
+    yield list(islice(left, MARKERS_PER_TURN))
+    while portion := list(islice(left, MARKERS_PER_TURN)):
+        yield portion
 
 
 class NearMarkers:

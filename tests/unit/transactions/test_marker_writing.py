@@ -66,7 +66,7 @@ def marker(producer_id: int, *partitions: TopicPartition, version: int = 0, comm
 async def test_all_markers_are_appended_before_any_is_waited_for() -> None:
     world = World()
     world.held = asyncio.Event()
-    markers = [marker(1, TP[0], TP[1], TP[0]), marker(2, TP[1], version=2)]
+    markers = [marker(1, TP[0], TP[1]), marker(2, TP[1], version=2)]
     writing = asyncio.ensure_future(world.writer.write(markers))
     await asyncio.sleep(0)
     assert world.appended == [(0, [TP[0], TP[1]], Origin.COORDINATOR), (0, [TP[1]], Origin.RAISING_COORDINATOR)]
@@ -122,3 +122,20 @@ async def test_own_partitions_are_written_to_without_a_connection() -> None:
     markers = [marker(8, TP[1])]
     assert await links.write_markers(2, markers) == {}
     assert (len(world.appended), sent) == (1, [(2, markers)])
+
+
+async def test_markers_of_no_partitions_take_turns_too() -> None:
+    world = World()
+    assert len(await world.writer.write([marker(pid) for pid in range(10 * MARKERS_PER_TURN)])) == 10 * MARKERS_PER_TURN
+    assert (world.turns, world.appended) == (9, [])
+
+
+async def test_answers_that_come_late_are_taken_in_turns() -> None:
+    world = World()
+    world.held = asyncio.Event()
+    writing = asyncio.ensure_future(world.writer.write([marker(pid, TP[0]) for pid in range(10 * MARKERS_PER_TURN)]))
+    await asyncio.sleep(0)
+    begun = world.turns
+    world.held.set()
+    assert len(await writing) == 10 * MARKERS_PER_TURN
+    assert world.turns - begun == 10
