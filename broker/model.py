@@ -141,11 +141,12 @@ class Assignment:
 
     def reassign_to(self, target: Sequence[int]) -> "Assignment":
         """Return the assignment that starts a move to `target` and replaces a running move."""
-        full = tuple(dict.fromkeys((*target, *self.origin)))
+        origin, wanted = self.origin, frozenset(target)
+        full = tuple(dict.fromkeys((*target, *origin)))
         return Assignment(
             replicas=full,
-            adding=tuple(r for r in full if r not in self.origin),
-            removing=tuple(r for r in full if r not in target),
+            adding=tuple(r for r in full if r not in origin),
+            removing=tuple(r for r in full if r not in wanted),
         )
 
 

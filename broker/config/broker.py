@@ -8,7 +8,7 @@ the finest has the effective value.
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from typing import TypeVar
 
 from logyard.broker.config import http_side
@@ -295,7 +295,10 @@ def topic_config(defaults: TopicConfig, overrides: Mapping[str, str]) -> TopicCo
 
 
 def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
-    """Raise ApiError(INVALID_CONFIG) naming every override that is unknown or not allowed."""
+    """Raise ApiError(INVALID_CONFIG) naming every override that is unknown or not allowed; of more than there are
+    settings, those among the first."""
+    if len(overrides) > len(TOPIC_KEYS):
+        overrides = dict(islice(overrides.items(), len(TOPIC_KEYS) + 1))
     problems: list[str] = []
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():

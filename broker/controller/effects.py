@@ -131,6 +131,11 @@ class Note:
     level: str = "info"
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Give the event loop a turn for others, in the middle of work whose size a client chose. Result: None."""
+
+
 Effect = (
     ZkMulti
     | ZkRead
@@ -149,7 +154,11 @@ Effect = (
     | SessionId
     | EpochSeen
     | Note
+    | Turn
 )
+
+# What takes some microseconds each is done so often in one turn of the event loop.
+DONE_PER_TURN = 500
 
 T = TypeVar("T")
 Steps = Generator[Sequence[Effect], Sequence[Any], T]
@@ -164,6 +173,12 @@ def perform(*effects: Effect) -> Steps[None]:
 def note(text: str, level: str = "info", **fields: object) -> Steps[None]:
     """Write one line to the log."""
     yield [Note(text, fields, level)]
+
+
+def done(number: int) -> Steps[None]:
+    """So many parts of a request are done: after each DONE_PER_TURN others have a turn."""
+    if number % DONE_PER_TURN == 0:
+        yield [Turn()]
 
 
 def multi(multis: Sequence[Sequence[ZkOp]]) -> Steps[list[list[OpResult]]]:

@@ -4,7 +4,7 @@ Events are values with names in the past tense. Requests are named for what is a
 `Answer` effect with a value of the type that each of them names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -195,10 +195,10 @@ class CreatedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopics(Request[tuple[CreatedTopic, ...]]):
+class CreateTopics(Request[Sequence[CreatedTopic]]):
     """Create topics, or only check them. Answered in order once the znodes are there; they are led a little later."""
 
-    topics: tuple[NewTopic, ...]
+    topics: Sequence[NewTopic]
     validate_only: bool = False
     rack_aware: bool = True
     """False for an auto-creation, which ignores racks if only some brokers have one."""
@@ -217,7 +217,7 @@ class NewPartitions:
 class CreatePartitions(Request[dict[str, Outcome]]):
     """Grow topics, or only check. Answered once the topic znodes are written; the partitions are led a little later."""
 
-    topics: tuple[NewPartitions, ...]
+    topics: Sequence[NewPartitions]
     validate_only: bool = False
 
 
@@ -244,21 +244,21 @@ class ElectLeaders(Request[dict[TopicPartition, Outcome]]):
     """Elect leaders; None means all partitions. Answered once the elections are written."""
 
     kind: ElectionKind
-    partitions: tuple[TopicPartition, ...] | None = None
+    partitions: Sequence[TopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments(Request[dict[TopicPartition, Outcome]]):
     """Move partitions to other replicas; None cancels. Answered once the moves have begun."""
 
-    targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
+    targets: Sequence[tuple[TopicPartition, tuple[int, ...] | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments(Request[Mapping[TopicPartition, Assignment]]):
     """Running reassignments of these partitions, or of all (None)."""
 
-    partitions: tuple[TopicPartition, ...] | None = None
+    partitions: Sequence[TopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,4 +363,5 @@ _PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
     effects.EpochSeen: lambda runner, *_: runner._epoch_seen(),
     effects.SessionId: lambda runner, effect, _: runner._zk.session_id,
     effects.Note: ControllerRunner._note,
+    effects.Turn: lambda *_: asyncio.sleep(0),
 }

@@ -153,11 +153,12 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         if topic.name in c.configs or topic.name in c.deleting:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
         brokers = [(b, c.racks[b]) for b in c.live()]
-        placed = (
-            placement.check_manual([(p, r) for p, r in topic.assignment.items()])
+        placed = dict(
+            placement.manual([(p, r) for p, r in topic.assignment.items()])
             if topic.assignment
             else placement.place(brokers, max(topic.partitions, 1), max(topic.replication_factor, 1))
         )
+        placement.check_whole(placed)
         if validate_only:
             return
         c.topic_ids[topic.name] = topic_id_text(uuid4())
@@ -187,7 +188,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         if total <= len(existing):
             raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic} has {len(existing)} partitions already")
         if not validate_only:
-            for number, replicas in placement.grow([(b, None) for b in c.live()], existing, total).items():
+            for number, replicas in placement.grow([(b, None) for b in c.live()], existing, total):
                 c.assignments[TopicPartition(topic, number)] = Assignment(replicas)
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:

@@ -47,21 +47,27 @@ def on_alter(context: ControllerContext, request: AlterReassignments) -> Steps[N
     """Start, change or cancel moves for the API; the answer has an Outcome for each partition."""
     outcomes: dict[TopicPartition, Outcome] = {}
     moves: dict[TopicPartition, Assignment] = {}
-    for tp, target in request.targets:
+    for number, (tp, target) in enumerate(request.targets, 1):
         try:
             moves[tp] = _plan(context, tp, target)
         except ApiError as refused:
             outcomes[tp] = Outcome(refused.code, refused.message)
+        yield from effects.done(number)
     yield from _drop_from_znode(context, lambda tp, _: tp in moves)
     outcomes |= yield from _start_all(context, moves)
-    yield from effects.perform(Answer({tp: outcomes[tp] for tp, _ in request.targets}))
+    yield from effects.perform(Answer(outcomes))
 
 
 def on_list(context: ControllerContext, request: ListReassignments) -> Steps[None]:
     """Answer with the running moves."""
     wanted = context.reassigning if request.partitions is None else request.partitions
-    found = [p for tp in wanted if (p := context.partition(tp)) is not None and p.assignment.is_reassigning]
-    yield from effects.perform(Answer({p.tp: p.assignment for p in found}))
+    found: dict[TopicPartition, Assignment] = {}
+    for number, tp in enumerate(wanted, 1):
+        partition = context.partition(tp)
+        if partition is not None and partition.assignment.is_reassigning:
+            found[tp] = partition.assignment
+        yield from effects.done(number)
+    yield from effects.perform(Answer(found))
 
 
 def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:

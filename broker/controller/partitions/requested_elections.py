@@ -108,8 +108,9 @@ def _elect(
     context: ControllerContext, wanted: Sequence[TopicPartition], kind: ElectionKind, unclean: Strategy
 ) -> Steps[dict[TopicPartition, Outcome]]:
     outcomes: dict[TopicPartition, Outcome] = {}
-    electable: list[Partition] = []
-    for tp in wanted:
+    electable: dict[TopicPartition, Partition] = {}
+    for number, tp in enumerate(wanted, 1):
+        yield from effects.done(number)
         partition = context.partition(tp)
         if partition is None:
             outcomes[tp] = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
@@ -118,17 +119,16 @@ def _elect(
         elif _is_well_led(context, partition, kind):
             outcomes[tp] = Outcome(ErrorCode.ELECTION_NOT_NEEDED)
         else:
-            electable.append(partition)
+            electable[tp] = partition
+            outcomes[tp] = Outcome()
     preferred = kind is ElectionKind.PREFERRED
     strategy = Strategy.PREFERRED if preferred else unclean
     failures: Mapping[TopicPartition, str] = {}
     if electable:
-        failures = yield from partition_machine.change(context, electable, PartitionPhase.ONLINE, strategy)
+        chosen = list(electable.values())
+        failures = yield from partition_machine.change(context, chosen, PartitionPhase.ONLINE, strategy)
     refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    for partition in electable:
-        reason = failures.get(partition.tp)
-        outcomes[partition.tp] = Outcome() if reason is None else Outcome(refusal, reason)
-    return {tp: outcomes[tp] for tp in wanted}
+    return outcomes | {tp: Outcome(refusal, failures[tp]) for tp in electable if tp in failures}
 
 
 def _is_well_led(context: ControllerContext, partition: Partition, kind: ElectionKind) -> bool:

@@ -8,7 +8,7 @@ Rule 4: everything else follows from the watch on /brokers/topics, as for a topi
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from logyard.broker.controller import effects, fencing
@@ -30,6 +30,10 @@ from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes import topics as znode
 from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZkOp, Znode
 
+# What the checks of a topic take, in parts of a request; and how many topics are written together.
+PLAN_PARTS = 10
+WRITTEN_AT_ONCE = 500
+
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
@@ -45,25 +49,34 @@ class _Plan:
 
 def on_create_topics(context: ControllerContext, request: CreateTopics) -> Steps[None]:
     """Answer CreateTopics; the partitions have no leaders yet when the answer is sent."""
-    given = Counter(topic.name for topic in request.topics)
+    given = Counter[str]()
+    for number, topic in enumerate(request.topics, 1):
+        given[topic.name] += 1
+        yield from effects.done(number)
     existing = (yield from effects.children([znode.PATH]))[0] or []
-    names = _Names(existing)
+    known = _Names(existing)
     answers: dict[str, CreatedTopic] = {}
     plans: dict[str, _Plan] = {}
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics, 1):
+        yield from effects.done(number * PLAN_PARTS)
         try:
             if given[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} is in the request more than once.")
-            plans[topic.name] = yield from _plan(context, topic, names, request)
-            names.add(topic.name)
+            plans[topic.name] = yield from _plan(context, topic, known, request)
+            known.add(topic.name)
         except ApiError as refused:
             answers[topic.name] = CreatedTopic(topic.name, refused.code, refused.message)
-    if not request.validate_only:
-        failures = yield from _write(context, plans)
+    names = list(plans)
+    for start in range(0, 0 if request.validate_only else len(names), WRITTEN_AT_ONCE):
+        portion = {name: plans[name] for name in names[start : start + WRITTEN_AT_ONCE]}
+        failures = yield from _write(context, portion)
         answers |= {name: CreatedTopic(name, why.code, why.message) for name, why in failures.items()}
-    for name, plan in plans.items():
-        answers.setdefault(name, _created(name, plan))
-    yield from effects.perform(Answer(tuple(answers[topic.name] for topic in request.topics)))
+    created: list[CreatedTopic] = []
+    for number, topic in enumerate(request.topics, 1):
+        yield from effects.done(number)
+        answer = answers.get(topic.name)
+        created.append(_created(topic.name, plans[topic.name]) if answer is None else answer)
+    yield from effects.perform(Answer(created))
 
 
 def _created(name: str, plan: _Plan) -> CreatedTopic:
@@ -108,7 +121,8 @@ def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request
     partitions, factor, placed = yield from _placed(context, topic, rack_aware=request.rack_aware)
     _check_name(topic.name, existing)
     if placed is None:
-        placed = placement.check_manual(topic.assignments)
+        placed = yield from _collected(placement.manual(topic.assignments))
+        placement.check_whole(placed)
     overrides = {key: value for key, value in topic.configs.items() if value is not None}
     context.settings.validate_topic_overrides(overrides)
     if context.settings.create_policy is not None:
@@ -168,7 +182,16 @@ def _place(context: ControllerContext, partitions: int, factor: int, *, rack_awa
         live = [(b, None) for b, _ in live]
     bound = max(1, len(live))
     start, shift = yield from effects.draw([bound, bound])
-    return placement.place(live, partitions, factor, start=start, shift=shift)
+    return (yield from _collected(placement.place(live, partitions, factor, start=start, shift=shift)))
+
+
+def _collected(partitions: Iterable[placement.Placed]) -> Steps[placement.Placement]:
+    """Others have their turns while the partitions of a topic are placed."""
+    placed: placement.Placement = {}
+    for number, (partition, replicas) in enumerate(partitions, 1):
+        placed[partition] = replicas
+        yield from effects.done(number)
+    return placed
 
 
 def _write(context: ControllerContext, plans: Mapping[str, _Plan]) -> Steps[dict[str, ApiError]]:
@@ -221,15 +244,19 @@ def _is_ours(plan: _Plan, found: Znode | None) -> bool:
 
 def on_create_partitions(context: ControllerContext, request: CreatePartitions) -> Steps[None]:
     """Answer CreatePartitions; the watch on the topic znode starts the new partitions."""
-    given = Counter(wanted.topic for wanted in request.topics)
+    given = Counter[str]()
+    for number, wanted in enumerate(request.topics, 1):
+        given[wanted.topic] += 1
+        yield from effects.done(number)
     moving = {tp.topic for tp in context.reassigning}
     outcomes: dict[str, Outcome] = {}
     changes: dict[str, Mapping[int, Assignment]] = {}
-    for wanted in request.topics:
+    for number, wanted in enumerate(request.topics, 1):
+        yield from effects.done(number * PLAN_PARTS)
         try:
             if given[wanted.topic] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {wanted.topic!r} is in the request more than once.")
-            placed = _grow(context, wanted, moving)
+            placed = yield from _collected(_grow(context, wanted, moving))
             changes[wanted.topic] = {number: Assignment(brokers) for number, brokers in placed.items()}
         except ApiError as refused:
             outcomes[wanted.topic] = Outcome(refused.code, refused.message)
@@ -238,10 +265,10 @@ def on_create_partitions(context: ControllerContext, request: CreatePartitions) 
         outcomes |= {name: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why) for name, why in failures.items()}
     for name in changes:
         outcomes.setdefault(name, Outcome())
-    yield from effects.perform(Answer({wanted.topic: outcomes[wanted.topic] for wanted in request.topics}))
+    yield from effects.perform(Answer(outcomes))
 
 
-def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[str]) -> placement.Placement:
+def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[str]) -> Iterable[placement.Placed]:
     """Check one topic and place its new partitions; raises ApiError."""
     topic = context.topics.get(wanted.topic)
     if topic is None:
@@ -270,19 +297,20 @@ def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[
 
 def _check_added(
     context: ControllerContext, topic: Topic, wanted: NewPartitions, existing: Mapping[int, tuple[int, ...]]
-) -> placement.Placement:
+) -> Iterator[placement.Placed]:
     assignments = wanted.assignments or ()
+    placement.check_size(wanted.count)
     increment = wanted.count - len(existing)
     if len(assignments) != increment:
         raise _bad_growth(f"{increment} new partitions need {increment} assignments, found {len(assignments)}")
-    for brokers in assignments:
+    for partition, brokers in enumerate(assignments, len(existing)):
         placement.check_replicas(brokers)
         unknown = [b for b in brokers if b not in context.brokers]
         if unknown:
             raise _bad_growth(f"unknown brokers {unknown}")
         if len(brokers) != len(existing[0]):
             raise _bad_growth(f"topic '{topic.name}' has replication factor {len(existing[0])}, found {list(brokers)}")
-    return {len(existing) + index: tuple(brokers) for index, brokers in enumerate(assignments)}
+        yield partition, tuple(brokers)
 
 
 def _bad_growth(why: str) -> ApiError:

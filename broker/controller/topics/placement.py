@@ -13,8 +13,14 @@ from logyard.broker.errors import ApiError, ErrorCode
 BrokerRack = tuple[int, str | None]
 """A broker's id and its rack (None if it has none)."""
 
+Placed = tuple[int, tuple[int, ...]]
+"""A partition and its broker ids, preferred leader first."""
+
 Placement = dict[int, tuple[int, ...]]
-"""Partition → broker ids, preferred leader first."""
+"""All of a topic's."""
+
+# Even without followers more do not fit into a topic's znode, of a megabyte at most as ZooKeeper is set by itself.
+PARTITIONS_MAX = 100_000
 
 
 def place(
@@ -26,8 +32,8 @@ def place(
     shift: int = 0,
     first_partition: int = 0,
     rack_aware: bool = True,
-) -> Placement:
-    """Place `partitions` new partitions whose ids begin at `first_partition`.
+) -> Iterator[Placed]:
+    """Place `partitions` new partitions whose ids begin at `first_partition`, one by one.
 
     `start` picks the first leader and `shift` the distance of the first follower; both are in 0..len(brokers)-1. Racks
     count if every broker has one and `rack_aware` is set. Raises ApiError: INVALID_PARTITIONS,
@@ -36,6 +42,7 @@ def place(
     """
     if partitions <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    check_size(first_partition + partitions)
     if replication_factor <= 0:
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > len(brokers):
@@ -58,20 +65,17 @@ def place(
 
 def _place_round_robin(
     ids: Sequence[int], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
-) -> Placement:
-    placed: Placement = {}
+) -> Iterator[Placed]:
     for partition, first, distance in _leaders(len(ids), partitions, start, shift, first_partition):
         followers = (ids[_follower(first, distance, j, len(ids))] for j in range(replication_factor - 1))
-        placed[partition] = (ids[first], *followers)
-    return placed
+        yield partition, (ids[first], *followers)
 
 
 def _place_by_rack(
     racks: Mapping[int, str], partitions: int, replication_factor: int, start: int, shift: int, first_partition: int
-) -> Placement:
+) -> Iterator[Placed]:
     ring = arrange_by_rack(racks)
     rack_count = len(set(racks.values()))
-    placed: Placement = {}
     for partition, first, distance in _leaders(len(ring), partitions, start, shift, first_partition):
         replicas = [ring[first]]
         used = {racks[ring[first]]}
@@ -83,8 +87,7 @@ def _place_by_rack(
             if rack_is_fresh and broker not in replicas:
                 replicas.append(broker)
                 used.add(racks[broker])
-        placed[partition] = tuple(replicas)
-    return placed
+        yield partition, tuple(replicas)
 
 
 def _leaders(
@@ -117,8 +120,8 @@ def growth_start(brokers: Sequence[BrokerRack], head: int) -> int:
     return next((index for index, broker in enumerate(ids) if broker >= head), 0)
 
 
-def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], count: int) -> Placement:
-    """Place the partitions from len(existing) up to `count`, with the replication factor of partition 0 (facts §14)."""
+def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], count: int) -> Iterator[Placed]:
+    """Place the partitions from len(existing) up to `count`, one by one, with the replication factor of partition 0 (facts §14)."""
     first = existing[0]
     start = growth_start(brokers, first[0])
     return place(
@@ -131,24 +134,39 @@ def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], c
     )
 
 
-def check_manual(assignments: Sequence[tuple[int, Sequence[int]]]) -> Placement:
-    """Return a placement by hand of a new topic as a mapping.
+def check_size(partitions: int) -> None:
+    """Refuse more partitions than a topic can have with INVALID_PARTITIONS: some bytes may ask for two thousand million
+    of them."""
+    if partitions > PARTITIONS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"A topic cannot have {partitions} partitions: {PARTITIONS_MAX} are the most that its znode can hold.",
+        )
 
-    Brokers need not be alive or known (facts §14). Raises ApiError(INVALID_REPLICA_ASSIGNMENT) for a repeated
-    partition, ids other than 0..n-1, no brokers, a repeated or negative broker, or unequal sizes.
+
+def manual(assignments: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Placed]:
+    """Check a placement by hand, one partition after the other; brokers need not be alive or known (facts §14).
+
+    Raises ApiError(INVALID_REPLICA_ASSIGNMENT) for a repeated partition, no brokers, and a repeated or negative broker.
+    `check_whole` does the rest.
     """
-    placed: Placement = {}
+    check_size(len(assignments))
+    known: set[int] = set()
     for partition, replicas in assignments:
-        if partition in placed:
+        if partition in known:
             raise _bad_assignment(f"partition {partition} is given twice")
         check_replicas(replicas)
-        placed[partition] = tuple(replicas)
-    if sorted(placed) != list(range(len(placed))):
+        known.add(partition)
+        yield partition, tuple(replicas)
+
+
+def check_whole(placed: Placement) -> None:
+    """Refuse partition ids other than 0..n-1, and unequal sizes, with INVALID_REPLICA_ASSIGNMENT."""
+    if not all(partition in placed for partition in range(len(placed))):
         raise _bad_assignment(f"partitions must be numbered 0 to {len(placed) - 1}, found {sorted(placed)}")
     sizes = {len(replicas) for replicas in placed.values()}
     if len(sizes) > 1:
         raise _bad_assignment(f"all partitions need the same number of replicas, found {sorted(sizes)}")
-    return placed
 
 
 def check_replicas(replicas: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ def test_no_host_has_two_replicas() -> None:
         for a_host in (2, 3, 8):
             ids = [(10 * host + n, f"host{host}") for host in range(1, hosts + 1) for n in range(1, a_host + 1)]
             for start in range(len(ids)):
-                placed = place(ids, 4 * len(ids), 3, start=start, shift=start % 3)
+                placed = dict(place(ids, 4 * len(ids), 3, start=start, shift=start % 3))
                 assert all(len({broker // 10 for broker in replicas}) == 3 for replicas in placed.values())
 
 

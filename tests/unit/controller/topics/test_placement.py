@@ -1,20 +1,37 @@
 """Placement, table for table (facts §14)."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logyard.broker.controller.topics import placement
 from logyard.broker.controller.topics.placement import (
+    PARTITIONS_MAX,
+    Placement,
     arrange_by_rack,
-    check_manual,
     check_replicas,
-    grow,
     growth_start,
-    place,
 )
 from logyard.broker.errors import ApiError, ErrorCode
 
 EVERY_THREE = ("123", "231", "312", "132", "213", "321", "123", "231", "312")
+
+
+def place(*asked: Any, **more: Any) -> Placement:
+    return dict(placement.place(*asked, **more))
+
+
+def grow(*asked: Any) -> Placement:
+    return dict(placement.grow(*asked))
+
+
+def check_manual(assignments: Sequence[tuple[int, Sequence[int]]]) -> Placement:
+    placed = dict(placement.manual(assignments))
+    placement.check_whole(placed)
+    return placed
 
 
 def table(text: str) -> dict[int, tuple[int, ...]]:
@@ -131,6 +148,17 @@ def test_placement_is_fair_and_spreads_over_racks(racks: list[str], partitions: 
     leaders = [replicas[0] for replicas in placed.values()]
     counts = [leaders.count(b) for b in range(len(racks))]
     assert max(counts) - min(counts) <= 1
+
+
+def test_a_topic_has_no_more_partitions_than_its_znode_can_hold() -> None:
+    """Some bytes ask for two thousand million."""
+    for partitions in (PARTITIONS_MAX + 1, 2**31 - 1):
+        with pytest.raises(ApiError) as refused:
+            place(plain(1), partitions, 1)
+        assert refused.value.code is ErrorCode.INVALID_PARTITIONS
+        with pytest.raises(ApiError):
+            grow(plain(1), {0: (1,)}, partitions)
+    assert len(place(plain(1), PARTITIONS_MAX, 1)) == PARTITIONS_MAX
 
 
 def test_manual_placement_may_name_unknown_brokers() -> None:
