@@ -10,32 +10,44 @@ from logyard.broker.security import quota_settings
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
 # How far a value may be from a whole number where one is needed: the request has doubles only.
 EPSILON = 1e-6
+# What an entry takes before it is written, in parts of an answer.
+ENTRY_PARTS = 5
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    return {"entries": [await _alter(services, entry, bool(message.validate_only)) for entry in message.entries]}
+    pauses = Pauses(services)
+    return {
+        "entries": [await _alter(services, pauses, entry, bool(message.validate_only)) for entry in message.entries]
+    }
 
 
-async def _alter(services: Services, entry: Any, validate_only: bool) -> Fields:
+async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: bool) -> Fields:
+    code, text = ErrorCode.NONE, None
+    await pauses.after(ENTRY_PARTS)
     try:
         kind, name, keys = _place(entry)
-        change = _change(entry.ops, keys)
+        change = await _change(pauses, entry.ops, keys)
         if not validate_only:
             await change_overrides(services.zk, kind, name, change, lambda settings: None)
     except ApiError as refusal:
-        return _answer(entry, refusal.code, refusal.message)
-    return _answer(entry, ErrorCode.NONE, None)
+        code, text = refusal.code, refusal.message
+    named = [_named(part) async for part in pauses.between(entry.entity)]
+    return {"error_code": int(code), "error_message": text, "entity": named}
 
 
 def _answer(entry: Any, code: ErrorCode, text: str | None) -> dict[str, Any]:
-    named = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
-    return {"error_code": int(code), "error_message": text, "entity": named}
+    return {"error_code": int(code), "error_message": text, "entity": [_named(part) for part in entry.entity]}
+
+
+def _named(part: Any) -> Fields:
+    return {"entity_type": part.entity_type, "entity_name": part.entity_name}
 
 
 def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
@@ -66,9 +78,13 @@ def _check_ip(text: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is not an IP address") from None
 
 
-def _change(ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[str, str]]:
+async def _change(pauses: Pauses, ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[str, str]]:
     """Check the operations and return what they do to an entity's settings."""
+    last: dict[str, Any] = {}  # of each key the last operation counts
     for op in ops:
+        await pauses.after(1)
+        if op.key in keys:
+            last[op.key] = op
         if op.remove:
             continue  # an unknown key may be removed
         if op.key not in keys:
@@ -78,10 +94,10 @@ def _change(ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[s
         _text(op)
 
     def change(settings: dict[str, str]) -> dict[str, str]:
-        for op in ops:
-            if op.remove and op.key in keys:
+        for op in last.values():
+            if op.remove:
                 settings.pop(op.key, None)
-            elif not op.remove:
+            else:
                 settings[op.key] = _text(op)
         return settings
 

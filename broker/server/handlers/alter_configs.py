@@ -1,8 +1,7 @@
 """AlterConfigs (33): replaces all overrides of a topic or broker by those given. Any broker serves it (facts §1)."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
 from logyard.broker.controller.policies import ConfigRequest
@@ -10,13 +9,18 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, change_overrides
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
+from logyard.broker.server.turns import in_thread
 from logyard.broker.znodes import configs
 
 INCREMENTAL = 44
+# What a resource takes without its settings, in parts of an answer.
+RESOURCE_PARTS = 25
 
+T = TypeVar("T")
 Change = Callable[[dict[str, str]], dict[str, str]]
 
 
@@ -32,7 +36,8 @@ def _check(resource: Any) -> None:
 
 
 def _replace(resource: Any) -> Change:
-    return lambda before: {c.name: c.value for c in resource.configs}
+    settings = {c.name: c.value for c in resource.configs}
+    return lambda before: dict(settings)
 
 
 async def alter_all(
@@ -44,7 +49,8 @@ async def alter_all(
 ) -> list[Fields]:
     """Change the resources' overrides and return their parts of the answer. `check` raises ApiError for a fault that is
     told before a missing right."""
-    named = Counter((resource.resource_type, resource.resource_name) for resource in message.resources)
+    pauses = Pauses(services)
+    named = await pauses.counted((resource.resource_type, resource.resource_name) for resource in message.resources)
     validate_only = bool(message.validate_only)
 
     def checked(resource: Any) -> Change:
@@ -53,7 +59,11 @@ async def alter_all(
         check(resource)
         return change(resource)
 
-    return [await _answered(services, request, resource, checked, validate_only) for resource in message.resources]
+    answers = []
+    for resource in message.resources:
+        await pauses.after(RESOURCE_PARTS)
+        answers.append(await _answered(services, request, resource, checked, validate_only))
+    return answers
 
 
 async def _answered(
@@ -61,10 +71,16 @@ async def _answered(
 ) -> Fields:
     head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
-        await _alter(services, request, resource, checked(resource), validate_only)
+        change = await _look(services, resource, lambda: checked(resource))
+        await _alter(services, request, resource, change, validate_only)
     except ApiError as refusal:
         return {**head, "error_code": int(refusal.code), "error_message": refusal.message}
     return {**head, "error_code": 0, "error_message": None}
+
+
+async def _look(services: Services, resource: Any, look: Callable[[], T]) -> T:
+    """Look at all settings of a resource: in a thread where they are many."""
+    return await in_thread(services.replicas, look) if len(resource.configs) > PARTS_AT_ONCE else look()
 
 
 async def _alter(services: Services, request: Request, resource: Any, change: Change, validate_only: bool) -> None:
@@ -86,8 +102,12 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
             validate_topic_overrides(overrides)
             ask_policy()
 
+        known = services.configs.topic_overrides(name)
+        if len(resource.configs) > PARTS_AT_ONCE:
+            # So many are not what a topic has: then what is below, in one turn, is not come to.
+            await _look(services, resource, lambda: validate_topic_overrides(change(dict(known))))
         if validate_only:
-            check_topic(change(dict(services.configs.topic_overrides(name))))
+            check_topic(change(dict(known)))
             return
         await change_overrides(services.zk, configs.TOPICS, name, change, check_topic)
     elif kind == BROKER:
@@ -99,7 +119,7 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
         def allowed() -> None:
             authorization.require(services, request, row.cluster)
 
-        await _alter_broker(services, name, change, allowed, ask_policy, validate_only)
+        await _alter_broker(services, resource, change, allowed, ask_policy, validate_only)
     else:
         if kind == LOGGER and request.api_key == INCREMENTAL:  # the older API has none, whoever asks
             authorization.require(services, request, row.cluster)
@@ -110,7 +130,7 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
 
 async def _alter_broker(
     services: Services,
-    name: str,
+    resource: Any,
     change: Change,
     allowed: Callable[[], None],
     ask_policy: Callable[[], None],
@@ -120,6 +140,7 @@ async def _alter_broker(
 
     `allowed` and `ask_policy` raise ApiError to refuse; a value that is wrong is refused before.
     """
+    name: str = resource.resource_name
     entity, tls = name or configs.DEFAULT, services.tls
     known = services.configs.entity_overrides(entity)
 
@@ -131,8 +152,12 @@ async def _alter_broker(
         after = change(dict(before))
         return after if tls is None else tls.encoded(before, after)
 
-    after = change(dict(known))
-    validate_dynamic_overrides(services.config, after, cluster_wide=not name)
+    def wanted() -> dict[str, str]:
+        after = change(dict(known))
+        validate_dynamic_overrides(services.config, after, cluster_wide=not name)
+        return after
+
+    after = await _look(services, resource, wanted)
     allowed()
     if tls is not None and name:
         # The files of key stores are read here too: a change of this broker has them read again.

@@ -6,36 +6,28 @@ from logyard.broker.controller.events import AlterReassignments
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    targets = tuple(
-        (TopicPartition(topic.name, p.partition_index), None if p.replicas is None else tuple(p.replicas))
-        for topic in message.topics
-        for p in topic.partitions
-    )
+    pauses = Pauses(services)
+    targets: list[tuple[TopicPartition, tuple[int, ...] | None]] = []
+    async for topic in pauses.between(message.topics):
+        async for p in pauses.between(topic.partitions):
+            replicas = None if p.replicas is None else tuple(p.replicas)
+            targets.append((TopicPartition(topic.name, p.partition_index), replicas))
     outcomes = await services.controller.ask(AlterReassignments(targets))
-    return {
-        "error_code": 0,
-        "error_message": None,
-        "responses": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": p.partition_index,
-                        "error_code": int(outcome.error),
-                        "error_message": outcome.message,
-                    }
-                    for p in topic.partitions
-                    for outcome in (outcomes[TopicPartition(topic.name, p.partition_index)],)
-                ],
-            }
-            for topic in message.topics
-        ],
-    }
+    responses = []
+    async for topic in pauses.between(message.topics):
+        partitions = []
+        async for p in pauses.between(topic.partitions):
+            outcome = outcomes[TopicPartition(topic.name, p.partition_index)]
+            told = {"error_code": int(outcome.error), "error_message": outcome.message}
+            partitions.append({"partition_index": p.partition_index, **told})
+        responses.append({"name": topic.name, "partitions": partitions})
+    return {"error_code": 0, "error_message": None, "responses": responses}
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -5,12 +5,12 @@ beside the quotas, on condition of the version that was read. One fault makes al
 another's. Rights: Alter on the cluster, after NOT_CONTROLLER (facts §18.1, §18.5).
 """
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
@@ -32,14 +32,16 @@ class Change(NamedTuple):
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     if not services.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
-    changes = [
-        *(Change(each.name, each.mechanism, None, _refusal(each, None)) for each in message.deletions),
-        *(Change(each.name, each.mechanism, each, _refusal(each, each.iterations)) for each in message.upsertions),
-    ]
+    pauses = Pauses(services)
     by_user: dict[str, list[Change]] = {}
-    for change in changes:
-        by_user.setdefault(change.user, []).append(change)
-    return {"results": [await _alter(services, user, made) for user, made in by_user.items()]}
+    async for each in pauses.between(message.deletions):
+        change = Change(each.name, each.mechanism, None, _refusal(each, None))
+        by_user.setdefault(each.name, []).append(change)
+    async for each in pauses.between(message.upsertions):
+        change = Change(each.name, each.mechanism, each, _refusal(each, each.iterations))
+        by_user.setdefault(each.name, []).append(change)
+    altered = pauses.between(by_user.items())
+    return {"results": [await _alter(services, pauses, user, made) async for user, made in altered]}
 
 
 def _refusal(asked: Any, iterations: int | None) -> ApiError | None:
@@ -58,13 +60,14 @@ def _refusal(asked: Any, iterations: int | None) -> ApiError | None:
     return None
 
 
-async def _alter(services: Services, user: str, changes: list[Change]) -> dict[str, Any]:
+async def _alter(services: Services, pauses: Pauses, user: str, changes: list[Change]) -> dict[str, Any]:
     try:
         # The last one counts, as in Kafka, where those to be set come after those to be deleted.
         for change in reversed(changes):
+            await pauses.after(1)
             if change.refusal is not None:
                 raise change.refusal
-        if max(Counter(change.mechanism for change in changes).values()) > 1:
+        if max((await pauses.counted(change.mechanism for change in changes)).values()) > 1:
             raise ApiError(
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )

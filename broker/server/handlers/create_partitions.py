@@ -1,12 +1,12 @@
 """CreatePartitions (37): adds partitions to a topic; the answer waits until the new ones have leaders."""
 
-from collections import Counter
 from typing import Any
 
 from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import EXCEEDED, MutationCharge
@@ -15,51 +15,58 @@ from logyard.broker.server.topic_waits import led_partitions
 # The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 STRICT_SINCE = 3
 
+TWICE = Outcome(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+DENIED = Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+THROTTLED = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    names = [topic.name for topic in message.topics]
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    alterable = authorization.topics(services, request, [name for name in names if name not in twice])
-    wanted = tuple(_new_partitions(t) for t in message.topics if t.name in alterable and t.name not in twice)
+    pauses = Pauses(services)
+    times = await pauses.counted(topic.name for topic in message.topics)
+    once = (name for name, count in times.items() if count == 1)
+    alterable = await authorization.topics_of_many(services, request, pauses, once)
     validate_only = bool(message.validate_only)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
-    added = {new.topic: max(0, new.count - len(services.metadata.partitions(new.topic))) for new in wanted}
-    refused = set() if validate_only else {topic for topic, count in added.items() if count and charge.refuses(count)}
-    wanted = tuple(new for new in wanted if new.topic not in refused)
-    outcomes = dict(await services.controller.ask(CreatePartitions(wanted, validate_only)))
+    wanted: list[NewPartitions] = []
+    added: dict[str, int] = {}
+    refused: dict[str, Outcome] = {}
+    async for topic in pauses.between(message.topics):
+        name = topic.name
+        if times[name] > 1:
+            refused[name] = TWICE
+        elif name not in alterable:
+            refused[name] = DENIED
+        else:
+            added[name] = max(0, topic.count - len(services.metadata.partitions(name)))
+            if not validate_only and added[name] and charge.refuses(added[name]):
+                refused[name] = THROTTLED
+            else:
+                wanted.append(await _new_partitions(pauses, topic))
+    outcomes = await services.controller.ask(CreatePartitions(wanted, validate_only))
     if not validate_only:
-        for new in wanted:
+        async for new in pauses.between(wanted):
             if outcomes[new.topic].error is not ErrorCode.NONE:
                 charge.give_back(added[new.topic])
-    if not validate_only:
-        await _wait(services, wanted, outcomes, message.timeout_ms)
-    for name in refused:
-        outcomes[name] = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
-    for name in names:
-        if name not in alterable:
-            outcomes[name] = Outcome(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    for name in twice:
-        outcomes[name] = Outcome(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-    return {
-        "throttle_time_ms": charge.throttle_ms,
-        "results": [
-            {"name": name, "error_code": int(outcomes[name].error), "error_message": outcomes[name].message}
-            for name in dict.fromkeys(names)
-        ],
-    }
+        await _wait(services, pauses, wanted, outcomes, message.timeout_ms)
+    results = []
+    async for name in pauses.between(times):
+        outcome = refused.get(name) or outcomes[name]
+        results.append({"name": name, "error_code": int(outcome.error), "error_message": outcome.message})
+    return {"throttle_time_ms": charge.throttle_ms, "results": results}
 
 
-def _new_partitions(topic: Any) -> NewPartitions:
-    placed = topic.assignments
-    return NewPartitions(
-        topic.name, topic.count, None if placed is None else tuple(tuple(a.broker_ids) for a in placed)
-    )
+async def _new_partitions(pauses: Pauses, topic: Any) -> NewPartitions:
+    placed = None
+    if topic.assignments is not None:
+        placed = tuple([tuple(a.broker_ids) async for a in pauses.between(topic.assignments)])
+    return NewPartitions(topic.name, topic.count, placed)
 
 
 async def _wait(
-    services: Services, wanted: tuple[NewPartitions, ...], outcomes: dict[str, Outcome], timeout_ms: int
+    services: Services, pauses: Pauses, wanted: list[NewPartitions], outcomes: dict[str, Outcome], timeout_ms: int
 ) -> None:
-    counts = {new.topic: new.count for new in wanted if outcomes[new.topic].error is ErrorCode.NONE}
+    of_wanted = pauses.between(wanted)
+    counts = {new.topic: new.count async for new in of_wanted if outcomes[new.topic].error is ErrorCode.NONE}
 
     def is_led(name: str) -> bool:
         return led_partitions(services.metadata, name) >= counts[name]

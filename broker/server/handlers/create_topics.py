@@ -4,7 +4,6 @@ Only the active controller serves it. The answer waits until all partitions have
 that takes longer than the request's timeout, it is REQUEST_TIMED_OUT and the creation goes on (facts §14).
 """
 
-from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import TOPICS_PER_TURN, topic_config_fields
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -23,47 +23,63 @@ from logyard.broker.server.topic_waits import led_partitions
 STRICT_SINCE = 6
 # The log of a KRaft quorum. As a topic it would be in the way of a migration to one.
 RESERVED = "__cluster_metadata"
+# What all settings of a topic take, in parts of an answer.
+SETTINGS_PARTS = PARTS_AT_ONCE // TOPICS_PER_TURN
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    names = [topic.name for topic in message.topics]
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    once = [name for name in names if name not in twice and name != RESERVED]
-    creatable = _creatable(services, request, once)
-    described = authorization.seen(services, request, names)
-    single = set(once)
-    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name in single and topic.name in creatable)
+    pauses = Pauses(services)
+    times = await pauses.counted(topic.name for topic in message.topics)
+    once = [name async for name, count in pauses.between(times.items()) if count == 1 and name != RESERVED]
+    creatable = await _creatable(services, request, pauses, once)
+    described = await authorization.seen_of_many(services, request, pauses, times)
     validate_only = request.api_version >= 1 and bool(message.validate_only)
     charge = MutationCharge(services.quotas, request, STRICT_SINCE)
-    sizes = {topic.name: _size(services, topic) for topic in wanted}
-    over = set() if validate_only else {name for name, size in sizes.items() if charge.refuses(size)}
-    wanted = tuple(topic for topic in wanted if topic.name not in over)
-    created = list(await services.controller.ask(CreateTopics(wanted, validate_only)))
+    wanted: list[NewTopic] = []
+    sizes: dict[str, int] = {}
+    refused: list[CreatedTopic] = []
+    async for topic in pauses.between(message.topics):
+        name = topic.name
+        if times[name] > 1 or name == RESERVED or name not in creatable:
+            continue
+        new = await _new_topic(pauses, topic)
+        sizes[name] = _size(services, new)
+        if not validate_only and charge.refuses(sizes[name]):
+            refused.append(CreatedTopic(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED))
+        else:
+            wanted.append(new)
+    created = await services.controller.ask(CreateTopics(wanted, validate_only))
     if not validate_only:
-        for topic in created:
-            if topic.error is not ErrorCode.NONE:
-                charge.give_back(sizes[topic.name])
-        created = await _led(services, created, message.timeout_ms)
-    created += [CreatedTopic(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in sorted(over)]
-    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    created += [CreatedTopic(name, denied, "Authorization failed.") for name in once if name not in creatable]
-    refusal = "the request names this topic more than once"
-    created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice - {RESERVED})]
-    if RESERVED in names:
-        prohibited = f"Creation of internal topic {RESERVED} is prohibited."
-        created.append(CreatedTopic(RESERVED, ErrorCode.INVALID_REQUEST, prohibited))
+        async for made in pauses.between(created):
+            if made.error is not ErrorCode.NONE:
+                charge.give_back(sizes[made.name])
+        created = await _led(services, pauses, created, message.timeout_ms)
+    async for name, count in pauses.between(times.items()):
+        refusal = _refusal(name, count, creatable)
+        if refusal is not None:
+            refused.append(refusal)
     told = []
-    for number, topic in enumerate(created, 1):
-        told.append(_fields(services, topic, described))
-        if number % TOPICS_PER_TURN == 0:
-            await services.turns.next()
+    for made in (*created, *refused):
+        told.append(_fields(services, made, described))
+        await pauses.after(SETTINGS_PARTS if told[-1]["configs"] else 2)
     return {"throttle_time_ms": charge.throttle_ms, "topics": told}
 
 
-def _creatable(services: Services, request: Request, names: Sequence[str]) -> Container[str]:
+async def _creatable(services: Services, request: Request, pauses: Pauses, names: Sequence[str]) -> Container[str]:
     if authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
         return authorization.EVERYTHING
-    return authorization.topics(services, request, names)
+    return await authorization.topics_of_many(services, request, pauses, names)
+
+
+def _refusal(name: str, times: int, creatable: Container[str]) -> CreatedTopic | None:
+    """Return the refusal of a name that is not even tried."""
+    if name == RESERVED:
+        return CreatedTopic(name, ErrorCode.INVALID_REQUEST, f"Creation of internal topic {RESERVED} is prohibited.")
+    if times > 1:
+        return CreatedTopic(name, ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+    if name not in creatable:
+        return CreatedTopic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return None
 
 
 def _size(services: Services, topic: NewTopic) -> int:
@@ -73,19 +89,17 @@ def _size(services: Services, topic: NewTopic) -> int:
     return topic.num_partitions if topic.num_partitions >= 0 else services.config.int("num.partitions")
 
 
-def _new_topic(topic: Any) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        tuple((a.partition_index, tuple(a.broker_ids)) for a in topic.assignments),
-        {c.name: c.value for c in topic.configs},
-    )
+async def _new_topic(pauses: Pauses, topic: Any) -> NewTopic:
+    assignments = [(a.partition_index, tuple(a.broker_ids)) async for a in pauses.between(topic.assignments)]
+    settings = {c.name: c.value async for c in pauses.between(topic.configs)}
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, tuple(assignments), settings)
 
 
-async def _led(services: Services, created: Sequence[CreatedTopic], timeout_ms: int) -> list[CreatedTopic]:
+async def _led(
+    services: Services, pauses: Pauses, created: Sequence[CreatedTopic], timeout_ms: int
+) -> list[CreatedTopic]:
     """Wait until the created topics have leaders; those that do not in time get REQUEST_TIMED_OUT."""
-    counts = {t.name: t.num_partitions for t in created if t.error is ErrorCode.NONE}
+    counts = {t.name: t.num_partitions async for t in pauses.between(created) if t.error is ErrorCode.NONE}
 
     def is_led(name: str) -> bool:
         return led_partitions(services.metadata, name) >= counts[name]
@@ -96,7 +110,7 @@ async def _led(services: Services, created: Sequence[CreatedTopic], timeout_ms: 
         topic
         if topic.error is not ErrorCode.NONE or is_led(topic.name)
         else CreatedTopic(topic.name, ErrorCode.REQUEST_TIMED_OUT, late)
-        for topic in created
+        async for topic in pauses.between(created)
     ]
 
 

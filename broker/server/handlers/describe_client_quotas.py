@@ -10,12 +10,15 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = range(3)
+# What an entity takes to be read, in parts of an answer.
+ENTITY_PARTS = 10
 
 Entity = dict[str, str]  # names by type; <default> is the default
 Matches = Callable[[Entity], bool]
@@ -23,17 +26,16 @@ Matches = Callable[[Entity], bool]
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     matches = _matcher(message.components, bool(message.strict))
-    entries = [
-        {
-            "entity": [
+    pauses, entries = Pauses(services), []
+    async for found, quotas in _all(services):
+        await pauses.after(ENTITY_PARTS)
+        if quotas and matches(found):
+            named = [
                 {"entity_type": kind, "entity_name": None if name == DEFAULT_ENTITY else name}
-                for kind, name in entity.items()
-            ],
-            "values": [{"key": key, "value": value} for key, value in quotas.items()],
-        }
-        for entity, quotas in [each async for each in _all(services)]
-        if quotas and matches(entity)
-    ]
+                for kind, name in found.items()
+            ]
+            values = [{"key": key, "value": value} for key, value in quotas.items()]
+            entries.append({"entity": named, "values": values})
     return {"error_code": 0, "entries": entries}
 
 

@@ -9,18 +9,26 @@ from logyard.broker.controller.events import ElectionKind, ElectLeaders, Outcome
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     kind = ElectionKind(message.election_type) if request.api_version >= 1 else ElectionKind.PREFERRED
-    named = message.topic_partitions
-    wanted = None if named is None else tuple(TopicPartition(t.topic, p) for t in named for p in t.partitions)
-    outcomes = dict(await services.controller.ask(ElectLeaders(kind, wanted)))
-    if wanted is None:
-        outcomes = {tp: o for tp, o in outcomes.items() if o.error is not ErrorCode.ELECTION_NOT_NEEDED}
-    elected = [tp for tp, outcome in outcomes.items() if outcome.error is ErrorCode.NONE]
+    pauses = Pauses(services)
+    wanted: list[TopicPartition] | None = None
+    if message.topic_partitions is not None:
+        wanted = []
+        async for topic in pauses.between(message.topic_partitions):
+            wanted += [TopicPartition(topic.topic, p) async for p in pauses.between(topic.partitions)]
+    outcomes: dict[TopicPartition, Outcome] = {}
+    elected = []
+    async for tp, outcome in pauses.between((await services.controller.ask(ElectLeaders(kind, wanted))).items()):
+        if wanted is not None or outcome.error is not ErrorCode.ELECTION_NOT_NEEDED:
+            outcomes[tp] = outcome
+        if outcome.error is ErrorCode.NONE:
+            elected.append(tp)
 
     def is_led(tp: TopicPartition) -> bool:
         known = services.metadata.partition(tp)
@@ -32,22 +40,27 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     for tp in elected:
         if not is_led(tp):
             outcomes[tp] = Outcome(ErrorCode.REQUEST_TIMED_OUT, "elected, but not in this broker's metadata yet")
-    return {"error_code": 0, "replica_election_results": _by_topic(outcomes)}
+    topics: dict[str, list[Fields]] = {}
+    async for tp, outcome in pauses.between(outcomes.items()):
+        _add(topics, tp, outcome)
+    return {"error_code": 0, "replica_election_results": _results(topics)}
 
 
-def _by_topic(outcomes: dict[TopicPartition, Outcome]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for tp, outcome in outcomes.items():
-        topics.setdefault(tp.topic, []).append(
-            {"partition_id": tp.partition, "error_code": int(outcome.error), "error_message": outcome.message}
-        )
+def _add(topics: dict[str, list[Fields]], tp: TopicPartition, outcome: Outcome) -> None:
+    told = {"error_code": int(outcome.error), "error_message": outcome.message}
+    topics.setdefault(tp.topic, []).append({"partition_id": tp.partition, **told})
+
+
+def _results(topics: dict[str, list[Fields]]) -> list[Fields]:
     return [{"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()]
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    outcome = Outcome(code, text)
-    named = {TopicPartition(t.topic, p): outcome for t in message.topic_partitions or () for p in t.partitions}
-    return {"error_code": int(code), "replica_election_results": _by_topic(named)}
+    named = (TopicPartition(t.topic, p) for t in message.topic_partitions or () for p in t.partitions)
+    topics: dict[str, list[Fields]] = {}
+    for tp in dict.fromkeys(named):
+        _add(topics, tp, Outcome(code, text))
+    return {"error_code": int(code), "replica_election_results": _results(topics)}
 
 
 HANDLER = Handler(message=handle, error=error)

@@ -49,8 +49,9 @@ def _apply(services: Services, overrides: dict[str, str], asked: Any) -> None:
     elif operation in (APPEND, SUBTRACT):
         present = _list(overrides.get(name) or _default(services, name))
         given = _list(asked.value)
-        kept = [item for item in present if item not in given]
-        overrides[name] = ",".join([*present, *(i for i in given if i not in present)] if operation == APPEND else kept)
+        there, named = set(present), set(given)
+        kept = [item for item in present if item not in named]
+        overrides[name] = ",".join([*present, *(i for i in given if i not in there)] if operation == APPEND else kept)
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not 0 to 3")
 

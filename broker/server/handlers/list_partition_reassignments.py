@@ -6,16 +6,21 @@ from logyard.broker.controller.events import ListReassignments
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    named = message.topics
-    wanted = None if named is None else tuple(TopicPartition(t.name, p) for t in named for p in t.partition_indexes)
+    pauses = Pauses(services)
+    wanted: list[TopicPartition] | None = None
+    if message.topics is not None:
+        wanted = []
+        async for topic in pauses.between(message.topics):
+            wanted += [TopicPartition(topic.name, p) async for p in pauses.between(topic.partition_indexes)]
     moving = await services.controller.ask(ListReassignments(wanted))
     topics: dict[str, list[dict[str, Any]]] = {}
-    for tp, assignment in moving.items():
+    async for tp, assignment in pauses.between(moving.items()):
         topics.setdefault(tp.topic, []).append(
             {
                 "partition_index": tp.partition,
