@@ -5,7 +5,7 @@ Their fields are made in portions, between which the event loop serves others, a
 
 from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from logyard.broker.server.request import Fields
 from logyard.broker.server.services import Services

@@ -121,7 +121,8 @@ def growth_start(brokers: Sequence[BrokerRack], head: int) -> int:
 
 
 def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], count: int) -> Iterator[Placed]:
-    """Place the partitions from len(existing) up to `count`, one by one, with the replication factor of partition 0 (facts §14)."""
+    """Place the partitions from len(existing) up to `count`, one by one, with partition 0's replication factor (facts
+    §14)."""
     first = existing[0]
     start = growth_start(brokers, first[0])
     return place(

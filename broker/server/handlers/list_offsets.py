@@ -1,7 +1,7 @@
 """ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
 the largest timestamp."""
 
-from collections.abc import Awaitable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Container, Iterable
 from typing import Any
 
 from logyard.broker.errors import ErrorCode

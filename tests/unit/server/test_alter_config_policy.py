@@ -11,6 +11,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.server.handlers import alter_configs, incremental_alter_configs
 from logyard.broker.server.handlers.incremental_alter_configs import DELETE, SET
 from logyard.broker.server.rights import EverythingAllowed
+from logyard.broker.server.turns import Turns
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
@@ -41,6 +42,7 @@ async def services() -> Any:
 
     overrides = SimpleNamespace(topic_overrides=lambda name: {"segment.bytes": "1048576"})
     return SimpleNamespace(
+        turns=Turns(),
         zk=zk,
         metadata={"t": None},
         configs=overrides,

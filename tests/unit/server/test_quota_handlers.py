@@ -23,6 +23,7 @@ from logyard.broker.server.handlers import (
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.services import Services
+from logyard.broker.server.turns import Turns
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import configs as config_znodes
@@ -35,7 +36,7 @@ async def services() -> Services:
     zk = MemoryZooKeeper(ZooKeeperTree(ManualClock(5_000)))
     for path in ("/config", "/config/users", "/config/clients", "/config/ips", "/config/changes"):
         await zk.multi([Create(path)])
-    return cast(Services, SimpleNamespace(zk=zk))
+    return cast(Services, SimpleNamespace(zk=zk, turns=Turns()))
 
 
 def request(api_key: int, version: int, fields: Fields, client_id: str = "c") -> tuple[Request, Any]:
@@ -263,6 +264,7 @@ def mutating(rate: str) -> tuple[Services, Controller]:
     quotas = Quotas(configs, Windows(), Windows(), lambda: 0.0)
     controller = Controller()
     made = SimpleNamespace(
+        turns=Turns(),
         quotas=quotas,
         controller=controller,
         metadata=Metadata(),
