@@ -53,7 +53,7 @@ def propose(
         views = snapshot.topics[topic].partitions
         start, shift = (chance.randrange(max(len(racks), 1)) for _ in range(2))
         placed = place(list(racks.items()), len(views), len(views[0].replicas), start=start, shift=shift)
-        proposed.update({TopicPartition(topic, number): replicas for number, replicas in placed.items()})
+        proposed.update({TopicPartition(topic, number): replicas for number, replicas in placed})
     return current, proposed
 
 

@@ -130,20 +130,22 @@ class ZooKeeperTopics:
 
     def _placed(self, topic: NewTopic) -> Mapping[int, Sequence[int]]:
         if topic.assignment:
-            return placement.check_manual(sorted(topic.assignment.items()))
+            placed = dict(placement.manual(sorted(topic.assignment.items())))
+            placement.check_whole(placed)
+            return placed
         if topic.partitions < 1 or topic.replication_factor < 1:
             raise LocalError("--zookeeper has no defaults: give --partitions and --replication-factor")
         live = self._brokers()
         if not live:
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is registered: start one first")
         start, shift = random.randrange(len(live)), random.randrange(len(live))
-        return placement.place(live, topic.partitions, topic.replication_factor, start=start, shift=shift)
+        return dict(placement.place(live, topic.partitions, topic.replication_factor, start=start, shift=shift))
 
     def _added(
         self, existing: Mapping[int, Sequence[int]], total: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Mapping[int, Sequence[int]]:
         if assignment is None:
-            return placement.grow(self._brokers(), existing, total)
+            return dict(placement.grow(self._brokers(), existing, total))
         added = {
             partition: replicas for partition, replicas in assignment.items() if len(existing) <= partition < total
         }

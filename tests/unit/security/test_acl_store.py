@@ -256,7 +256,7 @@ async def test_many_filters_that_name_their_patterns_are_not_compared_with_each(
         assert not deleting.done()
         deleted = await deleting
     assert [len(each) for each in deleted] == [0] * 20_000 + [2] + [0] * 10_000
-    assert longest.seconds < 0.1
+    assert longest.seconds < 0.5
 
 
 async def test_many_entries_of_one_pattern_are_encoded_in_a_thread(world: World) -> None:

@@ -1,6 +1,6 @@
 """CreateTopics and CreatePartitions, check by check (facts §14)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,7 +15,7 @@ from logyard.broker.znodes import topics as topic_znode
 from tests.support.controller_world import World
 
 
-async def create(world: World, *topics: NewTopic, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
+async def create(world: World, *topics: NewTopic, validate_only: bool = False) -> Sequence[CreatedTopic]:
     created = await world.controller.runner.ask(CreateTopics(topics, validate_only))
     await world.settle()
     return created
