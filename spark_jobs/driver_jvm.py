@@ -20,9 +20,9 @@ from logyard.broker.compiled import kernel_place
 SETTING = "spark.driver.defaultJavaOptions"
 """The setting of Spark that takes `options`; those that a user gives with `extraJavaOptions` come after them."""
 
-# Ten times HotSpot's defaults; another JVM need not know them.
+# Ten times HotSpot's defaults. OpenJ9 passes over options that it does not know.
 _PATIENT = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
