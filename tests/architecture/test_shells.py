@@ -63,7 +63,6 @@ SHELLS = {
     "broker.transactions.ends": "holds the futures of who waits for the end of a transaction",
     "broker.transactions.runner": "holds the futures of who waits for a transaction, and loads in tasks",
     "broker.transactions.markers.runner": "sends markers in tasks",
-    "broker.transactions.markers.writing": "waits for the markers of many transactions together",
     "broker.http.bodies": "waits a moment for the rest of a refused request",
     "broker.http.identities": "has those who guess wait, and looks at one password at a time",
     "broker.http.run_file": "reads and writes the file of runs",

@@ -81,7 +81,7 @@ NARROW = {
         "broker.log.checkpoints",
         "spark_jobs",
     ),
-    "operators": ("admin", "login", "broker.model", "operators"),
+    "operators": ("admin", "login", "broker.model", "operators", "spark_jobs.driver_jvm"),
     "local": (
         "local",
         "admin",

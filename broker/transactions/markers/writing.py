@@ -1,6 +1,5 @@
 """Writes markers to partitions that this broker leads, whoever coordinates their transactions (facts §17.5)."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -8,6 +7,7 @@ from typing import Protocol
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import Pending
@@ -75,7 +75,7 @@ class MarkerWriter:
                 if isinstance(outcome, list):
                     self._take(marker, outcome, found)
                 else:
-                    waiting.append(asyncio.ensure_future(self._take_later(marker, outcome, found)))
+                    waiting.append(tasks.answering(self._take_later(marker, outcome, found)))
         for number, taken in enumerate(waiting, 1):
             await taken
             if number % MARKERS_PER_TURN == 0:

@@ -13,8 +13,8 @@ from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 
 DESCRIBE_QUORUM = 55  # only brokers of a KRaft cluster offer it
-_RETRY_PAUSE_S = 0.25
-_SPREADING_S = 3.0
+RETRY_PAUSE_S = 0.25
+SPREADING_S = 3.0
 
 
 class Asking:
@@ -112,7 +112,7 @@ class Asking:
                 last = translation.api_error(problem)
                 # A new topic may not have reached the broker that was asked; after this time it does not exist.
                 unknown = last.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
+                if not problem.retriable or (unknown and time.monotonic() - started > SPREADING_S):
                     raise last from None
             except theirs.KafkaError as problem:
                 last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
@@ -120,7 +120,7 @@ class Asking:
                 raise last
             # Brokers may have moved or come back: refresh the list of addresses.
             self._connection.refresh()
-            time.sleep(_RETRY_PAUSE_S)
+            time.sleep(RETRY_PAUSE_S)
 
 
 class _NoController(Exception):

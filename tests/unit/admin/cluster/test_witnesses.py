@@ -76,7 +76,7 @@ class Brokers:
 
 def client(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, total_timeout_s: float = 0.0) -> KafkaClusterClient:
     monkeypatch.setattr(connection, "connect", lambda *_: brokers)
-    monkeypatch.setattr(asking, "_RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(asking, "RETRY_PAUSE_S", 0.0)
     settings = ClusterSettings.read("127.0.0.1:1", {})
     return KafkaClusterClient(replace(settings, request_timeout_s=0.0, total_timeout_s=total_timeout_s))
 
@@ -133,7 +133,7 @@ def test_settings_that_one_broker_does_not_know_are_not_those_of_a_topic_that_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the end of a throttle would leave the topic's part of it, and forget it."""
-    monkeypatch.setattr(asking, "_SPREADING_S", -1.0)
+    monkeypatch.setattr(asking, "SPREADING_S", -1.0)
     asked = client(monkeypatch, Brokers({CONTROLLER: ["t"], BEHIND: [], OTHER: ["t"]}))
     with pytest.raises(ClusterUnreachable, match="topic t: the broker that was asked does not know it yet"):
         asked.topic_configs("t")
