@@ -21,7 +21,6 @@ from logyard.operators.airflow_names import conf
 from logyard.operators.fields import as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark_provider import SparkSubmitHook
-from logyard.spark_jobs.driver_jvm import SETTING, options
 
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 
@@ -65,6 +64,8 @@ class SparkPlace:
         """Return the settings of Spark that belong to the place."""
         if not self.is_here or self.is_cluster_mode:
             return {}
+        from logyard.spark_jobs.driver_jvm import SETTING, options  # not where a DAG is parsed
+
         return LOOPBACK | {SETTING: options()}
 
     def settings_of_jobs(self) -> dict[str, Any]:

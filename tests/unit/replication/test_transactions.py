@@ -1,7 +1,7 @@
 """Transactions in a partition with followers: what the last stable offset waits for, and who hears when it moves."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -135,7 +135,8 @@ async def test_producers_are_described_by_any_replica(world: World, leader: int)
     world.tell(world.order(leader=leader, leader_epoch=leader, isr=(1, 2, 3), partition_epoch=leader))
     topics = [SimpleNamespace(name=T0.topic, partition_indexes=[T0.partition, 9])]
     services: Any = SimpleNamespace(replicas=world.replicas, rights=EverythingAllowed(), turns=Turns())
-    answer: Any = await describe_producers.handle(services, cast(Any, None), SimpleNamespace(topics=topics))
+    request: Any = SimpleNamespace(api_key=61)
+    answer: Any = await describe_producers.handle(services, request, SimpleNamespace(topics=topics))
     here, unknown = answer["topics"][0]["partitions"]
     assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (producer,) = here["active_producers"]
