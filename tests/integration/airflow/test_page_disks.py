@@ -29,14 +29,17 @@ HOSTILE = "/disks/<img src=x onerror=globalThis.taken=1>"
 
 
 def _filled(place: Path) -> HistoryStore:
-    """Broker 1's disk has taken one GiB an hour for two days, the hostile one nothing."""
+    """Broker 1's disk has taken one GiB an hour for two days, the hostile one nothing.
+
+    The plot is of the last hour by itself, and needs two samples of it, also where the page is opened minutes later.
+    """
     store = HistoryStore(sessionmaker(create_engine(f"sqlite:///{place}")).begin)
     store.prepare()
     now = slot_of(time.time_ns() // 1_000_000)
-    for hours in range(48, -1, -1):
-        slot = now - hours * 60
+    for minutes in (*range(48 * 60, 60, -60), *range(60, -1, -5)):
+        slot = now - minutes
         store.claim("logyard_default", slot)
-        disks = {1: {"/data/1": (200 * GIB, (60 + hours) * GIB), HOSTILE: (10 * GIB, 5 * GIB)}}
+        disks = {1: {"/data/1": (200 * GIB, 60 * GIB + minutes * GIB // 60), HOSTILE: (10 * GIB, 5 * GIB)}}
         store.write("logyard_default", slot, Sample(brokers={1: 9 * GIB}, bytes=9 * GIB, disks=disks))
     return store
 
