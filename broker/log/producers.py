@@ -276,19 +276,12 @@ class ProducerStates:
         if self._unstable.high_watermark_moved(high_watermark):
             self.first_unstable_offset = self._unstable.first_offset()
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for `expiration_ms`, except with an open transaction; returns how many.
-
-        Guards that are that old go too.
-        """
-        before = len(self.entries)
-        for _ in self.expiring(now_ms, expiration_ms):
-            pass
-        return before - len(self.entries)
-
     def expiring(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
-        """Do what `expire` does, a portion a step, and yield how many producers were looked at: between two steps
-        batches may be appended, and the log may be cut."""
+        """Forget producers silent for `expiration_ms`, except with an open transaction, and guards that are that old.
+
+        It goes a portion a step, and yields how many producers were looked at: between two steps batches may be
+        appended, and the log may be cut.
+        """
         self.guards.expire(now_ms, expiration_ms)
         left = iter(list(self.entries.values()))
         while portion := list(islice(left, LOOKED_AT_ONCE)):

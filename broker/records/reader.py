@@ -73,7 +73,7 @@ def _small(batch: memoryview, header: BatchHeader) -> Iterator[Any] | None:
     if header.compression != NONE or header.length > WINDOW_BYTES or not 0 < header.count <= RECORDS:
         return None
     try:
-        found = list(DefaultRecordBatch(batch[: header.length]))
+        found = list(one_window(batch[: header.length], header))
     except REFUSED_BY_C:
         return None
     read_in_c(header.count)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from typing import TypeVar
 
+from logyard.broker.model import TopicPartition
 from logyard.broker.server.request import Fields
 from logyard.broker.server.services import Services
 
@@ -53,6 +54,14 @@ class Pauses:
         async for part in self.between(parts):
             times[part] += 1
         return times
+
+    async def partitions(self, topics: Iterable[tuple[str, Iterable[int]]]) -> dict[TopicPartition, None]:
+        """Return the partitions of these topics, each once, in the order in which they come first."""
+        named: dict[TopicPartition, None] = {}
+        async for topic, indexes in self.between(topics):
+            async for index in self.between(indexes):
+                named[TopicPartition(topic, index)] = None
+        return named
 
     async def between(self, parts: Iterable[T]) -> AsyncIterator[T]:
         """Yield parts of a request, each of which makes one of the answer."""

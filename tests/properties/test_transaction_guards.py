@@ -222,7 +222,7 @@ class RaisingHistory(History):
             case 18 if producer.client_epoch < producer.epoch:
                 self.hear(producer)
             case 19 if self.chance.random() < 0.2:
-                self.log.producers.expire(NOW + 100, 100)
+                list(self.log.producers.expiring(NOW + 100, 100))
             case _:
                 pass
 

@@ -34,7 +34,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version < BY_BROKERS_SINCE:
         transactional_id = message.v3_and_below_transactional_id
         producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-        asked = await _partitions(pauses, message.v3_and_below_topics)
+        asked = await _named_in(pauses, message.v3_and_below_topics)
         codes = await _refused(pauses, asked, await _client_refusals(services, request, pauses, asked))
         if not codes:
             code = await services.transactions.add_partitions(transactional_id, producer, asked)
@@ -56,7 +56,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 async def _by_broker(services: Services, pauses: Pauses, transaction: Any) -> Codes:
-    asked = await _partitions(pauses, transaction.topics)
+    asked = await _named_in(pauses, transaction.topics)
     codes = await _refused(pauses, asked, await _unknown(services, pauses, asked))
     if codes:
         return codes
@@ -69,13 +69,9 @@ async def _by_broker(services: Services, pauses: Pauses, transaction: Any) -> Co
     return dict.fromkeys(asked, code)
 
 
-async def _partitions(pauses: Pauses, topics: Any) -> list[TopicPartition]:
+async def _named_in(pauses: Pauses, topics: Any) -> list[TopicPartition]:
     """Return each partition once: those that are all known are no more than the cluster has."""
-    asked: dict[TopicPartition, None] = {}
-    async for topic in pauses.between(topics):
-        async for partition in pauses.between(topic.partitions):
-            asked[TopicPartition(topic.name, partition)] = None
-    return list(asked)
+    return list(await pauses.partitions((topic.name, topic.partitions) for topic in topics))
 
 
 async def _client_refusals(

@@ -1,5 +1,6 @@
 """DescribeLogDirs (35): size and lag of this broker's replicas by log directory (KIP-113); v4 adds the disk's bytes."""
 
+from collections.abc import Container
 from typing import Any
 
 from logyard.broker.model import TopicPartition
@@ -14,17 +15,14 @@ SPACE_FROM = 4
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     pauses = Pauses(services)
-    wanted: set[TopicPartition] | None = None
+    wanted: Container[TopicPartition] | None = None
     if message.topics is not None:
-        wanted = set()
-        async for topic in pauses.between(message.topics):
-            async for index in pauses.between(topic.partitions):
-                wanted.add(TopicPartition(topic.topic, index))
+        wanted = await pauses.partitions((t.topic, t.partitions) for t in message.topics)
     found = await services.log_dirs(with_space=request.api_version >= SPACE_FROM)
     return {"error_code": 0, "results": [await _directory(each, wanted, pauses) for each in found]}
 
 
-async def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None, pauses: Pauses) -> Fields:
+async def _directory(found: LogDirInfo, wanted: Container[TopicPartition] | None, pauses: Pauses) -> Fields:
     topics: dict[str, list[Fields]] = {}
     for replica in found.replicas:
         await pauses.after(1)

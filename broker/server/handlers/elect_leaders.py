@@ -19,9 +19,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     pauses = Pauses(services)
     wanted: list[TopicPartition] | None = None
     if message.topic_partitions is not None:
-        wanted = []
-        async for topic in pauses.between(message.topic_partitions):
-            wanted += [TopicPartition(topic.topic, p) async for p in pauses.between(topic.partitions)]
+        wanted = list(await pauses.partitions((t.topic, t.partitions) for t in message.topic_partitions))
     outcomes: dict[TopicPartition, Outcome] = {}
     elected = []
     async for tp, outcome in pauses.between((await services.controller.ask(ElectLeaders(kind, wanted))).items()):

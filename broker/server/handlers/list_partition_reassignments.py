@@ -15,9 +15,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     pauses = Pauses(services)
     wanted: list[TopicPartition] | None = None
     if message.topics is not None:
-        wanted = []
-        async for topic in pauses.between(message.topics):
-            wanted += [TopicPartition(topic.name, p) async for p in pauses.between(topic.partition_indexes)]
+        wanted = list(await pauses.partitions((t.name, t.partition_indexes) for t in message.topics))
     moving = await services.controller.ask(ListReassignments(wanted))
     topics: dict[str, list[dict[str, Any]]] = {}
     async for tp, assignment in pauses.between(moving.items()):

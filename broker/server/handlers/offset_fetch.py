@@ -7,7 +7,6 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
-from logyard.broker.model import TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -39,7 +38,7 @@ async def _from_zookeeper(services: Services, request: Request, message: Any) ->
     authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
     pauses = Pauses(services)
     described = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
-    asked = await _named(message.topics, pauses)
+    asked = await pauses.partitions((t.name, t.partition_indexes) for t in message.topics)
     known = [tp async for tp in pauses.between(asked) if tp.topic in described and services.metadata.partition(tp)]
     found = await zookeeper_offsets.fetch(services.zk, message.group_id, known)
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, zookeeper_offsets.NO_OFFSET)
@@ -47,15 +46,6 @@ async def _from_zookeeper(services: Services, request: Request, message: Any) ->
     answers = ((tp, found.get(tp, unknown if tp.topic in described else refused)) for tp in asked)
     commits = ((code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers)
     return {"topics": await _by_topic(commits, pauses)}
-
-
-async def _named(topics: Any, pauses: Pauses) -> list[TopicPartition]:
-    """Return the partitions of a request, each once."""
-    named: dict[TopicPartition, None] = {}
-    async for topic in pauses.between(topics):
-        async for index in pauses.between(topic.partition_indexes):
-            named[TopicPartition(topic.name, index)] = None
-    return list(named)
 
 
 async def _group(
@@ -70,7 +60,8 @@ async def _group(
         seen = (each for each in found if each[1].topic in described)
         return {"group_id": group_id, "error_code": int(code), "topics": await _by_topic(seen, pauses)}
     described = await authorization.topics_of_many(services, request, pauses, (topic.name for topic in topics))
-    wanted = await _named((topic for topic in topics if topic.name in described), pauses)
+    named = ((topic.name, topic.partition_indexes) for topic in topics if topic.name in described)
+    wanted = list(await pauses.partitions(named))
     code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
     answered = await _by_topic(found, pauses)
     if code is ErrorCode.NONE:

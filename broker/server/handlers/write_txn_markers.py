@@ -6,7 +6,6 @@ v2 tells the transaction's version: from 2 on a marker has a higher epoch than t
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
@@ -26,10 +25,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 async def _marker(pauses: Pauses, fields: Any) -> Marker:
-    partitions: dict[TopicPartition, None] = {}
-    async for topic in pauses.between(fields.topics):
-        async for index in pauses.between(topic.partition_indexes):
-            partitions[TopicPartition(topic.name, index)] = None
+    partitions = await pauses.partitions((t.name, t.partition_indexes) for t in fields.topics)
     return Marker(
         fields.producer_id,
         fields.producer_epoch,

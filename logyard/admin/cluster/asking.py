@@ -61,13 +61,10 @@ class Asking:
         """
 
         def once() -> dict[str, Any]:
-            first = self._metadata([])
             if self._connection.offers(DESCRIBE_QUORUM):
-                answers = [self._metadata(topics, broker.node_id) for broker in first.brokers]
+                answers = [self._metadata(topics, broker.node_id) for broker in self._metadata([]).brokers]
                 return translation.joined([answer.to_dict() for answer in answers])
-            controller = first.controller_id
-            if controller < 0:
-                raise _NoController("the cluster has no controller now")
+            controller = self._controller()
             answer = self._metadata(topics, controller)
             if answer.controller_id != controller:
                 raise _NoController(f"broker {controller} is no longer controller")
@@ -77,15 +74,20 @@ class Asking:
         result: dict[str, Any] = self._repeat(once, timeout_s)
         return result
 
+    def _controller(self) -> int:
+        """The id of the controller, as any broker knows it."""
+        controller = int(self._metadata([]).controller_id)
+        if controller < 0:
+            raise _NoController("the cluster has no controller now")
+        return controller
+
     def _to_controller(
         self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
     ) -> Any:
         """Send a request to the current controller; look it up again if that broker is not it or does not answer."""
 
         def once() -> Any:
-            controller = self._metadata([]).controller_id
-            if controller < 0:
-                raise _NoController("the cluster has no controller now")
+            controller = self._controller()
             response = self._connection.send(make(), controller)
             if ErrorCode.NOT_CONTROLLER in list(codes(response)):
                 raise _NoController(f"broker {controller} is no longer controller")

@@ -192,9 +192,9 @@ def test_an_open_transaction_of_an_earlier_epoch_is_another_one(world: World) ->
 
 def test_idle_guards_expire_with_producer_ids(world: World) -> None:
     world.verify()
-    world.log.producers.expire(NOW + 99, 100)
+    list(world.log.producers.expiring(NOW + 99, 100))
     assert len(world.guards) == 1
-    world.log.producers.expire(NOW + 100, 100)
+    list(world.log.producers.expiring(NOW + 100, 100))
     assert len(world.guards) == 0
     assert world.refusal() is ErrorCode.INVALID_TXN_STATE
 

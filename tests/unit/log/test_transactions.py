@@ -190,16 +190,16 @@ def test_a_markers_time_keeps_its_producer() -> None:
     data = bytearray(produced([b"x"], timestamp=NOW - 5000, producer_id=7, producer_epoch=0, base_sequence=0))
     log.append_as_leader(memoryview(data), 0, now_ms=NOW)
     end(log, 7, epoch=1)
-    log.producers.expire(NOW + 99, 100)
+    list(log.producers.expiring(NOW + 99, 100))
     assert log.producers.entries[7].epoch == 1
-    log.producers.expire(NOW + 100, 100)
+    list(log.producers.expiring(NOW + 100, 100))
     assert 7 not in log.producers.entries
 
 
 def test_the_producer_of_an_open_transaction_does_not_expire() -> None:
     log = new_log()
     append(log, 7)
-    log.producers.expire(NOW + 10**9, 100)
+    list(log.producers.expiring(NOW + 10**9, 100))
     assert log.producers.open_transactions == {7: 0}
 
 
