@@ -1,5 +1,6 @@
 """One broker: CPU per request, from the process's own accounting, beside what the bare work costs in this run."""
 
+import platform
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import psutil
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.fetch import FetchPartition
 from logyard.broker.protocol.fetch_client import decode_response
-from tests.benchmarks import frames, harness
+from tests.benchmarks import frames, harness, measuring, slower
 from tests.benchmarks.harness import WINDOW, Row, Server, Wire
 
 ROUNDS = 8
@@ -37,7 +38,8 @@ PRODUCES = (
 
 def measure(directory: Path) -> list[Row]:
     """Every row of this file; about two minutes."""
-    return [*_requests(directory), _idle_follower(directory)]
+    pace = Row(slower.PACE, measuring.plain_python_us(), slower.PACE_UNIT, note=platform.python_version())
+    return [pace, *_requests(directory), _idle_follower(directory)]
 
 
 def _requests(directory: Path) -> list[Row]:

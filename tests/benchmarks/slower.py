@@ -3,8 +3,10 @@
 Rows of CPU are compared as multiples of the bare server's work in their own run: a slower machine slows both. Rows
 without bare work of their own are held against that of the small Produce. A busy machine does not slow both alike
 (requests pile up, and the bare server takes more of them in a turn: 2.6 µs each instead of 4.6), so there only
-bytecodes are compared, which nothing changes but the code and the version of Python. Times of the whole machine are
-not compared.
+bytecodes are compared, which nothing changes but the code and the version of Python. Nor does another interpreter:
+the bare server is nearly all C and system calls, the broker nearly all Python. So multiples count only where a loop of
+plain Python takes as long, beside bare work, as it did in the committed run. Times of the whole machine are not
+compared.
 """
 
 import json
@@ -14,6 +16,7 @@ from typing import Any
 
 COMMITTED = Path(__file__).with_name("figures.json")
 PART, YARDSTICK = "broker", "Produce 279 B, 50 under way"
+PACE, PACE_UNIT = "a thousand steps of plain Python", "µs alone"
 TOLERATED = 1.1
 COUNTED = "counts"
 COUNT_TOLERATED = 1.02
@@ -29,6 +32,20 @@ def ratios(figures: Figures) -> dict[str, float]:
     if not yardstick:
         return {}
     return {what: row["value"] / (row["ceiling"] or yardstick) for what, row in rows.items() if row["unit"] == "µs"}
+
+
+def pace(figures: Figures) -> float | None:
+    """Plain Python as a multiple of bare work; None where one of them was not measured."""
+    rows = {row["what"]: row for row in figures.get(PART, ())}
+    if PACE not in rows or not rows.get(YARDSTICK, {}).get("ceiling"):
+        return None
+    return float(rows[PACE]["value"] / rows[YARDSTICK]["ceiling"])
+
+
+def is_other_interpreter(now: Figures, before: Figures) -> bool:
+    """Whether plain Python took over a tenth more or less, beside bare work, than in the committed run."""
+    found, known = pace(now), pace(before)
+    return found is not None and known is not None and not 1 / TOLERATED <= found / known <= TOLERATED
 
 
 def slower(now: Figures, before: Figures) -> list[str]:
@@ -85,6 +102,11 @@ def report(now: Figures, before: Figures, *, is_busy: bool) -> tuple[str, bool]:
         text += [f"{compared} in the same run ({least}); {verdict}", *_indented(slow)]
         if is_busy:
             text.append("  the machine was busy when this began, so the multiples decide nothing: measure them again")
+        elif is_other_interpreter(now, before):
+            text.append(
+                f"  plain Python takes {pace(now):.1f} x bare work, was {pace(before):.1f} x: another machine or build"
+                " of Python, so the multiples decide nothing"
+            )
         else:
             worse = worse + slow
     if not text:

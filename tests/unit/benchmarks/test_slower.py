@@ -35,6 +35,22 @@ def test_a_row_that_grew_by_more_than_a_tenth_is_named() -> None:
     assert line.startswith("Fetch: 2.8 x bare work")
 
 
+def paced(produce_us: float, pace_us: float) -> dict[str, list[dict[str, Any]]]:
+    rows = figures((YARDSTICK, produce_us, 5.0))
+    pace = {"what": slower.PACE, "value": pace_us, "unit": slower.PACE_UNIT, "ceiling": None}
+    return {"broker": [pace, *rows["broker"]]}
+
+
+def test_another_interpreter_decides_nothing_and_is_named() -> None:
+    before = paced(20.0, 80.0)
+    text, is_worse = slower.report(paced(30.0, 120.0), before, is_busy=False)
+    assert not is_worse
+    assert "plain Python takes 24.0 x bare work, was 16.0 x" in text
+    text, is_worse = slower.report(paced(30.0, 84.0), before, is_busy=False)
+    assert is_worse
+    assert "plain Python" not in text
+
+
 def test_a_row_that_is_gone_is_named_and_a_new_one_is_not() -> None:
     assert slower.slower(figures(PRODUCE, ("New", 1.0, None)), figures(PRODUCE, FETCH)) == ["Fetch: no longer measured"]
 
