@@ -149,9 +149,9 @@ class ControllerRunner:
         """The number of waiting events; the one being handled counts too."""
         return len(self.queue)
 
-    def gauges(self) -> dict[str, int]:
+    async def gauges(self) -> dict[str, int]:
         """Return the controller's metrics by Kafka's names; after an event the cost is linear in partitions."""
-        return self._gauges.now() | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
+        return await self._gauges.now() | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
 
     async def ask(self, request: events.Request[A]) -> A:
         """Have a request carried out, and return its answer; what concerns one topic or partition of it is in there.

@@ -1,11 +1,14 @@
 """The broker's metrics as Prometheus text: Kafka's metric names in snake case, with the prefix `logyard_` (facts §20).
 
-All values are read on the event loop when they are scraped. If the controller and the replicas have a gauge of the same
+All values are read on the event loop when they are scraped, in turns where there is one for each partition; the text is
+made in a thread. If the controller and the replicas have a gauge of the same
 name, the controller's is called `logyard_controller_…`.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -24,7 +27,9 @@ from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.leases.book import Purpose
 from logyard.broker.leases.leases import Leases
 from logyard.broker.log.store import LogStore
+from logyard.broker.portions import portions
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.replication.settings import Counters
 from logyard.broker.transactions.verification_figures import VerificationFigures
 
 LOOK_S = 0.1
@@ -79,7 +84,7 @@ class Sources:
     """Where the values come from; `identity` becomes the labels of `logyard_broker_info`."""
 
     replicas: Replicas
-    controller_gauges: Callable[[], Mapping[str, int]]
+    controller_gauges: Callable[[], Awaitable[Mapping[str, int]]]
     apis: Mapping[int, ApiFigures]
     store: LogStore
     leases: Leases
@@ -89,38 +94,34 @@ class Sources:
     verification: VerificationFigures | None = None
 
 
-class BrokerCollector(Collector):
-    """Reads all metrics of a broker."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registering reads no values: the broker may not be up yet."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        sources = self._sources
-        yield InfoMetricFamily("logyard_broker", "Which broker this is", dict(sources.identity))
-        gauges = sources.replicas.gauges()
-        yield from _gauges(gauges, "of this broker's replicas")
-        controller = {snake_case(name): value for name, value in sources.controller_gauges().items()}
-        renamed = {f"controller_{name}" if name in gauges else name: value for name, value in controller.items()}
-        yield from _gauges(renamed, "of the controller, 0 on a broker that is not")
-        for name, value in asdict(sources.replicas.counters).items():
-            yield CounterMetricFamily(f"logyard_{name}", "Since the broker started", value=value)
-        yield from _apis(sources.apis.values())
-        yield from _logs(sources.store)
-        yield _leases(sources.leases)
-        yield from _gauges(sources.other_gauges(), "of this broker")
-        if sources.verification is not None:
-            yield from _verification(sources.verification)
-        yield _tasks()
-        yield GaugeMetricFamily(
+async def read(sources: Sources) -> list[Metric]:
+    """Read all metrics of a broker."""
+    gauges = await sources.replicas.gauges()
+    controller = {snake_case(name): value for name, value in (await sources.controller_gauges()).items()}
+    renamed = {f"controller_{name}" if name in gauges else name: value for name, value in controller.items()}
+    logs = await _logs(sources.store)
+    return [
+        InfoMetricFamily("logyard_broker", "Which broker this is", dict(sources.identity)),
+        *_gauges(gauges, "of this broker's replicas"),
+        *_gauges(renamed, "of the controller, 0 on a broker that is not"),
+        *_counters(sources.replicas.counters),
+        *_apis(sources.apis.values()),
+        *logs,
+        _leases(sources.leases),
+        *_gauges(sources.other_gauges(), "of this broker"),
+        *(() if sources.verification is None else _verification(sources.verification)),
+        _tasks(),
+        GaugeMetricFamily(
             "logyard_event_loop_longest_pause_seconds",
             "The longest time the event loop was late since the last scrape",
             value=sources.pauses.take_longest(),
-        )
+        ),
+    ]
+
+
+def _counters(counters: Counters) -> Iterator[Metric]:
+    for name, value in asdict(counters).items():
+        yield CounterMetricFamily(f"logyard_{name}", "Since the broker started", value=value)
 
 
 def _gauges(figures: Mapping[str, int], whose: str) -> Iterator[Metric]:
@@ -139,24 +140,28 @@ def _apis(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
     yield from (requests, errors, seconds)
 
 
-def _logs(store: LogStore) -> Iterator[Metric]:
-    sizes: dict[str, int] = {}
+async def _logs(store: LogStore) -> list[Metric]:
+    sizes = Counter[str]()
     segments = lost = 0
-    for log in store.logs.all_current():
-        lost += len(log.segments.lost_tails)
-        sizes[log.tp.topic] = sizes.get(log.tp.topic, 0) + log.size
-        segments += len(log.segments)
+    async for logs in portions(store.logs.all_current()):
+        for log in logs:
+            lost += len(log.segments.lost_tails)
+            sizes[log.tp.topic] += log.size
+            segments += len(log.segments)
     by_topic = GaugeMetricFamily("logyard_log_size_bytes", "Bytes of this broker's logs, by topic", labels=["topic"])
-    for topic, size in sizes.items():
-        by_topic.add_metric([topic], size)
-    yield by_topic
-    yield GaugeMetricFamily("logyard_log_segments", "Segments of all logs", value=segments)
-    yield GaugeMetricFamily("logyard_log_lost_tails", "Closed segments found to end inside a batch", value=lost)
+    async for topics in portions(sizes.items()):
+        for topic, size in topics:
+            by_topic.add_metric([topic], size)
     online = store.online_directories
     directories = GaugeMetricFamily("logyard_log_directory_online", "1 while a log directory works", labels=["path"])
     for path in store.log_dirs:
         directories.add_metric([path], path in online)
-    yield directories
+    return [
+        by_topic,
+        GaugeMetricFamily("logyard_log_segments", "Segments of all logs", value=segments),
+        GaugeMetricFamily("logyard_log_lost_tails", "Closed segments found to end inside a batch", value=lost),
+        directories,
+    ]
 
 
 def _leases(leases: Leases) -> Metric:
@@ -188,13 +193,26 @@ def _tasks() -> Metric:
     return family
 
 
+class _Read(Collector):
+    """What was read, for the library that makes text of it."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
 class Metrics:
-    """A registry of this broker alone: tests run several brokers in one process."""
+    """One scrape after the other: as many as want to may ask at once."""
 
     def __init__(self, sources: Sources) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BrokerCollector(sources))
+        self._sources = sources
+        self._one_at_a_time = asyncio.Lock()
 
-    def text(self) -> bytes:
+    async def text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        async with self._one_at_a_time:
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(_Read(await read(self._sources)))
+            return await asyncio.to_thread(generate_latest, registry)

@@ -4,7 +4,7 @@ They only translate between HTTP and LeaseService; docs/leases.md is the contrac
 route is in rights_table.py; one without a row there is a KeyError at the start.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import structlog
@@ -42,7 +42,7 @@ def build(
     lease_service: LeaseService,
     access: Access,
     health: Health,
-    metrics: Callable[[], bytes],
+    metrics: Callable[[], Awaitable[bytes]],
     more: Sequence[tuple[Route, Endpoint]] = (),
 ) -> Starlette:
     """Return the ASGI application. `health` gives (ready, details), `metrics` Prometheus text.
@@ -64,13 +64,13 @@ def build(
     )
 
 
-def _monitoring_routes(health: Health, metrics: Callable[[], bytes]) -> list[tuple[Route, Endpoint]]:
+def _monitoring_routes(health: Health, metrics: Callable[[], Awaitable[bytes]]) -> list[tuple[Route, Endpoint]]:
     async def show_health(request: Request) -> Response:
         ready, details = health()
         return JSONResponse(details, 200 if ready else 503)
 
     async def show_metrics(request: Request) -> Response:
-        return PlainTextResponse(metrics(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(await metrics(), media_type="text/plain; version=0.0.4")
 
     return [(Route("GET", "/health"), show_health), (Route("GET", "/metrics"), show_metrics)]
 

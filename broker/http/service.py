@@ -1,6 +1,6 @@
 """What one broker serves over HTTP: leases, metrics and health behind one ASGI application."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ class HttpService:
         self,
         lease_service: LeaseService,
         *,
-        controller_gauges: Callable[[], Mapping[str, int]],
+        controller_gauges: Callable[[], Awaitable[Mapping[str, int]]],
         apis: Mapping[int, ApiFigures],
         health: Health,
         other_gauges: Callable[[], Mapping[str, int]] = dict,

@@ -1,10 +1,12 @@
 """All replicas of this broker; requests go to its parts.
 
 `producing`, `fetching`, `lookups` and `requests` (the controller's) share the state in hosted.py. Every entry point is
-synchronous: what has to wait returns a Pending instead of its answer; nothing here awaits.
+synchronous: what has to wait returns a Pending instead of its answer; nothing here awaits. (Only the gauges do, which
+are counted in turns of the loop.)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.clock import Clock
@@ -12,6 +14,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 from logyard.broker.replication.controller_requests import ControllerRequests, Fetchers
 from logyard.broker.replication.fetch.fetch import Fetching
 from logyard.broker.replication.hosted import Hosted
@@ -120,28 +123,26 @@ class Replicas:
     def counters(self) -> Counters:
         return self.hosted.counters
 
-    def gauges(self) -> dict[str, int]:
-        """Return the gauges, computed when they are read: Kafka's metric names in snake case."""
-        led = list(self.hosted.led())
+    async def gauges(self) -> dict[str, int]:
+        """Return the gauges, counted when they are read, in turns of the loop: Kafka's metric names in snake case."""
+        counted = Counter[str]()
+        latest_ms = self.hosted.clock.now_ms() - self.settings.transaction_timeout_max_ms - LATE_BUFFER_MS
+        async for led in portions(list(self.hosted.led())):
+            counted.update(_counted(led, latest_ms))
         return {
-            "leader_count": len(led),
+            "leader_count": counted["leaders"],
             "partition_count": len(self.hosted.partitions),
             "offline_replica_count": len(self.hosted.offline),
-            "under_replicated_partitions": sum(p.is_under_replicated for p in led),
-            "under_min_isr_partition_count": sum(p.is_under_min_isr for p in led),
-            "at_min_isr_partition_count": sum(p.is_at_min_isr for p in led),
-            "partitions_with_late_transactions_count": self._late_transactions(led),
+            "under_replicated_partitions": counted["under_replicated"],
+            "under_min_isr_partition_count": counted["under_min_isr"],
+            "at_min_isr_partition_count": counted["at_min_isr"],
+            "partitions_with_late_transactions_count": counted["late_transactions"],
             "failed_partitions_count": self._fetchers.failed_count,
-            "reassigning_partitions": sum(bool(p.adding or p.removing) for p in led),
+            "reassigning_partitions": counted["reassigning"],
             "delayed_produces": self.hosted.produces.waiting,
             "delayed_fetches": self.hosted.fetches.waiting,
             "delayed_deletions": self.hosted.deletions.waiting,
         }
-
-    def _late_transactions(self, led: Iterable[Partition]) -> int:
-        """Count the partitions with a transaction that is open for longer than any may be: its marker seems lost."""
-        latest_ms = self.hosted.clock.now_ms() - self.settings.transaction_timeout_max_ms - LATE_BUFFER_MS
-        return sum(p.log is not None and p.log.producers.is_late(latest_ms) for p in led)
 
     # Life
 
@@ -198,3 +199,18 @@ class _Switch:
     @property
     def failed_count(self) -> int:
         return 0 if self.target is None else self.target.failed_count
+
+
+def _counted(led: Sequence[Partition], latest_ms: int) -> Mapping[str, int]:
+    """Count what the gauges tell of these partitions that the broker leads.
+
+    A transaction that has been open since before `latest_ms` is open for longer than any may be: its marker seems lost.
+    """
+    return {
+        "leaders": len(led),
+        "under_replicated": sum(p.is_under_replicated for p in led),
+        "under_min_isr": sum(p.is_under_min_isr for p in led),
+        "at_min_isr": sum(p.is_at_min_isr for p in led),
+        "late_transactions": sum(p.log is not None and p.log.producers.is_late(latest_ms) for p in led),
+        "reassigning": sum(bool(p.adding or p.removing) for p in led),
+    }

@@ -105,7 +105,7 @@ async def take_over(connect: str) -> TakeOver:
     while runner.queue_size:
         await asyncio.sleep(0.001)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    found = runner.gauges()
+    found = await runner.gauges()
     assert runner.is_active, "the take-over failed"
     assert found["OfflinePartitionsCount"] == 0
     await runner.stop()

@@ -46,6 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "broker.late_import",
         "broker.log_format",
         "broker.log_stream",
+        "broker.portions",
         "broker.submodule_import",
         "broker.tasks",
     ),

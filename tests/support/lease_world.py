@@ -63,6 +63,10 @@ class _Timers:
         return asyncio.get_running_loop().call_later(3600, callback)
 
 
+async def no_metrics() -> bytes:
+    return b"metrics\n"
+
+
 class LeaseWorld:
     """Broker 1. Use as `async with`; `call` speaks HTTP to it and returns (status, JSON)."""
 
@@ -119,7 +123,7 @@ class LeaseWorld:
         await self.store.load()
         await restart.restore(self.leases)
         access = Access(OwnerOfTheFile(TOKEN), everything, self.leases.book, open_routes=OPEN_WHEN_PLAIN)
-        asgi = routes.build(self.lease_service, access, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
+        asgi = routes.build(self.lease_service, access, lambda: (True, {"status": "ready"}), no_metrics)
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(asgi),
             base_url="http://broker",

@@ -38,7 +38,7 @@ from logyard.broker.tls.listeners import TlsListeners
 from logyard.broker.znodes.acls import AclEntry, Operation, Permission, ResourcePattern, ResourceType
 from logyard.broker.znodes.scram_credentials import ScramCredential
 from tests.support.certificates import Authority, Issued, pem_settings
-from tests.support.lease_world import LeaseWorld
+from tests.support.lease_world import LeaseWorld, no_metrics
 from tests.support.tls_listener import client_context
 
 AUTHORITY = Authority()
@@ -121,7 +121,7 @@ async def serving(
         world.lease_service,
         access,
         lambda: (True, {"status": "ready", "broker_id": 1}),
-        lambda: b"metrics\n",
+        no_metrics,
         run_routes(runs, file),
     )
     tls = TlsListeners(side.handshakes)

@@ -149,7 +149,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.replication.produce:Producing.append",
         "broker.replication.produce:Producing.begin_verification",
         "broker.replication.produce:Producing.validate_in_thread",
-        "broker.replication.replicas:Replicas._late_transactions",
+        "broker.replication.replicas:Replicas.gauges",
         "broker.transactions.markers.writing:MarkerWriter._append",
         "cli.groups:_time",
         "cli.transactions:_now_ms",

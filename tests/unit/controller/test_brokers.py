@@ -234,7 +234,7 @@ async def test_auto_rebalance(make_world: Callable[..., World]) -> None:
     await world.start(3)
     await world.grow_isr("t", 0, 1, 3)
     runner = world.controller.runner
-    assert runner.gauges()["PreferredReplicaImbalanceCount"] == 2
+    assert (await runner.gauges())["PreferredReplicaImbalanceCount"] == 2
     runner.queue.put(LeadersImbalanceDue())
     await world.settle()
     assert [state(world, "t", p).leader for p in (0, 1)] == [3, 1]
@@ -275,7 +275,7 @@ async def test_shutdown_of_a_leader_costs_one_epoch_and_its_exit_none(world: Wor
     await world.kill(3)
     assert state(world).leader_epoch == 1
     await world.start(3)
-    assert world.controller.runner.gauges()["ActiveBrokerCount"] == 3
+    assert (await world.controller.runner.gauges())["ActiveBrokerCount"] == 3
 
 
 async def test_follower_that_leaves_is_stopped(world: World) -> None:

@@ -160,16 +160,16 @@ def test_the_gauge_of_an_unclean_election_tells_one_topic_from_all() -> None:
 
 async def test_gauges_are_counted_again_only_after_an_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = world.controller.runner
-    before = runner.gauges()
+    before = await runner.gauges()
     assert (before["GlobalPartitionCount"], before["ActiveControllerCount"]) == (0, 1)
     await world.make_topic("t", (1, 2), (9,))
     read = mock.Mock(wraps=gauges.read)
     monkeypatch.setattr(gauges, "read", read)
-    after = runner.gauges()
+    after = await runner.gauges()
     assert (after["GlobalPartitionCount"], after["OfflinePartitionsCount"]) == (2, 1)
-    assert runner.gauges() == after
+    assert await runner.gauges() == after
     assert read.call_count == 1
     monkeypatch.undo()
     await runner.stop()
-    assert runner.gauges()["GlobalPartitionCount"] == 0
+    assert (await runner.gauges())["GlobalPartitionCount"] == 0
     await runner.start()

@@ -2,12 +2,14 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from logyard.broker import portions
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import token
 from logyard.broker.http.access import Access, everything
@@ -16,6 +18,7 @@ from logyard.broker.http.metrics import LoopPauses, snake_case
 from logyard.broker.http.rights_table import OPEN_WHEN_PLAIN
 from logyard.broker.http.service import HttpService
 from logyard.broker.leases.book import LeaseBook
+from logyard.broker.model import TopicPartition
 from logyard.broker.transactions.verification_figures import VerificationFigures
 from tests.support.lease_world import LeaseWorld, fill
 
@@ -24,10 +27,14 @@ class Api:
     name, requests, errors, seconds = "Produce", 7, 1, 0.25
 
 
+async def controller_gauges() -> dict[str, int]:
+    return {"ActiveControllerCount": 1, "ReassigningPartitions": 3}
+
+
 def side(world: LeaseWorld, ready: bool = True, verification: VerificationFigures | None = None) -> HttpService:
     return HttpService(
         world.lease_service,
-        controller_gauges=lambda: {"ActiveControllerCount": 1, "ReassigningPartitions": 3},
+        controller_gauges=controller_gauges,
         apis={0: Api()},
         health=lambda: (ready, {"status": "said"}),
         verification=verification,
@@ -82,6 +89,28 @@ async def test_metrics_need_no_token_and_carry_kafkas_names(tmp_path: Path) -> N
         assert found["logyard_segment_leases", "audit"] == 1
         assert found["logyard_segment_leases", "compact"] == 0
         http_side.close()
+
+
+async def test_others_have_turns_while_very_many_logs_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = 0
+
+    async def pause(seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+
+    monkeypatch.setattr(portions, "AT_ONCE", 2)
+    monkeypatch.setattr(portions, "asyncio", SimpleNamespace(sleep=pause))
+    async with LeaseWorld() as world:
+        for number in range(9):
+            world.lead(TopicPartition(f"topic-{number}", 0))
+        http_side = side(world)
+        found = samples((await asked(http_side, tmp_path, "/metrics")).text)
+        http_side.close()
+    assert found["logyard_leader_count",] == 9
+    assert sum(name[0] == "logyard_log_size_bytes" for name in found) == 9
+    assert pauses == 3 * (9 // 2), "the partitions that it leads, their logs, and their topics"
 
 
 async def test_verifications_are_counted_and_timed(tmp_path: Path) -> None:

@@ -284,12 +284,12 @@ def test_a_log_that_was_never_led_since_start_is_deleted_too(world: ControlledWo
     assert errors(stop(later, TopicPartition("never", 0), delete=True)) == [ErrorCode.NONE]
 
 
-def test_a_directory_that_fails_on_creation(world: ControlledWorld) -> None:
+async def test_a_directory_that_fails_on_creation(world: ControlledWorld) -> None:
     world.logs.failing[T0] = StorageError("no space")
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert errors(stop(world, delete=True)) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert world.replicas.gauges()["offline_replica_count"] == 1
+    assert (await world.replicas.gauges())["offline_replica_count"] == 1
 
 
 def out_of_descriptors() -> Any:
@@ -298,12 +298,12 @@ def out_of_descriptors() -> Any:
     return trouble
 
 
-def test_a_replica_without_a_descriptor_left_is_followed_later(world: ControlledWorld) -> None:
+async def test_a_replica_without_a_descriptor_left_is_followed_later(world: ControlledWorld) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     orders = world.order(leader=2), world.order(T1, leader=2)
     assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     world.advance(10_000)
-    assert world.replicas.gauges()["offline_replica_count"] == 0
+    assert (await world.replicas.gauges())["offline_replica_count"] == 0
     assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1]
     world.logs.failing.clear()
     world.advance(10_000)
@@ -352,9 +352,9 @@ def test_a_changed_min_isr_advances_the_high_watermark(world: ControlledWorld) -
     assert [world.log(tp).high_watermark for tp in (T0, T1)] == [1, 1]
 
 
-def test_gauges(world: ControlledWorld) -> None:
+async def test_gauges(world: ControlledWorld) -> None:
     world.tell(world.order(isr=(1,)), world.order(T1, leader=2))
-    gauges = world.replicas.gauges()
+    gauges = await world.replicas.gauges()
     assert (gauges["leader_count"], gauges["partition_count"], gauges["under_replicated_partitions"]) == (1, 2, 1)
     assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)
 

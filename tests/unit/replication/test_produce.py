@@ -144,12 +144,12 @@ def test_an_unexpected_error_affects_one_partition(world: World) -> None:
     assert [r.error for r in results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
-def test_closing_answers_waiting_requests(world: World) -> None:
+async def test_closing_answers_waiting_requests(world: World) -> None:
     pending = produce(world, acks=-1)
     assert isinstance(pending, Pending)
     world.replicas.close()
     assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
-    assert world.replicas.gauges()["delayed_produces"] == 0
+    assert (await world.replicas.gauges())["delayed_produces"] == 0
 
 
 def test_changed_settings_count_at_once(world: World) -> None:

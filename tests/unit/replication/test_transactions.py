@@ -112,19 +112,19 @@ def test_who_may_begin_to_verify(world: World) -> None:
     assert begin_verification(T0, PID, 0, 1) is None, "its transaction is open"
 
 
-def test_open_transactions_that_are_older_than_any_may_be_are_counted(world: World) -> None:
-    def late() -> int:
-        return world.replicas.gauges()["partitions_with_late_transactions_count"]
+async def test_open_transactions_that_are_older_than_any_may_be_are_counted(world: World) -> None:
+    async def late() -> int:
+        return (await world.replicas.gauges())["partitions_with_late_transactions_count"]
 
     begin(world)
     written_ms = world.log().producers.entries[PID].last_timestamp
     limit_ms = written_ms + 900_000 + 300_000
     world.clock.advance((limit_ms - world.clock.now_ms()) / 1000)
-    assert late() == 0
+    assert await late() == 0
     world.clock.advance(1)
-    assert late() == 1
+    assert await late() == 1
     end(world, ABORT)
-    assert late() == 0
+    assert await late() == 0
 
 
 @pytest.mark.parametrize("leader", [1, 2])

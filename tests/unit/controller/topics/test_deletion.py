@@ -115,7 +115,7 @@ async def test_waits_for_a_dead_replica(world: World) -> None:
     await delete(world, "t")
     assert len(traces(world, "t")) == 2
     assert world.brokers[1].deleted == [TP]
-    assert world.controller.runner.gauges()["TopicsIneligibleToDeleteCount"] == 1
+    assert (await world.controller.runner.gauges())["TopicsIneligibleToDeleteCount"] == 1
     await world.start(3)
     assert traces(world, "t") == []
     assert world.brokers[3].deleted == [TP]
@@ -221,11 +221,11 @@ async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
         await world.settle()
     else:
         await world.controller.runner.ask(AlterReassignments(((TP, (3, 2)),)))
-    assert world.controller.runner.gauges()["ReassigningPartitions"] == 1
+    assert (await world.controller.runner.gauges())["ReassigningPartitions"] == 1
     await delete(world, "t")
     assert traces(world, "t") == []
     assert world.tree.read(reassignments.PATH) is None
-    assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
+    assert (await world.controller.runner.gauges())["ReassigningPartitions"] == 0
 
 
 async def test_the_dead_target_of_a_move_delays_the_deletion(world: World) -> None:
@@ -235,7 +235,7 @@ async def test_the_dead_target_of_a_move_delays_the_deletion(world: World) -> No
     await world.kill(3)
     await delete(world, "t")
     assert len(traces(world, "t")) == 2
-    assert world.controller.runner.gauges()["TopicsIneligibleToDeleteCount"] == 1
+    assert (await world.controller.runner.gauges())["TopicsIneligibleToDeleteCount"] == 1
     await world.start(3)
     assert traces(world, "t") == []
     assert world.brokers[3].deleted == [TP]
@@ -249,7 +249,7 @@ async def test_a_new_controller_ends_the_move_of_what_is_to_be_deleted(world: Wo
     await world.kill(1)
     await world.start(3)
     assert traces(world, "t") == []
-    assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
+    assert (await world.controller.runner.gauges())["ReassigningPartitions"] == 0
 
 
 async def test_a_new_controller_waits_for_the_dead_replica_too(world: World) -> None:
@@ -257,7 +257,7 @@ async def test_a_new_controller_waits_for_the_dead_replica_too(world: World) -> 
     await world.kill(3)
     await delete(world, "t")
     await world.kill(1)
-    assert world.controller.runner.gauges()["TopicsIneligibleToDeleteCount"] == 1
+    assert (await world.controller.runner.gauges())["TopicsIneligibleToDeleteCount"] == 1
     assert len(traces(world, "t")) == 2
     await world.start(3)
     assert traces(world, "t") == []

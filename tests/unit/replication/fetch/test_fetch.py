@@ -177,13 +177,13 @@ def test_the_budget_is_shared_but_the_first_batch_always_comes(world: World) -> 
     assert offsets(fetch(world, ask(max_bytes=size))[0]) == [0]
 
 
-def test_waiting_ends_with_data(world: World) -> None:
+async def test_waiting_ends_with_data(world: World) -> None:
     pending = fetch(world, ask(), wait_ms=500)
     assert isinstance(pending, Pending)
     assert not pending.done()
     produce(world)
     assert offsets(pending.result()[0]) == [0]
-    assert world.replicas.gauges()["delayed_fetches"] == 0
+    assert (await world.replicas.gauges())["delayed_fetches"] == 0
 
 
 def test_waiting_ends_with_time(world: World) -> None:

@@ -169,7 +169,7 @@ def test_an_error_of_a_log_affects_only_its_partition_and_is_tried_again(loop: V
         await asyncio.sleep(0.1)
         assert list(f.fetchers.failed) == [T0]
         assert f.log(T1).log_end_offset == 1
-        assert f.world.replicas.gauges()["failed_partitions_count"] == 1
+        assert (await f.world.replicas.gauges())["failed_partitions_count"] == 1
         f.leader.script = [[answer(T1, stored(1, 0))]]
         f.leader.answering = first_record
         await asyncio.sleep(1.5)
@@ -177,7 +177,7 @@ def test_an_error_of_a_log_affects_only_its_partition_and_is_tried_again(loop: V
         f.log().refuse = None
         await asyncio.sleep(3)
         assert f.log().log_end_offset == 1
-        assert f.world.replicas.gauges()["failed_partitions_count"] == 0
+        assert (await f.world.replicas.gauges())["failed_partitions_count"] == 0
 
     with structlog.testing.capture_logs() as said:
         run(loop, story)
