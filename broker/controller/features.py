@@ -51,7 +51,8 @@ def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None
     before = Features() if found is None else feature.decode(found.data)
     outcomes: dict[str, Outcome] = {}
     kept = dict(before.levels)
-    for change in request.changes:
+    for number, change in enumerate(request.changes, 1):
+        yield from effects.done(number)
         problem = _problem(change, before.levels, context.brokers.values())
         if problem is None and change.level < 1:
             kept.pop(change.name, None)

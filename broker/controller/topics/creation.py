@@ -256,8 +256,7 @@ def on_create_partitions(context: ControllerContext, request: CreatePartitions) 
         try:
             if given[wanted.topic] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {wanted.topic!r} is in the request more than once.")
-            placed = yield from _collected(_grow(context, wanted, moving))
-            changes[wanted.topic] = {number: Assignment(brokers) for number, brokers in placed.items()}
+            changes[wanted.topic] = yield from _added(_grow(context, wanted, moving))
         except ApiError as refused:
             outcomes[wanted.topic] = Outcome(refused.code, refused.message)
     if not request.validate_only and changes:
@@ -266,6 +265,15 @@ def on_create_partitions(context: ControllerContext, request: CreatePartitions) 
     for name in changes:
         outcomes.setdefault(name, Outcome())
     yield from effects.perform(Answer(outcomes))
+
+
+def _added(partitions: Iterable[placement.Placed]) -> Steps[dict[int, Assignment]]:
+    """As `_collected`, as what a topic's znode has."""
+    added: dict[int, Assignment] = {}
+    for number, (partition, replicas) in enumerate(partitions, 1):
+        added[partition] = Assignment(replicas)
+        yield from effects.done(number)
+    return added
 
 
 def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[str]) -> Iterable[placement.Placed]:

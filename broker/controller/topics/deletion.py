@@ -39,6 +39,10 @@ _STARTED, _SUCCESSFUL, _INELIGIBLE = (
     ReplicaPhase.DELETION_INELIGIBLE,
 )
 
+_DISABLED = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable).")
+_OTHER_ID = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id any more.")
+_UNKNOWN = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+
 
 # Requests
 
@@ -49,22 +53,27 @@ def on_delete_topics(context: ControllerContext, request: DeleteTopics) -> Steps
     A topic that is already queued counts as success (facts §7). Of a topic that was asked for by id the controller
     compares the id: who looked the name up may not have heard yet that another topic has it now.
     """
-    gone = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id any more.")
-    outcomes = {name: gone for name, topic_id in request.ids.items() if context.names_by_id.get(topic_id) != name}
-    known = [name for name in dict.fromkeys(request.topics) if name in context.topics and name not in outcomes]
-    if not context.settings.delete_topic_enable:
-        disabled = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable).")
-        outcomes = dict.fromkeys(request.topics, disabled)
-        known = []
-    results = yield from fencing.write(context, [[Create(delete_topics.path(name))] for name in known])
-    for name, result in zip(known, results, strict=True):
-        if result[0].code in (ZkCode.OK, ZkCode.NODE_EXISTS):
+    outcomes: dict[str, Outcome] = {}
+    known: list[str] = []
+    for number, name in enumerate(request.topics, 1):
+        yield from effects.done(number)
+        if not context.settings.delete_topic_enable:
+            outcomes[name] = _DISABLED
+        elif name in request.ids and context.names_by_id.get(request.ids[name]) != name:
+            outcomes[name] = _OTHER_ID
+        elif name not in context.topics:
+            outcomes[name] = _UNKNOWN
+        elif name not in outcomes:
             outcomes[name] = Outcome()
-        else:
-            why = f"ZooKeeper refused the request: {result[0].code.value}"
-            outcomes[name] = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-    unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
-    yield from effects.perform(Answer({name: outcomes.get(name, unknown) for name in request.topics}))
+            known.append(name)
+    for start in range(0, len(known), effects.DONE_PER_TURN):
+        portion = known[start : start + effects.DONE_PER_TURN]
+        results = yield from fencing.write(context, [[Create(delete_topics.path(name))] for name in portion])
+        for name, result in zip(portion, results, strict=True):
+            if result[0].code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
+                why = f"ZooKeeper refused the request: {result[0].code.value}"
+                outcomes[name] = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+    yield from effects.perform(Answer(outcomes))
 
 
 def on_requested(context: ControllerContext) -> Steps[None]:

@@ -4,12 +4,12 @@ Only mechanism and iterations are answered, never a salt or a key. Credentials a
 broker shows a change as soon as it was answered. Rights: Describe on the cluster (facts §18.1, §18.5).
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import CorruptData, ErrorCode, fitting
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
@@ -17,8 +17,7 @@ from logyard.broker.znodes.scram_credentials import MECHANISMS, ScramCredential
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    named = [user.name for user in message.users or ()]
-    results = await (_of_named(services, named) if named else _of_all(services))
+    results = await (_of_named(services, message.users) if message.users else _of_all(services))
     return {"error_code": 0, "error_message": None, "results": results}
 
 
@@ -26,38 +25,43 @@ async def _of_all(services: Services) -> list[Fields]:
     """Return the users who have credentials, sorted."""
     (children,) = await services.zk.children([configs.type_path(configs.USERS)])
     users = sorted(configs.desanitize(name) for name in children or () if name != configs.DEFAULT)
-    return [_result(user, found) for user, found in (await _settings(services, users)).items() if _has_any(found)]
+    return [_result(user, found) async for user, found in _settings(services, users) if _has_any(found)]
 
 
-async def _of_named(services: Services, named: Sequence[str]) -> list[Fields]:
+async def _of_named(services: Services, named: Sequence[Any]) -> list[Fields]:
     """Return one result for each user, in the order of the request."""
-    times = Counter(named)
-    known = await _settings(services, [user for user, count in times.items() if user and count == 1])
-    results: list[Fields] = []
-    for user, count in times.items():
+    pauses = Pauses(services)
+    times = await pauses.counted(user.name for user in named)
+    once = [user async for user, count in pauses.between(times.items()) if user and count == 1]
+    results: dict[str, Fields] = {user: {} for user in times}
+    async for user, found in _settings(services, once):
+        if _has_any(found):
+            results[user] = _result(user, found)
+        else:
+            text = f"Attempt to describe a user credential that does not exist: {user}"
+            results[user] = _refused(user, ErrorCode.RESOURCE_NOT_FOUND, text)
+    async for user, count in pauses.between(times.items()):
         if not user:
-            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
+            results[user] = _refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
         elif count > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, text))
-        elif not _has_any(known[user]):
-            text = f"Attempt to describe a user credential that does not exist: {user}"
-            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, text))
-        else:
-            results.append(_result(user, known[user]))
-    return results
+            results[user] = _refused(user, ErrorCode.DUPLICATE_RESOURCE, text)
+    return list(results.values())
 
 
-async def _settings(services: Services, users: Sequence[str]) -> dict[str, Mapping[str, str] | CorruptData]:
-    """Return each user's settings, or why they cannot be read."""
-    paths = [configs.path(configs.USERS, configs.sanitize(user)) for user in users]
-    found: dict[str, Mapping[str, str] | CorruptData] = {}
-    for user, path, znode in zip(users, paths, await services.zk.read(paths), strict=True):
-        try:
-            found[user] = {} if znode is None else configs.decode(znode.data, path)
-        except CorruptData as problem:
-            found[user] = problem
-    return found
+async def _settings(
+    services: Services, users: Sequence[str]
+) -> AsyncIterator[tuple[str, Mapping[str, str] | CorruptData]]:
+    """Yield each user's settings, or why they cannot be read; others have their turns between portions of users."""
+    for start in range(0, len(users), PARTS_AT_ONCE):
+        portion = users[start : start + PARTS_AT_ONCE]
+        paths = [configs.path(configs.USERS, configs.sanitize(user)) for user in portion]
+        await services.turns.next()
+        for user, path, znode in zip(portion, paths, await services.zk.read(paths), strict=True):
+            try:
+                yield user, {} if znode is None else configs.decode(znode.data, path)
+            except CorruptData as problem:
+                yield user, problem
 
 
 def _has_any(found: Mapping[str, str] | CorruptData) -> bool:

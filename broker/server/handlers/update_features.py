@@ -8,6 +8,7 @@ from typing import Any
 
 from logyard.broker.controller.events import FeatureChange, UpdateFeatures, UpgradeKind
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
@@ -15,7 +16,9 @@ _KINDS = {kind.value: kind for kind in UpgradeKind}
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    changes = tuple(_change(update, request.api_version) for update in message.feature_updates)
+    pauses = Pauses(services)
+    updates = pauses.between(message.feature_updates)
+    changes = tuple([_change(update, request.api_version) async for update in updates])
     validate_only = request.api_version >= 1 and bool(message.validate_only)
     outcomes = await services.controller.ask(UpdateFeatures(changes, validate_only))
     return {
@@ -23,7 +26,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         "error_message": None,
         "results": [
             {"feature": name, "error_code": int(outcome.error), "error_message": outcome.message}
-            for name, outcome in outcomes.items()
+            async for name, outcome in pauses.between(outcomes.items())
         ],
     }
 

@@ -2,7 +2,9 @@
 
 import gc
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -24,6 +26,7 @@ ACL_FILTER = {
 TOPIC, BROKER = 2, 4
 NO_RIGHT = int(ErrorCode.SECURITY_DISABLED)
 UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+NO_ID, NO_USER = int(ErrorCode.UNKNOWN_TOPIC_ID), int(ErrorCode.RESOURCE_NOT_FOUND)
 INVALID, BAD_NAME = int(ErrorCode.INVALID_REQUEST), int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -63,6 +66,9 @@ def of_topics(**more: Any) -> dict[str, Any]:
     return {"timeout_ms": 1000, "validate_only": True, "topics": each(lambda name: {"name": name, **more})}
 
 
+NAMES = [f"no-{number}" for number in range(MANY)]
+IDS = [{"name": None, "topic_id": UUID(int=number)} for number in range(2, MANY + 2)]
+FEATURES = each(lambda name: {"feature": name, "max_version_level": 1, "upgrade_type": 1})
 USERS = {"entries": each(lambda name: {"entity": [{"entity_type": "user", "entity_name": name}], "ops": []})}
 NO_ENTITIES = {"entries": [{"entity": [], "ops": []}] * MANY, "validate_only": True}
 MOVES = [{"partition_index": number + 1, "replicas": [1]} for number in range(MANY)]
@@ -79,6 +85,10 @@ ON_T = [{"name": "t", "partition_indexes": NUMBERS}]
         (49, 0, USERS | {"validate_only": True}, "entries", 0),
         (49, 0, NO_ENTITIES, "entries", INVALID),
         (37, 1, of_topics(count=2, assignments=None), "results", UNKNOWN),
+        (20, 5, {"topic_names": NAMES, "timeout_ms": 1000}, "responses", UNKNOWN),
+        (20, 6, {"topics": IDS, "timeout_ms": 1000}, "responses", NO_ID),
+        (50, 0, {"users": [{"name": name} for name in NAMES]}, "results", NO_USER),
+        (57, 1, {"timeout_ms": 1000, "feature_updates": FEATURES, "validate_only": True}, "results", INVALID),
         (
             31,
             1,
@@ -116,6 +126,25 @@ async def test_a_topic_of_many_partitions_is_checked(broker: InsideBroker, named
     fields = {"topics": [topic], "timeout_ms": 1000, "validate_only": True}
     answer, longest_s = await ask(broker, 19, 5, fields)
     assert [(one.error_code, one.num_partitions) for one in answer.topics] == [(0, MANY)]
+    assert longest_s < TURN_S
+
+
+@pytest.mark.parametrize("assignments", [None, [{"broker_ids": [1]}] * (MANY - 1)])
+async def test_a_topic_is_given_many_partitions(broker: InsideBroker, assignments: list[dict[str, Any]] | None) -> None:
+    topic = {"name": "t", "count": MANY, "assignments": assignments}
+    fields = {"topics": [topic], "timeout_ms": 1000, "validate_only": True}
+    answer, longest_s = await ask(broker, 37, 1, fields)
+    assert [one.error_code for one in answer.results] == [0]
+    assert longest_s < TURN_S
+
+
+async def test_many_topics_are_deleted_by_one_without_rights(tmp_path: Path) -> None:
+    """Each refusal is a line of the audit log."""
+    acls = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    async with InsideBroker(tmp_path, acls | {"super.users": "User:admin"}) as denying:
+        answer, longest_s = await ask(denying, 20, 5, {"topic_names": NAMES, "timeout_ms": 1000})
+    assert {one.error_code for one in answer.responses} == {int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+    assert len(answer.responses) == MANY
     assert longest_s < TURN_S
 
 
