@@ -1,12 +1,14 @@
 """The producers' states of one log and their files: a snapshot per segment, and the reload after a truncation."""
 
+from collections.abc import Sequence
+
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.flush import FlushState
-from logyard.broker.log.producers import ProducerStates, encode_snapshot
+from logyard.broker.log.producers import ProducerEntry, ProducerStates, encode_snapshot
 from logyard.broker.log.recovery import replay
 from logyard.broker.log.segment.segment_list import SegmentList
 
-# Encoding a producer takes half a microsecond, and the event loop does it where a segment is rolled.
+# Encoding or cutting a producer takes half a microsecond; the event loop does so few, where a log is rolled or cut.
 AT_ONCE = 2000
 
 
@@ -41,11 +43,17 @@ class ProducerHistory:
 
     def cut(self, end: int) -> None:
         """The log was cut and ends at `end` now: forget the batches above it, or prepare a reload if the states do not
-        suffice."""
+        suffice, or are very many: a thread cuts those."""
         self._remove_snapshots_above(end)
-        if self.pending_reload is not None or not self.states.cut(end):
-            start = self._segments[0].base_offset
-            self.pending_reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end)
+        known: Sequence[ProducerEntry] | None = None
+        if self.pending_reload is not None:
+            known = self.pending_reload.known  # nothing was written since
+        elif len(self.states) > AT_ONCE:
+            known = list(self.states.entries.values())
+        elif self.states.cut(end):
+            return
+        start = self._segments[0].base_offset
+        self.pending_reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end, known)
 
     def clear(self) -> None:
         """The log starts over, empty."""
@@ -64,6 +72,6 @@ class ProducerHistory:
         unreadable."""
         if self.pending_reload is not reload:
             return []
-        self.states.replace(reload.states.entries.values())
+        self.states.take_over(reload.states)
         self.pending_reload = None
         return reload.passed_over

@@ -310,9 +310,21 @@ class ProducerStates:
         self.entries.update(kept)
         return True
 
+    def adopting(self, others: "ProducerStates") -> Iterator[int]:
+        """Remember the producers that only `others` has as it is now. It goes in portions, as `expiring` does."""
+        left = iter([entry for producer_id, entry in others.entries.items() if producer_id not in self.entries])
+        while portion := list(islice(left, LOOKED_AT_ONCE)):
+            for entry in portion:
+                if entry.producer_id not in self.entries:
+                    self.remember(entry)
+            yield len(portion)
+
     def replace(self, entries: Iterable[ProducerEntry]) -> None:
-        """Start over with these entries, after a truncation."""
-        fresh = ProducerStates(entries)
+        """Start over with these entries."""
+        self.take_over(ProducerStates(entries))
+
+    def take_over(self, fresh: "ProducerStates") -> None:
+        """Start over, after a truncation, with states that nobody else uses, and which a thread may have made."""
         self.entries, self._unstable = fresh.entries, fresh._unstable
         self.first_unstable_offset = fresh.first_unstable_offset
 

@@ -247,9 +247,8 @@ class LogRegistry:
         """Put the future log in the place of the log, whose directory is removed later. Raises DiskError."""
         log, future = self.current[tp], self.futures[tp]
         log.want_producers()
-        for producer_id, entry in log.producers.entries.items():
-            if producer_id not in future.producers.entries:
-                future.producers.remember(entry)  # its batches are below the log's start
+        for _ in future.producers.adopting(log.producers):
+            pass  # few: see LogStore.prepare_promotion
         future.epochs.adopt(log.epochs.entries)
         path = f"{self._directories.of(future.directory).root}/{layout.directory_name(tp)}"
         self._disk.rename(future.directory, path)

@@ -207,10 +207,19 @@ class LogStore:
     # -- moving between directories -------------------------------------------------------------------------
 
     async def prepare_promotion(self, tp: TopicPartition) -> None:
-        """Make the future log as durable as the log, checkpoints included, and mark it. Raises StorageError."""
+        """Make the future log as durable as the log, checkpoints included, and mark it. Raises StorageError.
+
+        Both end at the same offset, at first: so the states of producers whose batches are below the log's start, and
+        were not copied, are of no batch that the future log does not have.
+        """
         log, future = self.logs.get(tp), self.logs.future(tp)
         if log is None or future is None:
             return
+        cuts = future.segments.cuts
+        for _ in future.producers.adopting(log.producers):
+            await asyncio.sleep(0)
+            if future.segments.cuts != cuts:
+                break
         directory = self._directories.of(future.directory)
         await self.flusher.flush(future)
         for name in (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS):

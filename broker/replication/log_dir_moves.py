@@ -22,6 +22,7 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate
 
 THROTTLE_PAUSE_S = 0.1
+READ_AGAIN_PAUSE_S = 0.02
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Pause = Callable[[float], Awaitable[None]]
@@ -127,7 +128,9 @@ class LogDirMoves:
                 align(log, future)
                 aligned = future
             follow_bounds(log, future)
-            if future.log_end_offset < log.log_end_offset:
+            if _is_read_again(log) or _is_read_again(future):
+                await self._pause(READ_AGAIN_PAUSE_S)
+            elif future.log_end_offset < log.log_end_offset:
                 await self._copy(tp, log, future)
             elif prepared is not future or future.recovery_point < log.recovery_point:
                 await self._promotion.prepare_promotion(tp)
@@ -169,6 +172,11 @@ class LogDirMoves:
             and self._rate.per_second(self._hosted.now_ms()) > settings.alter_log_dirs_rate
         ):
             await self._pause(THROTTLE_PAUSE_S)
+
+
+def _is_read_again(log: PartitionLog) -> bool:
+    """Whether a thread finds the states of the log's producers, after a truncation: nothing is written until then."""
+    return log.pending_reload is not None and log.pending_reload.is_awaited
 
 
 def align(log: PartitionLog, future: PartitionLog) -> None:

@@ -6,7 +6,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
 from logyard.broker.log.append import Staged
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
-from logyard.broker.log.producers import Origin, ProducerStates, decode_snapshot, encode_snapshot
+from logyard.broker.log.producers import Origin, ProducerEntry, ProducerStates, decode_snapshot, encode_snapshot
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
@@ -98,25 +98,40 @@ def _position_of(segment: Segment, start: int) -> int:
 
 
 class Reload:
-    """The producers' states after a truncation, read from a snapshot and the log.
+    """The producers' states after a truncation, read from a snapshot and the log, or cut where that suffices.
 
     Created on the log's own thread; `run` waits for the disk, and may be called in another thread while the log is
     read. Segments that are damaged, or deleted by retention meanwhile, are skipped and listed in `passed_over`:
     forgetting a producer is better than a log that can never be written to again.
 
-    `is_awaited`: a thread runs it, or will, so that nobody need do so on the event loop.
+    `known` has the states as they were before the truncation. `is_awaited`: a thread runs it, or will, so that nobody
+    need do so on the event loop.
     """
 
-    def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: Sequence[Segment],
+        log_start: int,
+        end: int,
+        known: Sequence[ProducerEntry] | None = None,
+    ) -> None:
         self._disk, self._directory = disk, directory
         self._segments = [segment.reader() for segment in segments]
         self._log_start, self._end = log_start, end
+        self.known = known
         self.states = ProducerStates()
         self.passed_over: list[str] = []
         self.is_awaited = False
 
     def run(self) -> None:
-        """Read the states; raises DiskError."""
+        """Find the states; raises DiskError."""
+        if self.known is not None:
+            cut = ProducerStates(self.known)
+            if cut.cut(self._end):
+                self.states = cut
+                return
         passed_over: list[str] = []
         states, offset = load_snapshot(self._disk, self._directory, self._end)
         replay(states, self._segments, self._log_start if offset is None else offset, self._end, passed_over)

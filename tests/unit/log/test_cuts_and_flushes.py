@@ -313,3 +313,43 @@ class TestSnapshotsOfManyProducers:
         log.flush()
         assert cut not in replay.snapshot_offsets(log.disk, log.directory)
         assert [entry.producer_id for entry in decode_snapshot(self.snapshot(log, 1))] == list(range(20))
+
+
+class TestCutsOfManyProducers:
+    """Their states are cut in the thread that would read them."""
+
+    @pytest.fixture
+    def log(self, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+        """Twenty producers with four batches each: the batch of a producer's sequence is at 20 * sequence + its id."""
+        monkeypatch.setattr(producer_history, "AT_ONCE", 10)
+        log = new_log()
+        for sequence in range(4):
+            for producer_id in range(20):
+                data = produced([b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+                log.append_as_leader(data, 0, now_ms=NOW)
+        return log
+
+    def ends(self, log: PartitionLog) -> dict[int, int]:
+        return {producer_id: entry.last_offset for producer_id, entry in log.producers.entries.items()}
+
+    def test_a_thread_cuts_them_without_the_log(self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[object] = []
+        monkeypatch.setattr(replay, "load_snapshot", lambda *found: read.append(found))
+        log.truncate_to(70)
+        first = log.pending_reload
+        assert first is not None
+        assert max(self.ends(log).values()) == 79, "nothing is cut on the event loop"
+        log.truncate_to(50)
+        second = log.pending_reload
+        assert second is not None
+        for reload in (first, second):
+            reload.run()
+            log.finish_reload(reload)
+        assert log.pending_reload is None
+        assert not read
+        assert self.ends(log) == {each: each + (40 if each < 10 else 20) for each in range(20)}
+
+    def test_the_log_is_read_where_a_producer_has_no_batch_left(self, log: PartitionLog) -> None:
+        log.truncate_to(15)
+        log.want_producers()
+        assert self.ends(log) == {each: each for each in range(15)}

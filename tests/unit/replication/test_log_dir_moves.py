@@ -13,6 +13,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
+from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.segment.swap import BadPart
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.metadata.cache import MetadataCache
@@ -42,6 +43,9 @@ class Broker:
         self.notes: list[str] = []
         self.pauses: list[float] = []
         self.tasks: set[asyncio.Task[None]] = set()
+        self.in_thread = False
+        self.reads_logs = asyncio.Event()
+        self.reads_logs.set()
         self.metadata = MetadataCache()
         self.store = LogStore(
             StoreSettings((ONE, TWO)),
@@ -72,7 +76,13 @@ class Broker:
 
     async def run(self, work: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
-        return work()
+        if isinstance(getattr(work, "__self__", None), Reload):
+            await self.reads_logs.wait()
+        self.in_thread = True
+        try:
+            return work()
+        finally:
+            self.in_thread = False
 
     def spawn(self, work: Any) -> None:
         self.tasks.add(asyncio.ensure_future(work))
@@ -157,6 +167,36 @@ async def test_a_replica_moves_while_it_is_written(cold: bool) -> None:
     assert (broker.log.log_end_offset, broker.log.high_watermark) == (429, 429)
     assert len(content(broker.log)) == broker.log.size
     assert any("now lies in another log directory" in note for note in broker.notes)
+    await broker.stop()
+
+
+async def test_a_move_waits_while_a_thread_finds_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a truncation nothing may be written until then, and what is read then is as much as a segment holds."""
+    run, where = Reload.run, list[bool]()
+
+    def noting(reload: Reload) -> None:
+        where.append(broker.in_thread)
+        run(reload)
+
+    monkeypatch.setattr(Reload, "run", noting)
+    broker = await led()
+    for sequence in range(20):
+        data = produced([b"v"], producer_id=8, producer_epoch=0, base_sequence=sequence, transactional=True)
+        broker.log.append_as_leader(data, 0, now_ms=0)
+    broker.reads_logs.clear()
+    broker.moves.alter({A0: TWO})
+    while (future := broker.store.logs.future(A0)) is None or future.log_end_offset < 135:
+        await asyncio.sleep(0)
+    broker.log.truncate_to(130)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert not where, "the event loop reads no log"
+    assert broker.log.directory == f"{ONE}/a-0"
+    broker.reads_logs.set()
+    await broker.ended()
+    assert where == [True, True]
+    assert (broker.log.directory, broker.log.log_end_offset) == (f"{TWO}/a-0", 130)
+    assert broker.log.producers.entries[8].last_offset == 129
     await broker.stop()
 
 

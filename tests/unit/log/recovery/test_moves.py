@@ -6,6 +6,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import read_whole
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import LOOKED_AT_ONCE, ProducerEntry
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
 from tests.support.logs import content, names, produced
@@ -127,6 +129,53 @@ async def test_a_move_keeps_records_epochs_and_producers() -> None:
     assert kept is not None
     assert state(kept) == after
     await again.abandon()
+
+
+async def test_very_many_producers_are_taken_along_in_portions() -> None:
+    """They are of batches below the log's start, of which nothing is copied."""
+    house = House()
+    store, log = await house.filled()
+    for number in range(20_000):
+        log.producers.remember(ProducerEntry(100 + number, 0, last_timestamp=0))
+    future = store.logs.begin_move(A0, TWO)
+    assert future is not None
+    copy(log, future)
+    known: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            known.append(len(future.producers))
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(watch())
+    await store.prepare_promotion(A0)
+    watching.cancel()
+    assert len(future.producers) == len(log.producers)
+    assert max(after - before for before, after in pairwise(known)) <= LOOKED_AT_ONCE
+    before = state(log)
+    assert state(store.promote(A0)) == before
+    await settled(store)
+    await store.abandon()
+
+
+async def test_a_cut_ends_the_taking_along() -> None:
+    """What the log knows then is of offsets that may be written anew."""
+    house = House()
+    store, log = await house.filled()
+    for number in range(20_000):
+        log.producers.remember(ProducerEntry(100 + number, 0, last_timestamp=0))
+    future = store.logs.begin_move(A0, TWO)
+    assert future is not None
+    copy(log, future)
+    preparing = asyncio.ensure_future(store.prepare_promotion(A0))
+    await asyncio.sleep(0)
+    log.truncate_to(11)
+    await preparing
+    async with asyncio.timeout(20):
+        while log.pending_reload is not None or future.pending_reload is not None:
+            await asyncio.sleep(0.001)
+    assert len(future.producers) <= 1 + LOOKED_AT_ONCE
+    await store.abandon()
 
 
 async def test_who_may_move_where() -> None:
