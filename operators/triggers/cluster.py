@@ -29,18 +29,28 @@ def some(items: Sequence[Any]) -> str:
 
 
 class TopicReadyTrigger(ClusterTrigger):
-    """Every partition of a topic has a live leader, and there are at least `partitions` of them, if given."""
+    """Every partition of a topic has a live leader, and there are at least `partitions` of them, if given.
+
+    As the controller's broker knows it too: another may not have heard yet that this is another topic of the name.
+    """
 
     def __init__(self, *, topic: str, partitions: int | None, **waiting: Any) -> None:
         super().__init__(**waiting)
         self.topic = topic
         self.partitions = partitions
 
+    def wants(self) -> Wanted:
+        return Wanted(ready=frozenset({self.topic}))
+
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        snapshot = seen.snapshot
-        return topic_json(snapshot.topics[self.topic]) if snapshot.ready(self.topic, self.partitions) else None
+        told = seen.witnessed
+        if told is None or not told.ready(self.topic, self.partitions):
+            return None
+        return topic_json(told.topics[self.topic])
 
     def missing(self, seen: Observation) -> str:
+        if seen.snapshot.ready(self.topic, self.partitions):
+            return f"the controller to tell that topic {self.topic} is ready"
         if self.topic not in seen.snapshot.topics:
             return f"topic {self.topic} to appear"
         return f"leaders of {some(seen.snapshot.unled([self.topic])) or f'new partitions of {self.topic}'}"

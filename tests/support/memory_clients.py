@@ -125,7 +125,9 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         if not c.running:
             raise ClusterUnreachable("no broker answered")
         names, missing = c.heard(topics)
-        return self._snapshot(names, missing, c.told_moves() if reassignments else None)
+        seen = self._snapshot(names, missing, c.told_moves() if reassignments else None)
+        old = {name: view for name, view in c.outdated.items() if topics is None or name in topics}
+        return replace(seen, topics={**seen.topics, **old})
 
     def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
         c = self._cluster

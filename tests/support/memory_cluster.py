@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from logyard.admin.acls.acls import Acl
+from logyard.admin.cluster.snapshot import TopicView
 from logyard.admin.ports import Quorum
 from logyard.admin.recovery.witnesses import Step
 from logyard.admin.transactions.transactions import Producer, Transaction
@@ -56,6 +57,7 @@ class MemoryCluster:
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)  # of topics that were created by a request
     unheard: set[str] = field(default_factory=set)  # topics that only the controller's broker knows yet
+    outdated: dict[str, TopicView] = field(default_factory=dict)  # as the other brokers still know these names
     deleting: dict[str, int] = field(default_factory=dict)  # topic that Metadata has no longer → ticks until its end
     broker_config: dict[int, dict[str, str]] = field(default_factory=dict)
     broker_defaults: dict[str, str] = field(default_factory=dict)  # the settings of all brokers

@@ -57,13 +57,17 @@ class Asking:
     def _witnesses(self, topics: Sequence[str] | None, timeout_s: float | None = None) -> dict[str, Any]:
         """Metadata as the controller's broker has it.
 
-        In a KRaft cluster, where Metadata names any broker as controller: as all brokers have it, put together.
+        In a KRaft cluster, where Metadata names any broker as controller: as all brokers have it, put together, once
+        they know the same topic of each name that is asked for.
         """
 
         def once() -> dict[str, Any]:
             if self._connection.offers(DESCRIBE_QUORUM):
-                answers = [self._metadata(topics, broker.node_id) for broker in self._metadata([]).brokers]
-                return translation.joined([answer.to_dict() for answer in answers])
+                asked = [self._metadata(topics, broker.node_id) for broker in self._metadata([]).brokers]
+                answers = [answer.to_dict() for answer in asked]
+                if topics is not None and (disputed := translation.disputed(answers)):
+                    raise _KnowsNothing(f"brokers know different topics of the name {disputed[0]}")
+                return translation.joined(answers)
             controller = self._controller()
             answer = self._metadata(topics, controller)
             if answer.controller_id != controller:
@@ -130,4 +134,4 @@ class _NoController(Exception):
 
 
 class _KnowsNothing(Exception):
-    """A broker answers that no controller has told about the cluster yet."""
+    """A broker answers that no controller has told it about the cluster, or about a topic, yet."""

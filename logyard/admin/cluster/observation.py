@@ -23,6 +23,8 @@ EVERY_TOPIC = "*"  # no topic's name
 class Wanted:
     """What an observation contains beside the snapshot: offsets of groups, end offsets of topics, hanging transactions.
 
+    `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
+    that is behind has them of an earlier topic of the name.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
     """
@@ -31,6 +33,7 @@ class Wanted:
     topics: frozenset[str] = frozenset()
     hanging: frozenset[tuple[str, int]] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
+    ready: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -39,12 +42,14 @@ class Wanted:
         topics: set[str] = set()
         hanging: set[tuple[str, int]] = set()
         partitions: set[TopicPartition] = set()
+        ready: set[str] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
             hanging |= wants.hanging
             partitions |= wants.partitions
-        return cls(frozenset(groups), frozenset(topics), frozenset(hanging), frozenset(partitions))
+            ready |= wants.ready
+        return cls(frozenset(groups), frozenset(topics), frozenset(hanging), frozenset(partitions), frozenset(ready))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class Observation:
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
     `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
-    `hanging_problem` says why.
+    `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
+    were not asked, or cannot tell now.
     """
 
     snapshot: ClusterSnapshot
@@ -63,6 +69,7 @@ class Observation:
     problems: Mapping[str, str] = field(default_factory=dict)
     hanging: Sequence[OpenTransaction] | None = None
     hanging_problem: str = ""
+    witnessed: ClusterSnapshot | None = None
 
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
         """Records that the group has not consumed, by partition of those topics (of all it committed for).
@@ -103,13 +110,20 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         ends = client.offsets(led) if led else {}
     except (ApiError, ClusterUnreachable) as problem:
         ends, problems[""] = {}, str(problem)
-    seen = Observation(snapshot, committed, ends, problems)
+    seen = Observation(snapshot, committed, ends, problems, witnessed=_witnessed(client, wants.ready, snapshot))
     if not wants.hanging:
         return seen
     try:
         return replace(seen, hanging=_hanging(client, wants.hanging, snapshot))
     except (ApiError, ClusterUnreachable) as problem:
         return replace(seen, hanging_problem=str(problem))
+
+
+def _witnessed(client: DescribingClient, topics: Collection[str], snapshot: ClusterSnapshot) -> ClusterSnapshot | None:
+    led = [topic for topic in sorted(topics) if snapshot.ready(topic)]
+    with suppress(ApiError, ClusterUnreachable):
+        return client.witnessed(led) if led else None
+    return None
 
 
 def _hanging(

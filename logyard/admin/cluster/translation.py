@@ -56,6 +56,21 @@ def joined(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**answers[0], "topics": list(best.values())}
 
 
+def disputed(answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names under which several brokers' Metadata responses have topics with different ids."""
+    ids: dict[str, set[TopicId]] = {}
+    for entry in (entry for answer in answers for entry in answer["topics"]):
+        if (topic_id := _topic_id(entry)) is not None:
+            ids.setdefault(entry["name"], set()).add(topic_id)
+    return sorted(name for name, known in ids.items() if len(known) > 1)
+
+
+def _topic_id(entry: Mapping[str, Any]) -> TopicId | None:
+    given = entry.get("topic_id")  # its to_dict makes a text of the uuid
+    topic_id = given if given is None or isinstance(given, TopicId) else TopicId(str(given))
+    return None if topic_id == ZERO_TOPIC_ID else topic_id
+
+
 def _is_unknown(entry: Mapping[str, Any]) -> bool:
     return bool(entry["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -140,8 +155,7 @@ def _default(entry: Mapping[str, Any]) -> str | None:
 
 
 def topic_view(entry: Mapping[str, Any]) -> TopicView:
-    given = entry.get("topic_id")  # its to_dict makes a text of the uuid
-    topic_id = given if given is None or isinstance(given, TopicId) else TopicId(str(given))
+    topic_id = _topic_id(entry)
     partitions = [
         PartitionView(
             partition=p["partition_index"],
@@ -155,7 +169,7 @@ def topic_view(entry: Mapping[str, Any]) -> TopicView:
     return TopicView(
         name=entry["name"],
         partitions=tuple(sorted(partitions, key=lambda p: p.partition)),
-        topic_id=topic_id_text(topic_id) if topic_id and topic_id != ZERO_TOPIC_ID else None,
+        topic_id=None if topic_id is None else topic_id_text(topic_id),
         internal=bool(entry.get("is_internal")),
     )
 

@@ -186,6 +186,33 @@ def test_a_cluster_that_does_not_answer_is_waited_for_until_the_end(cluster: Mem
     assert "no broker answered" in first_event(trigger)["message"]
 
 
+def test_an_earlier_topic_of_the_name_is_not_ready(cluster: MemoryCluster) -> None:
+    """A broker that is behind still knows it, with all its leaders."""
+    client = MemoryClient(cluster)
+    cluster.outdated = {"t": client.snapshot(["t"]).topics["t"]}
+    client.delete_topic("t")
+    sensor = TopicReadySensor(task_id="s", topic="t")
+    assert not sensor.poke(context()).is_done
+    client.create_topic(NewTopic("t", 2, 3))
+    made = client.witnessed(["t"]).topics["t"].topic_id
+    assert made is not None
+    assert made != cluster.outdated["t"].topic_id
+    many = TopicReadySensor(task_id="s", topic="t", partitions=6)
+    assert not many.poke(context()).is_done
+    found = sensor.poke(context())
+    told: Any = found.xcom_value
+    assert found.is_done
+    assert (told["topic_id"], len(told["partitions"])) == (made, 2)
+
+
+def test_who_waits_for_a_topic_waits_for_one_who_can_tell(cluster: MemoryCluster) -> None:
+    cluster.controller, cluster.electing = None, False
+    trigger = TopicReadyTrigger(
+        topic="t", partitions=None, logyard_conn_id="logyard_default", poll_interval_s=0.01, deadline_ms=0
+    )
+    assert "the controller to tell that topic t is ready" in first_event(trigger)["message"]
+
+
 async def test_many_who_wait_cost_one_look(cluster: MemoryCluster) -> None:
     before = cluster.looks
     watch = ClusterWatch.of("logyard_default")

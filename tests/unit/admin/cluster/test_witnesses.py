@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka.errors import KafkaConnectionError
@@ -15,7 +16,7 @@ from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.protocol import codec
 
-METADATA, DESCRIBE_QUORUM, VERSION = 3, 55, 9
+METADATA, DESCRIBE_QUORUM, VERSION = 3, 55, 12
 CONTROLLER, BEHIND, OTHER = 1, 2, 3
 
 
@@ -26,6 +27,7 @@ class Brokers:
         self.knows, self.kraft = knows, kraft
         self.away: set[int] = set()
         self.controllers = dict.fromkeys(knows, CONTROLLER)
+        self.ids = dict.fromkeys(knows, UUID(int=5))  # of all topics that a broker knows
         self.any: Iterator[int] = iter(())  # who is asked where any broker will do; then always BEHIND
 
     @property
@@ -64,13 +66,13 @@ class Brokers:
                 {
                     "error_code": int(ErrorCode.NONE if name in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                     "name": name,
+                    "topic_id": self.ids[broker] if name in there else UUID(int=0),
                     "is_internal": False,
                     "partitions": [partition] if name in there else [],
                     "topic_authorized_operations": -(2**31),
                 }
                 for name in (there if named is None else named)
             ],
-            "cluster_authorized_operations": -(2**31),
         }
 
 
@@ -118,6 +120,17 @@ def test_in_a_kraft_cluster_every_broker_is_a_witness(monkeypatch: pytest.Monkey
     assert list(asked.witnessed().topics) == ["new"]
     brokers.away = {OTHER}
     assert asked.snapshot(["new"]).missing == ()
+
+
+def test_in_a_kraft_cluster_brokers_agree_on_the_topic_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one that is behind tells of an earlier topic, with its leaders."""
+    brokers = Brokers({CONTROLLER: ["t"], BEHIND: ["t"], OTHER: []}, kraft=True)
+    asked = client(monkeypatch, brokers)
+    assert list(asked.witnessed(["t"]).topics) == ["t"]
+    brokers.ids[BEHIND] = UUID(int=4)
+    with pytest.raises(ClusterUnreachable, match="different topics of the name t"):
+        asked.witnessed(["t"])
+    assert list(asked.witnessed().topics) == ["t"], "of all topics some may be changing at any time"
 
 
 def test_a_broker_that_has_just_started_is_not_an_empty_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
