@@ -5,6 +5,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from logyard.admin.cluster.presence import told
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.broker.model import TopicPartition
@@ -38,7 +39,7 @@ class ElectLeadersOperator(ClusterOperator):
         unclean = as_truth("unclean", self.unclean)
         hook = self.hook
         with hook.client() as client:
-            before = client.snapshot(topics)
+            before = client.snapshot() if topics is None else told(client, topics)
             if absent := [topic for topic in topics or () if topic not in before.topics]:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topics {some(absent)} do not exist")
             wanted = before.unled(topics) if unclean else before.not_preferred(topics)

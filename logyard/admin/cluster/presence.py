@@ -5,15 +5,23 @@ controller's updates reach late, knows nothing of a topic that exists. So what a
 witnesses (`ports.ClusterClient.witnessed`), and it is gone only if they do not know it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.admin.ports import ClusterClient
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 
 
-def settled(client: ClusterClient, snapshot: ClusterSnapshot, expected: Iterable[TopicPartition]) -> ClusterSnapshot:
+class TopicClient(Protocol):
+    """The calls that tell of topics."""
+
+    def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
+
+
+def settled(client: TopicClient, snapshot: ClusterSnapshot, expected: Iterable[TopicPartition]) -> ClusterSnapshot:
     """The snapshot, with the topics of expected partitions that it lacks as the witnesses know them.
 
     Topics that do not exist are in `missing`. Raises ClusterUnreachable, ApiError where that cannot be told now.
@@ -27,3 +35,24 @@ def settled(client: ClusterClient, snapshot: ClusterSnapshot, expected: Iterable
     topics = {name: view for name, view in snapshot.topics.items() if name not in told.missing}
     missing = {*snapshot.missing, *told.missing} - set(told.topics)
     return replace(snapshot, topics=topics | dict(told.topics), missing=tuple(sorted(missing)))
+
+
+def told(client: TopicClient, topics: Sequence[str]) -> ClusterSnapshot:
+    """A snapshot in which each of these topics is in `topics`, or in `missing` because it does not exist.
+
+    Raises ClusterUnreachable, ApiError where that cannot be told now.
+    """
+    snapshot = client.snapshot(topics)
+    untold = _untold(snapshot, topics)
+    if untold:
+        more = client.witnessed(untold)
+        if still := _untold(more, untold):
+            text = f"topic {still[0]} cannot be described: no broker tells this login whether it exists"
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        missing = tuple(sorted({*snapshot.missing, *more.missing}))
+        snapshot = replace(snapshot, topics={**snapshot.topics, **more.topics}, missing=missing)
+    return snapshot
+
+
+def _untold(snapshot: ClusterSnapshot, topics: Iterable[str]) -> list[str]:
+    return sorted(set(topics) - set(snapshot.topics) - set(snapshot.missing))

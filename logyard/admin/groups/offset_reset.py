@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from logyard.admin.cluster.presence import told
 from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.times import parse_time_ms
@@ -65,10 +66,11 @@ def require_idle(client: ClusterClient, group: str) -> None:
 def plan_reset(client: ClusterClient, group: str, topics: Sequence[str], target: Target) -> list[OffsetChange]:
     """Compute the offsets for those topics' partitions (without topics: all partitions with committed offsets).
 
-    Raises ApiError if a topic does not exist, BadSettings if there is nothing to set or to start from.
+    Raises ApiError if a topic does not exist, ClusterUnreachable where nobody can tell now, BadSettings if there is
+    nothing to set or to start from.
     """
     committed = client.group_offsets(group)
-    snapshot = client.snapshot(sorted({tp.topic for tp in committed} | set(topics)))
+    snapshot = told(client, sorted(set(topics) or {tp.topic for tp in committed}))
     absent = [topic for topic in topics if topic not in snapshot.topics]
     if absent:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {absent[0]} does not exist")

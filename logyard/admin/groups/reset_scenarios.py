@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.cluster.presence import TopicClient, told
 from logyard.admin.groups.groups import BadGroups
 from logyard.admin.ports import EARLIEST, LATEST, Say
 from logyard.admin.times import parse_duration_ms, parse_time_ms
@@ -90,15 +90,12 @@ def _within(client: OffsetClient, wanted: Mapping[TopicPartition, int], warn: Sa
     return found
 
 
-class TopicClient(Protocol):
-    """The call that returns the existing topics."""
-
-    def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
-
-
 def named_partitions(client: TopicClient, names: Sequence[str]) -> list[TopicPartition]:
-    """Apply `parse_topics` to the topics of a cluster. Raises BadGroups if a topic does not exist."""
-    known = client.snapshot(sorted({name.partition(":")[0] for name in names})).topics if names else {}
+    """Apply `parse_topics` to the topics of a cluster.
+
+    Raises BadGroups if a topic does not exist; ClusterUnreachable, ApiError where nobody can tell now.
+    """
+    known = told(client, sorted({name.partition(":")[0] for name in names})).topics if names else {}
 
     def count(topic: str) -> int:
         if topic not in known:

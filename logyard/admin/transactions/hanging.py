@@ -7,6 +7,7 @@ compaction.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from logyard.admin.cluster.presence import told
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.transactions.transactions import (
     AbortMarker,
@@ -26,6 +27,8 @@ class TransactionClient(Protocol):
     """The requests that are needed."""
 
     def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
 
     def list_transactions(
         self, producer_ids: Iterable[int] = (), duration_ms: int | None = None
@@ -51,11 +54,13 @@ class TransactionClient(Protocol):
 def partitions_to_search(
     client: TransactionClient, topics: Sequence[str] | None, broker: int | None
 ) -> list[TopicPartition]:
-    """All partitions of those topics (None: of all), or those with a replica on that broker. Raises BadTransactions."""
-    snapshot = client.snapshot(topics)
-    missing = sorted(set(topics or ()) - set(snapshot.topics))
-    if missing:
-        raise BadTransactions(f"there is no topic {missing[0]}")
+    """All partitions of those topics (None: of all), or those with a replica on that broker.
+
+    Raises BadTransactions for a topic that does not exist; ClusterUnreachable, ApiError where nobody can tell now.
+    """
+    snapshot = client.snapshot() if topics is None else told(client, topics)
+    if snapshot.missing:
+        raise BadTransactions(f"there is no topic {snapshot.missing[0]}")
     return [tp for tp, view in snapshot.partitions() if broker is None or broker in view.replicas]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.presence import told
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, TopicView
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
@@ -43,8 +44,11 @@ class BrokerTopics:
     def add_partitions(self, name: str, total: int, assignment: Mapping[int, Sequence[int]] | None) -> list[str]:
         added: list[Sequence[int]] | None = None
         if assignment is not None:
-            there = len(self._client.snapshot([name]).topics[name].partitions)
-            added = [replicas for partition, replicas in sorted(assignment.items()) if partition >= there]
+            found = told(self._client, [name]).topics.get(name)
+            if found is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist")
+            placed = sorted(assignment.items())
+            added = [replicas for partition, replicas in placed if partition >= len(found.partitions)]
         self._client.add_partitions(name, total, added)
         return []
 

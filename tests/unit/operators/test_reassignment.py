@@ -104,6 +104,12 @@ def test_leaders_of_a_topic_that_is_not_there_are_not_elected(cluster: MemoryClu
         run(ElectLeadersOperator(task_id="e", topics=["t", "absent"]), context())
 
 
+def test_a_topic_is_not_said_to_be_gone_where_nobody_can_tell(cluster: MemoryCluster) -> None:
+    cluster.unheard, cluster.controller, cluster.electing = {"t"}, None, False
+    with pytest.raises(ApiError, match="no controller"):
+        run(ElectLeadersOperator(task_id="e", topics=["t"]), context())
+
+
 def between_waves(cluster: MemoryCluster) -> tuple[ExecuteReassignmentOperator, TopicPartition]:
     """A plan whose first move runs, and one of its partitions that somebody has begun to move elsewhere."""
     wanted = [{"topic": "t", "partition": p, "replicas": [4, 2, 3]} for p in (0, 3)]

@@ -11,6 +11,9 @@ from kafka.protocol.metadata import MetadataResponse
 
 from logyard.admin.cluster import asking, connection
 from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.presence import told
+from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.groups.reset_scenarios import named_partitions
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
@@ -131,6 +134,31 @@ def test_in_a_kraft_cluster_brokers_agree_on_the_topic_of_a_name(monkeypatch: py
     with pytest.raises(ClusterUnreachable, match="different topics of the name t"):
         asked.witnessed(["t"])
     assert list(asked.witnessed().topics) == ["t"], "of all topics some may be changing at any time"
+
+
+def test_each_named_topic_is_there_or_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: ["new", "old"], BEHIND: ["old"], OTHER: []})
+    asked = client(monkeypatch, brokers)
+    found = told(asked, ["old", "new", "nowhere"])
+    assert (sorted(found.topics), found.missing) == (["new", "old"], ("nowhere",))
+    brokers.away = {CONTROLLER}
+    assert list(told(asked, ["old"]).topics) == ["old"]
+    with pytest.raises(ClusterUnreachable):
+        told(asked, ["old", "new"])
+    with pytest.raises(ClusterUnreachable):
+        named_partitions(asked, ["old", "new:0"])
+
+
+def test_a_topic_that_the_login_may_not_describe_is_not_gone() -> None:
+    class Refused:
+        def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+            return ClusterSnapshot(cluster_id="c", controller=1, brokers={}, topics={})
+
+        witnessed = snapshot
+
+    with pytest.raises(ApiError, match="topic t cannot be described") as refusal:
+        told(Refused(), ["t"])
+    assert refusal.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_broker_that_has_just_started_is_not_an_empty_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,15 @@ def test_where_is_searched(cluster: MemoryCluster) -> None:
         hanging.open_transactions(client, [T0, TopicPartition("t", 9)])
 
 
+def test_a_topic_of_which_nobody_can_tell_is_not_said_to_be_gone(cluster: MemoryCluster) -> None:
+    cluster.unheard, cluster.electing = {"t"}, False
+    client = MemoryClient(cluster)
+    assert hanging.partitions_to_search(client, ["t"], None) == [T0, T1]
+    cluster.controller = None
+    with pytest.raises(ApiError, match="no controller"):
+        hanging.partitions_to_search(client, ["t"], None)
+
+
 def test_ending_one(cluster: MemoryCluster) -> None:
     cluster.producers = {T0: [producer(1, start=5), producer(2, start=9, coordinator_epoch=3)]}
     client = MemoryClient(cluster)
