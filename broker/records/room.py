@@ -26,7 +26,7 @@ class Room:
         self._size = size
         self._used = 0
         self._lock = threading.Lock()
-        self._own = threading.local()
+        self._owned: dict[int, int] = {}  # by thread: who closes a stream that was given up may be another
 
     @property
     def used(self) -> int:
@@ -43,24 +43,29 @@ class Room:
         if size <= SMALL_BYTES:
             yield
             return
-        had: int = getattr(self._own, "has", 0)
+        owner = threading.get_ident()
         deadline = time.monotonic() + WAIT_S
-        while not self._take(size, always=had > 0 or not _may_wait() or time.monotonic() > deadline):
+        while not self._take(owner, size, always=not _may_wait() or time.monotonic() > deadline):
             pauses.rest()
-        self._own.has = had + size
         try:
             yield
         finally:
-            self._own.has = getattr(self._own, "has", 0) - size
-            with self._lock:
-                self._used -= size
+            self._give_back(owner, size)
 
-    def _take(self, size: int, *, always: bool) -> bool:
+    def _take(self, owner: int, size: int, *, always: bool) -> bool:
         with self._lock:
-            if self._used and self._used + size > self._size and not always:
+            if self._used and self._used + size > self._size and not (always or owner in self._owned):
                 return False
             self._used += size
+            self._owned[owner] = self._owned.get(owner, 0) + size
             return True
+
+    def _give_back(self, owner: int, size: int) -> None:
+        with self._lock:
+            self._used -= size
+            self._owned[owner] -= size
+            if not self._owned[owner]:
+                del self._owned[owner]
 
 
 def _may_wait() -> bool:

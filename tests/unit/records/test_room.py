@@ -94,6 +94,35 @@ def test_threads_wait_for_room(turns: None) -> None:
     assert shared.used == 0
 
 
+def test_a_thread_whose_room_another_gives_back_waits_again() -> None:
+    """An exception takes a stream that is half read along, to the event loop."""
+    shared = Room(100 * MB)
+    rested = threading.Event()
+
+    def begun() -> Generator[None]:
+        with shared.taken(60 * MB):
+            yield
+
+    def used() -> int:
+        with shared.taken(60 * MB):
+            return shared.used
+
+    pauses.use(rested.set)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            given_up = begun()
+            pool.submit(next, given_up).result(10)
+            given_up.close()
+            assert shared.used == 0
+            with shared.taken(60 * MB):
+                waiting = pool.submit(used)
+                while not (rested.is_set() or waiting.done()):
+                    time.sleep(0.001)
+            assert waiting.result(10) == 60 * MB
+    finally:
+        pauses.use(pauses.go_on)
+
+
 def test_who_must_not_wait_does_not(turns: None, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Room(100 * MB)
     with shared.taken(90 * MB), shared.taken(90 * MB):
