@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -102,7 +102,57 @@ async def test_they_wait_until_others_are_answered() -> None:
 
 
 @pytest.mark.usefixtures("bounds")
+async def test_those_that_are_not_answered_keep_others_out_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member of a group that never comes back, and a topic whose replicas are away, are waited for as asked for."""
+    monkeypatch.setattr(large_requests, "COUNTED_S", 0.05)
+    large, replicas, stays = LargeRequests(), cast(Any, Replicas()), asyncio.Event()
+    begun: list[int] = []
+
+    async def ask(number: int) -> None:
+        await large.decode(replicas, request(9_000), waits=True)
+        begun.append(number)
+        await stays.wait()
+
+    async with asyncio.timeout(20):
+        asked = [asyncio.ensure_future(ask(number)) for number in range(5)]
+        while len(begun) < 5:
+            await asyncio.sleep(0.01)
+        stays.set()
+        await asyncio.gather(*asked)
+        await asyncio.sleep(0)
+    assert large.used == 0
+
+
+@pytest.mark.usefixtures("bounds")
 async def test_one_whose_client_is_gone_is_not_decoded() -> None:
-    session = SimpleNamespace(is_gone=True)
+    session = Session(1, "PLAINTEXT", "h", is_gone=True)
     with pytest.raises(CorruptData, match="the client is gone"):
-        await LargeRequests().decode(cast(Any, Replicas()), request(9_000, cast(Any, session)), waits=True)
+        await LargeRequests().decode(cast(Any, Replicas()), request(9_000, session), waits=True)
+
+
+@pytest.mark.usefixtures("bounds")
+async def test_who_waits_ends_with_its_client() -> None:
+    """Both who waits for room, and who is behind that one; their requests' bytes are let go."""
+    large, replicas = LargeRequests(), cast(Any, Replicas())
+    stays, told = asyncio.Event(), list[int]()
+
+    async def ask(session: Session) -> None:
+        await large.decode(replicas, request(9_000, session), waits=True)
+        await stays.wait()
+
+    sessions = [Session(n, "PLAINTEXT", "h", gone=partial(told.append, n)) for n in range(5)]
+    async with asyncio.timeout(20):
+        asked = [asyncio.ensure_future(ask(session)) for session in sessions]
+        while large.used < 2 * 9_000 * ELEMENT_BYTES:
+            await asyncio.sleep(0.01)
+        for number in (2, 3):
+            sessions[number].gone()
+        await asyncio.wait(asked[2:4])
+        assert told == [2, 3], "who else is to be told is"
+        assert [one.cancelled() for one in asked] == [False, False, True, True, False]
+        sessions[0].gone()
+        assert not asked[0].cancelling(), "it is decoded"
+        stays.set()
+        await asyncio.gather(*asked[:2], asked[4])
+        await asyncio.sleep(0)
+    assert large.used == 0
