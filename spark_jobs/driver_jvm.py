@@ -10,6 +10,7 @@ Rule 3: what is in an archive is run by whoever starts Spark, so its directory h
 """
 
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -43,7 +44,7 @@ def options() -> str:
     archive = path()
     if archive is None or not archive.is_file():
         return _PATIENT
-    return f"{_PATIENT} -XX:SharedArchiveFile={archive} {_SILENT}"
+    return f"{_PATIENT} {_quoted(f'-XX:SharedArchiveFile={archive}')} {_SILENT}"
 
 
 def make() -> Path | None:
@@ -72,7 +73,7 @@ def _recorded(draft: Path) -> bool:
     """Run Spark once, whose JVM writes the archive at its end; whether it has."""
     submit = Path(sys.executable).with_name("spark-submit")
     settings = {
-        SETTING: f"-XX:ArchiveClassesAtExit={draft} {_SILENT}",
+        SETTING: f"{_quoted(f'-XX:ArchiveClassesAtExit={draft}')} {_SILENT}",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -89,6 +90,12 @@ def _recorded(draft: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return ended.returncode == 0 and draft.is_file()
+
+
+def _quoted(option: str) -> str:
+    """An option as Spark splits its settings into words: the path in it may have blanks."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return option if escaped == option and not re.search(r"[\s']", option) else f'"{escaped}"'
 
 
 def _same(number: int) -> int:

@@ -1,5 +1,6 @@
 """The archive of Spark's classes: whole or not there. That a JVM uses it is in tests/integration/spark."""
 
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,22 @@ def test_what_was_recorded_is_kept_and_used(monkeypatch: pytest.MonkeyPatch, pla
     spark(monkeypatch, b"second")
     driver_jvm.make()
     assert [file.read_bytes() for file in place.iterdir()] == [b"second"]
+
+
+def test_a_path_with_blanks_is_one_word_of_sparks_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark splits the setting as a shell does; a JVM that gets half a path does not start."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / 'my "own" place'))
+
+    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[bytes]:
+        (setting,) = (word for word in command if word.startswith(driver_jvm.SETTING))
+        option = shlex.split(setting.partition("=")[2])[0]
+        Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"made")
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    archive = driver_jvm.make()
+    assert archive is not None
+    assert f"-XX:SharedArchiveFile={archive}" in shlex.split(driver_jvm.options())
 
 
 @pytest.mark.parametrize(("written", "status"), [(None, 0), (None, 1), (b"half", 1)])
