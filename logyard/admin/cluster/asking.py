@@ -15,6 +15,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 DESCRIBE_QUORUM = 55  # only brokers of a KRaft cluster offer it
 RETRY_PAUSE_S = 0.25
 SPREADING_S = 3.0
+_OTHERS_ASKED = 2
 
 
 class Asking:
@@ -55,7 +56,7 @@ class Asking:
         return answer
 
     def _witnesses(self, topics: Sequence[str] | None, timeout_s: float | None = None) -> dict[str, Any]:
-        """Metadata as the controller's broker has it.
+        """Metadata as the controller's broker has it; where it lacks something, no other may know another controller.
 
         In a KRaft cluster, where Metadata names any broker as controller: as all brokers have it, put together, once
         they know the same topic of each name that is asked for.
@@ -73,10 +74,28 @@ class Asking:
             if answer.controller_id != controller:
                 raise _NoController(f"broker {controller} is no longer controller")
             found: dict[str, Any] = answer.to_dict()
+            if topics is None or translation.unknown(found):
+                self._require_no_other(controller, [broker.node_id for broker in answer.brokers])
             return found
 
         result: dict[str, Any] = self._repeat(once, timeout_s)
         return result
+
+    def _require_no_other(self, controller: int, brokers: Sequence[int]) -> None:
+        """Raise _NoController if another broker knows another controller.
+
+        A broker that was controller and has lost ZooKeeper alone goes on to say that it is, and hears of no new topic.
+        """
+        from kafka import errors as theirs
+
+        for broker in [broker for broker in sorted(brokers) if broker != controller][:_OTHERS_ASKED]:
+            try:
+                said = int(self._metadata([], broker).controller_id)
+            except (_KnowsNothing, theirs.KafkaError):
+                continue  # it cannot tell, or not this client
+            if said != controller:
+                raise _NoController(f"broker {broker} knows another controller than broker {controller}")
+            return
 
     def _controller(self) -> int:
         """The id of the controller, as any broker knows it."""

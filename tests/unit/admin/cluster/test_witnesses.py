@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -112,6 +113,24 @@ def test_who_is_no_longer_controller_is_no_witness(monkeypatch: pytest.MonkeyPat
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER
     brokers.controllers = dict.fromkeys(brokers.controllers, OTHER)
     assert list(asked.snapshot(["new"]).topics) == ["new"]
+
+
+def test_who_says_alone_that_it_is_controller_is_no_witness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has lost ZooKeeper, and is the one that is asked by chance."""
+    brokers = Brokers({CONTROLLER: ["old"], BEHIND: ["old", "new"], OTHER: ["old", "new"]})
+    brokers.controllers = {CONTROLLER: CONTROLLER, BEHIND: OTHER, OTHER: OTHER}
+    brokers.any = repeat(CONTROLLER)
+    asked = client(monkeypatch, brokers)
+    assert asked.snapshot(["new"]).missing == ()
+    for topics in (["new"], None):
+        with pytest.raises(ApiError) as refusal:
+            asked.witnessed(topics)
+        assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+    assert list(asked.witnessed(["old"]).topics) == ["old"]
+    brokers.away = {BEHIND}
+    assert asked.snapshot(["new"]).missing == ()
+    brokers.away = {BEHIND, OTHER}
+    assert asked.witnessed(["new"]).missing == ("new",), "nobody contradicts"
 
 
 def test_in_a_kraft_cluster_every_broker_is_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
