@@ -5,6 +5,7 @@ An answer shows what its principal may see from its host: with an authorizer it 
 """
 
 import struct
+from collections.abc import Awaitable
 
 from logyard.broker.server.request import Request
 
@@ -27,6 +28,7 @@ class AnswerCache:
         self._of_versions: Versions = (-1, -1)
         self._answers: dict[Key, bytes] = {}
         self._bytes = 0
+        self._making: dict[tuple[Versions, Key], Awaitable[bytes]] = {}
 
     def get(self, request: Request, of_versions: Versions, viewer: Viewer) -> bytes | None:
         """Return the cached answer with this request's correlation id, None if there is none."""
@@ -35,9 +37,19 @@ class AnswerCache:
             self._bytes = 0
             self._of_versions = of_versions
         cached = self._answers.get(_key(request, viewer))
-        if cached is None:
-            return None
-        return cached[:4] + _CORRELATION_ID.pack(request.correlation_id) + cached[8:]
+        return None if cached is None else answering(request, cached)
+
+    def making(self, request: Request, of_versions: Versions, viewer: Viewer) -> Awaitable[bytes] | None:
+        """Return the answer that is being made for others who ask the same, None if there is none."""
+        return self._making.get((of_versions, _key(request, viewer)))
+
+    def begin(self, request: Request, of_versions: Versions, viewer: Viewer, made: Awaitable[bytes]) -> None:
+        """An answer is being made: who asks the same meanwhile waits for it."""
+        self._making[of_versions, _key(request, viewer)] = made
+
+    def end(self, request: Request, of_versions: Versions, viewer: Viewer) -> None:
+        """It is made, or cannot be."""
+        del self._making[of_versions, _key(request, viewer)]
 
     def put(self, request: Request, of_versions: Versions, viewer: Viewer, answer: bytes) -> None:
         """Cache an answer that was made from those versions. The oldest give way, and the last one is always kept."""
@@ -52,6 +64,11 @@ class AnswerCache:
 
     def _drop(self, key: Key) -> None:
         self._bytes -= len(self._answers.pop(key, b""))
+
+
+def answering(request: Request, answer: bytes) -> bytes:
+    """Return the answer with this request's correlation id."""
+    return answer[:4] + _CORRELATION_ID.pack(request.correlation_id) + answer[8:]
 
 
 def _key(request: Request, viewer: Viewer) -> Key:

@@ -13,10 +13,15 @@ LARGE_BODY_BYTES = 16 * 1024
 
 
 class Turns:
-    """Runs one waiting piece of work in each turn of the event loop, first come first served."""
+    """Runs one waiting piece of work in each turn of the event loop, first come first served.
+
+    `large`: held by who makes an answer piece by piece that small requests can ask for, and of which two together would
+    be too much memory.
+    """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self.large = asyncio.Lock()
 
     async def next(self) -> None:
         """Wait for a turn. The caller then does one piece of work, until its next await."""

@@ -1,23 +1,27 @@
 """Metadata (3): v4 adds whether unknown topics may be created, v8 authorised operations, v10 topic ids, v12 queries by
 id.
 
-Encoded answers are cached until the metadata changes: all clients ask the same (server/answer_cache.py). A request of
-many names is read in a thread, answered in portions and not cached: a name may have three bytes.
+Encoded answers are cached until the metadata changes: all clients ask the same (server/answer_cache.py). Those of many
+partitions are made in portions, once for all who ask the same meanwhile, and encoded in a thread. A request of many
+names is read in a thread, answered in portions and not cached: a name may have three bytes.
 """
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Awaitable, Container, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.model import INTERNAL_TOPICS
 from logyard.broker.protocol import codec
 from logyard.broker.server import authorization
+from logyard.broker.server.answer_cache import Versions, Viewer, answering
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import PARTS_AT_ONCE
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.request import Encoded, Fields, Request
 from logyard.broker.server.rights import Resource
 from logyard.broker.server.rights_table import RIGHTS
@@ -28,6 +32,10 @@ from logyard.broker.server.turns import LARGE_BODY_BYTES, in_thread
 API_KEY = 3
 THROTTLE_TIME_SINCE = 3
 FLEXIBLE_SINCE = 9
+# What a topic takes whose operations are asked for, in parts of an answer: a decision for each.
+OPERATIONS_PARTS = 8 * authorization.DECISION_PARTS
+# Answers of more parts, some megabytes while they are made, are made one after the other.
+PARTS_ALONE = 10_000
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -40,6 +48,9 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if cached is not None:
         return _charged(services, request, cached)
     message, wanted = _read(request)
+    if _is_long(services.metadata, wanted):
+        request.body = memoryview(bytes(request.body))
+        return _shared(services, request, message, wanted, seen_at, viewer)
     hidden: dict[str, ErrorCode] = {}
     if not rights.is_open:
         wanted, hidden = _described(services, request, wanted)
@@ -61,22 +72,130 @@ async def _large(services: Services, request: Request, body: bytes) -> Encoded:
 async def _in_portions(services: Services, request: Request) -> bytes:
     message = await services.large_requests.decode(services.replicas, request, waits=True)
     wanted = await in_thread(services.replicas, partial(queries, message.topics, request.api_version))
+    return await _gathered(services, request, message, wanted)
+
+
+async def _gathered(services: Services, request: Request, message: Any, wanted: list[TopicQuery] | None) -> bytes:
+    """Return the answer, made in portions."""
+    everything, checked, refusals = wanted is None, set[str | None](), dict[str, ErrorCode]()
     if wanted is None:
-        everything = [TopicQuery(name) for name in services.metadata.topics()]
-        wanted = everything if services.rights.is_open else _described(services, request, None)[0]
+        wanted = await _everything(services, request)
+    else:
+        checked, refusals = await _refused(services, request, message, wanted)
+    with_operations = request.api_version >= 8 and message.include_topic_authorized_operations
+    each = 1 if services.rights.is_open or not with_operations else OPERATIONS_PARTS
     topics: list[Fields] = []
     fields: Fields = {}
-    for start in range(0, len(wanted) or 1, PARTS_AT_ONCE):
-        portion, refusals = wanted[start : start + PARTS_AT_ONCE], dict[str, ErrorCode]()
+    is_alone = _is_long(services.metadata, wanted, PARTS_ALONE)
+    async with services.turns.large if is_alone else nullcontext():
+        for portion in _portions(services.metadata, wanted, each):
+            if everything:  # without those that were deleted meanwhile
+                portion = [query for query in portion if _partitions(services.metadata, query)]
+            elif not services.rights.is_open:  # an id may have got a name meanwhile
+                late = [query for query in portion if _name(services, query) not in checked]
+                refusals |= _described(services, request, late)[1]
+            fields = _fields(services, request, message, portion, refusals)
+            topics += fields["topics"]
+            await services.turns.next()
+        return await in_thread(services.replicas, partial(_encoded, request, {**fields, "topics": topics}))
+
+
+async def _refused(
+    services: Services, request: Request, message: Any, wanted: list[TopicQuery]
+) -> tuple[set[str | None], dict[str, ErrorCode]]:
+    """Return the names that were looked at, and those that are refused, or are being created."""
+    checked: set[str | None] = {None}
+    refusals: dict[str, ErrorCode] = {}
+    for start in range(0, len(wanted), PARTS_AT_ONCE):
+        portion = wanted[start : start + PARTS_AT_ONCE]
         if not services.rights.is_open:
-            portion, refusals = _described(services, request, portion)
+            checked.update(_name(services, query) for query in portion)
+            refusals |= _described(services, request, portion)[1]
         unknown = _unknown(services, portion, refusals)
         if unknown and _creates(services, request, message):
             refusals |= await _created(services, request, unknown)
-        fields = _fields(services, request, message, portion, refusals)
-        topics += fields["topics"]
         await services.turns.next()
-    return await in_thread(services.replicas, partial(_encoded, request, {**fields, "topics": topics}))
+    return checked, refusals
+
+
+async def _everything(services: Services, request: Request) -> list[TopicQuery]:
+    """Return all topics that the principal may describe."""
+    pauses, names = Pauses(services), list(services.metadata.topics())
+    need = RIGHTS[API_KEY].topic
+    described = await authorization.allowed_of_many(services, request, pauses, need, names, tells=False)
+    return [TopicQuery(name) async for name in pauses.between(names) if name in described]
+
+
+def _portions(metadata: MetadataCache, wanted: list[TopicQuery], each: int) -> Iterator[list[TopicQuery]]:
+    """Split them so that each portion is a turn's work, at least one; a topic takes `each` and its partitions."""
+    portion: list[TopicQuery] = []
+    parts = 0
+    for query in wanted:
+        portion.append(query)
+        parts += each + _partitions(metadata, query)
+        if parts >= PARTS_AT_ONCE:
+            yield portion
+            portion, parts = [], 0
+    if portion or not wanted:
+        yield portion
+
+
+def _partitions(metadata: MetadataCache, query: TopicQuery) -> int:
+    name = query.name if query.name is not None else metadata.topic_name(query.topic_id)
+    return 0 if name is None else len(metadata.partitions(name))
+
+
+def _is_long(metadata: MetadataCache, wanted: list[TopicQuery] | None, parts: int = PARTS_AT_ONCE) -> bool:
+    """Whether an answer has more parts than these, by default what is made in one turn; looks at no more than that."""
+    left = parts
+    for query in map(TopicQuery, metadata.topics()) if wanted is None else wanted:
+        left -= 1 + _partitions(metadata, query)
+        if left < 0:
+            return True
+    return False
+
+
+def _shared(
+    services: Services,
+    request: Request,
+    message: Any,
+    wanted: list[TopicQuery] | None,
+    seen_at: Versions,
+    viewer: Viewer,
+) -> "asyncio.Future[Encoded]":
+    """Answer all who ask the same, of the same metadata, with what is made once.
+
+    Where names are refused, or all that is allowed is logged, each makes its own: that is written into the audit log.
+    """
+    rights, answers = services.rights, services.metadata_answers
+    is_same = (rights.is_open or wanted is None) and not rights.logs_allowed
+    if not is_same or _unknown(services, wanted or (), ()):
+        return tasks.answering(_own(services, request, _making(services, request, message, wanted)))
+    made = answers.making(request, seen_at, viewer)
+    if made is None:
+        made = tasks.answering(_kept(services, request, seen_at, viewer, _making(services, request, message, wanted)))
+        answers.begin(request, seen_at, viewer, made)
+    return tasks.answering(_own(services, request, asyncio.shield(made)))
+
+
+async def _kept(
+    services: Services, request: Request, seen_at: Versions, viewer: Viewer, work: Awaitable[bytes]
+) -> bytes:
+    try:
+        answer = await work
+        services.metadata_answers.put(request, seen_at, viewer, answer)
+        return answer
+    finally:
+        services.metadata_answers.end(request, seen_at, viewer)
+
+
+async def _making(services: Services, request: Request, message: Any, wanted: list[TopicQuery] | None) -> bytes:
+    work = _gathered(services, request, message, wanted)
+    return await (Timed(request, work) if request.begun_s else work)
+
+
+async def _own(services: Services, request: Request, made: Awaitable[bytes]) -> Encoded:
+    return _charged(services, request, answering(request, await made))
 
 
 def _read(request: Request) -> tuple[Any, list[TopicQuery] | None]:
