@@ -10,19 +10,22 @@ from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.log import layout
+from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.segment import index_builder, scan
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
 
 EMPTY = memoryview(b"")
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 
 
 class Span(NamedTuple):
-    """A range of bytes in a log file; empty if nothing may be read."""
+    """A range of bytes in a log file; empty if nothing may be read. `data` are the bytes, if the look-up has them."""
 
     position: int
     size: int
+    data: memoryview | None = None
 
 
 NOTHING = Span(0, 0)
@@ -46,21 +49,33 @@ def locate(segment: Segment, size: int, bounds: ReadBounds, read: scan.Read) -> 
     In a thread, pass a `Segment.reader`: the log may be cut meanwhile, and the results must not be cached then. Raises
     scan.NotCached if `read` does.
     """
-    start = segment.cache.position_of(bounds.offset)
-    first_size = None
+    offset, max_bytes, limit_offset, min_one = bounds
+    cache = segment.cache
+    start = cache.position_of(offset)
+    first_size = data = None
     if start is None:
-        place = scan.first_reaching(read, segment.index.floor(bounds.offset), size, bounds.offset)
-        if place is None:
+        indexes = cache.indexes or segment.load_indexes()
+        found = scan.first_reaching(read, indexes[0].floor(offset), size, offset)
+        if found is None:
             return None
-        start, first_size = place.position, place.size
+        (start, first_size, _, _), data = found
         # A fetch that waited reads again, and so do one that a quota put off and a reader that tries again.
-        segment.cache.remember(bounds.offset, start)
+        cache.remember(offset, start)
     if start >= size:
         return None
-    end = size if bounds.limit_offset is None else _limit_position(segment, start, size, bounds.limit_offset, read)
-    if end - start > bounds.max_bytes:
-        end = _cut(segment, start, end, bounds, first_size, read)
-    return Span(start, max(0, end - start))
+    end = size if limit_offset is None else _limit_position(segment, start, size, limit_offset, read)
+    if end - start > max_bytes:
+        if first_size is not None and first_size > max_bytes:
+            end = start + first_size if min_one else start
+        else:
+            end = _cut(segment, start, end, bounds, first_size, read)
+    length = end - start
+    if length <= 0:
+        return Span(start, 0)
+    if data is not None:
+        # Few small batches came along with the header of the first: they need not be read again.
+        data = data[:length] if length <= len(data) else None
+    return _new(Span, (start, length, data))
 
 
 def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, read: scan.Read) -> int:
@@ -69,20 +84,19 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
     if known is not None:
         return min(known, size)
     try:
-        place = scan.first_reaching(read, max(start, segment.index.floor(limit_offset)), size, limit_offset)
+        found = scan.first_reaching(read, max(start, segment.index.floor(limit_offset)), size, limit_offset)
     except scan.CutShort:
-        place = None  # a closed segment that lost its tail
-    if place is None:
+        found = None  # a closed segment that lost its tail
+    if found is None:
         return size
-    segment.cache.remember(limit_offset, place.position)
-    return place.position
+    position = found[0].position
+    segment.cache.remember(limit_offset, position)
+    return position
 
 
 def _cut(segment: Segment, start: int, end: int, bounds: ReadBounds, first_size: int | None, read: scan.Read) -> int:
     """Return the end of the last whole batch within max_bytes, or of the first batch."""
     limit = start + bounds.max_bytes
-    if first_size is not None and first_size > bounds.max_bytes:
-        return start + first_size if bounds.min_one else start
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
         # The reader's next fetch will most likely start here.
@@ -112,13 +126,14 @@ class LogSlice:
         segment: Segment | None,
         span: Span | None,
         size: int,
+        file: DiskFile | None = None,
         look_up: Callable[[], tuple[Segment, Span] | None] | None = None,
     ) -> None:
         self.segments = segments
         self.cuts = segments.cuts
         self._offset, self._limit_offset = offset, limit_offset
         self._segment = segment
-        self._file = None if segment is None else segment.log_file()
+        self._file = file
         self._span = span
         self.look_up = look_up
         self.size = size
@@ -138,7 +153,9 @@ class LogSlice:
             return None
         if span.size == 0 or self._file is None:
             return EMPTY
-        data = self._file.read_nowait(span.size, span.position)
+        data = span.data
+        if data is None:
+            data = self._file.read_nowait(span.size, span.position)
         return data if self.segments.cuts == self.cuts else EMPTY
 
     def load(self) -> memoryview:
@@ -149,7 +166,9 @@ class LogSlice:
             span = self._span
             if self._file is None or span is None or span.size == 0:
                 return EMPTY
-            data = memoryview(self._file.read_at(span.size, span.position))
+            data = span.data
+            if data is None:
+                data = memoryview(self._file.read_at(span.size, span.position))
         except FileNotFoundError:
             return EMPTY  # removed by retention meanwhile
         except CorruptData as error:
@@ -206,16 +225,17 @@ def find(
     while number < len(row):
         segment = row[number]
         end = log_end if segment is active else row[number + 1].base_offset
-        bounds = ReadBounds(offset, max_bytes, None if limit_offset >= end else limit_offset, min_one)
+        bounds = _new(ReadBounds, (offset, max_bytes, None if limit_offset >= end else limit_offset, min_one))
         try:
             if segment is not active:
                 segments.open_segments.touch(segment)
                 if not segment.indexes_loaded:
                     bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
                     return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
-            span = locate(segment, segment.size, bounds, segment.read_nowait)
+            file = segment.log_file()
+            span = locate(segment, segment.size, bounds, file.read_nowait)
             if span is not None:
-                return LogSlice(segments, offset, limit_offset, segment, span, span.size)
+                return LogSlice(segments, offset, limit_offset, segment, span, span.size, file)
         except scan.NotCached:
             bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
             return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
@@ -253,7 +273,7 @@ class ColdLookup:
         """Return a slice whose `load` does this look-up."""
         bounds, most = self.bounds, min(self.bounds.max_bytes, self._first.size)
         limit = self._log_end if bounds.limit_offset is None else bounds.limit_offset
-        return LogSlice(self.segments, bounds.offset, limit, None, None, most, self.look_up)
+        return LogSlice(self.segments, bounds.offset, limit, None, None, most, look_up=self.look_up)
 
     def look_up(self) -> tuple[Segment, Span] | None:
         """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""

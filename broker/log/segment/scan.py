@@ -2,12 +2,13 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
-from logyard.broker.records.header import MAGIC_AT
+from logyard.broker.records.header import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
 
 CHUNK = 1 << 20
 GLANCE = 4096
@@ -24,6 +25,9 @@ _unpack_timed = struct.Struct(">qi4xb6xi8xq").unpack_from
 _UNKNOWN = (0, 0, -1, 0, 0)
 _HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _NOTHING = memoryview(b"")
+# So many batches that are laid out alike are passed at once: fewer are as soon looked at one by one.
+_ALIKE_MIN = 3
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 
 Read = Callable[[int, int], bytes | memoryview | None]
 """(size, position) → bytes, or None if reading might wait."""
@@ -151,28 +155,57 @@ def _glance(read: Read, position: int, end: int) -> memoryview:
     return memoryview(found)
 
 
-def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | None:
-    """Return the first batch from `start` on whose last offset is at or above `offset`; raises as `places` does."""
+def first_reaching(read: Read, start: int, end: int, offset: int) -> tuple[Place, memoryview] | None:
+    """Return the first batch from `start` on whose last offset is at or above `offset`, and what was read from its
+    first byte on: a part of it, or also what follows. Raises as `places` does."""
     # Hot path, as are the next two: no object for each batch, and as few steps as can be for one that is passed.
     position = start
     while position < end:
-        chunk, at, size = _header(read, position, end), 0, 0
-        at_max = len(chunk) - _GLANCE.size
+        chunk, length = _header(read, position, end), 0
+        at, at_max = _alike(chunk, offset), len(chunk) - _GLANCE.size
         while at <= at_max:
             base_offset, length, magic, delta = _unpack(chunk, at)
             if magic != 2 or delta < 0 or length < _LENGTH_MIN:
                 _check(position + at, length, magic, delta)
                 delta = 0  # an old message
-            size = length + LOG_OVERHEAD
             if base_offset + delta >= offset:
-                if position + at + size > end:
-                    raise _past_end(position + at, size, end)
-                return Place(position + at, size, base_offset, base_offset + delta)
-            at += size
+                position += at
+                size = length + LOG_OVERHEAD
+                if position + size > end:
+                    raise _past_end(position, size, end)
+                return _new(Place, (position, size, base_offset, base_offset + delta)), chunk[at:]
+            at += length + LOG_OVERHEAD
         position += at
         if position > end:
+            size = length + LOG_OVERHEAD
             raise _past_end(position - size, size, end)
     return None
+
+
+def _alike(chunk: memoryview, offset: int) -> int:
+    """Return the size of the first batches of a chunk that can be passed at once on the way to `offset`.
+
+    Those of one producer are often laid out alike, with as many records and bytes each: all their fields are compared
+    in one step. 0 if they are not, or too few for that.
+    """
+    base_offset, length, _, delta = _unpack(chunk)
+    size = length + LOG_OVERHEAD
+    if delta < 0 or length < _LENGTH_MIN:
+        return 0
+    count = min((offset - base_offset) // (delta + 1), (len(chunk) - _GLANCE.size) // size)
+    if count < _ALIKE_MIN or chunk[size + LENGTH_AT : size + LEADER_EPOCH_AT] != chunk[LENGTH_AT:LEADER_EPOCH_AT]:
+        return 0
+    at = size * count
+    if _fields_each(size, count)(chunk) != (length, 2, delta) * count:
+        return 0
+    # It begins a batch. Offsets increase, so that if it is not beyond the offset all before it are below.
+    return at if _unpack(chunk, at)[0] <= offset else 0
+
+
+@lru_cache(maxsize=256)
+def _fields_each(size: int, count: int) -> Callable[[memoryview], tuple[int, ...]]:
+    """Return what reads length, magic and last offset delta of so many batches of that size."""
+    return struct.Struct(">" + f"8xi4xb6xi{size - _GLANCE.size}x" * count).unpack_from
 
 
 def first_as_late(
@@ -239,11 +272,11 @@ def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, 
 def _header(read: Read, position: int, end: int) -> memoryview:
     """Read at least the fields of `_GLANCE` of the batch at that position."""
     chunk = _glance(read, position, end)
+    if len(chunk) >= _GLANCE.size:
+        return chunk
     if len(chunk) == LOG_OVERHEAD + _OLD_LENGTH_MIN and chunk[MAGIC_AT] < 2:
         return memoryview(bytes(chunk) + b"\0")  # the smallest old message, at the end
-    if len(chunk) < _GLANCE.size:
-        raise CutShort(f"batch at {position}: {len(chunk)} bytes are too few for a header")
-    return chunk
+    raise CutShort(f"batch at {position}: {len(chunk)} bytes are too few for a header")
 
 
 def _check(position: int, length: int, magic: int, delta: int) -> None:

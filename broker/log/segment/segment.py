@@ -37,10 +37,10 @@ class Segment:
     __slots__ = (
         "_aborted",
         "_aborted_written",
-        "_cache",
         "_entries_max",
         "base_offset",
         "bytes_since_index",
+        "cache",
         "created_ms",
         "directory",
         "disk",
@@ -67,7 +67,7 @@ class Segment:
         self.bytes_since_index = 0
         self.has_aborted = False
         self.unsynced: list[DiskFile] = []
-        self._cache = SegmentCache()
+        self.cache = SegmentCache()  # until the segment is cut or released
         self._aborted: list[AbortedTxn] | None = None
         self._aborted_written = 0  # how many of them are known to be in the file
         self._entries_max = (0, 0)
@@ -80,7 +80,7 @@ class Segment:
     def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
         """Create a new, empty, active segment."""
         segment = cls(disk, directory, base_offset, created_ms=now_ms)
-        segment._cache.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
+        segment.cache.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
         segment._aborted = []
         segment.activate(config)
         return segment
@@ -104,14 +104,14 @@ class Segment:
         The two share their `cache` until the segment is cut or released.
         """
         twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
-        twin.file, twin._cache = self.file, self._cache
+        twin.file, twin.cache = self.file, self.cache
         twin.has_aborted, twin._aborted, twin._aborted_written = self.has_aborted, self._aborted, self._aborted_written
         return twin
 
     def activate(self, config: TopicConfig) -> None:
         """Open for appending: the log file for writing, the index files preallocated."""
         # A cache of its own, so that a thread that still reads the files does not add to it.
-        self._cache = SegmentCache(self.load_indexes())
+        self.cache = SegmentCache(self.load_indexes())
         # One entry of the time index is reserved for the entry that sealing adds.
         self._entries_max = (
             config.segment_index_bytes // OFFSET_ENTRY_SIZE,
@@ -149,11 +149,6 @@ class Segment:
     # -- indexes --------------------------------------------------------------------------------------------
 
     @property
-    def cache(self) -> SegmentCache:
-        """The segment's cache, until it is cut or released."""
-        return self._cache
-
-    @property
     def index(self) -> OffsetIndex:
         return self.load_indexes()[0]
 
@@ -173,12 +168,12 @@ class Segment:
 
     @property
     def indexes_loaded(self) -> bool:
-        return self._cache.indexes is not None
+        return self.cache.indexes is not None
 
     @property
     def index_size(self) -> int:
         """Bytes that the loaded indexes hold in memory."""
-        indexes = self._cache.indexes
+        indexes = self.cache.indexes
         return 0 if indexes is None else len(indexes[0]) * OFFSET_ENTRY_SIZE + len(indexes[1]) * TIME_ENTRY_SIZE
 
     def load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -186,7 +181,7 @@ class Segment:
 
         The log's own thread may release them meanwhile: the returned indexes stay valid.
         """
-        known = self._cache
+        known = self.cache
         indexes = known.indexes
         if indexes is None:
             times = TimeIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.TIME_INDEX)))
@@ -198,11 +193,11 @@ class Segment:
         """Write rebuilt indexes over the damaged files, without a sync."""
         for kind, data in ((layout.INDEX, self.index.encode()), (layout.TIME_INDEX, self.time_index.encode())):
             write_whole(self.disk, self.path(kind), data, sync=False)
-        self._cache.is_mended = False
+        self.cache.is_mended = False
 
     def reset_indexes(self) -> None:
         """Empty both indexes, timestamps included, before all batches are read again."""
-        self._cache = SegmentCache((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
+        self.cache = SegmentCache((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
         self.first_timestamp = self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
@@ -210,7 +205,7 @@ class Segment:
     def release(self) -> None:
         """Close the log file and drop the indexes of a sealed segment; both are loaded again when needed."""
         self.file = None
-        self._cache = SegmentCache()
+        self.cache = SegmentCache()
 
     def note_aborted(self, entry: AbortedTxn) -> None:
         """Add an aborted transaction, to the file as well."""
@@ -275,7 +270,7 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = timestamp_offset
-        known = self._cache
+        known = self.cache
         if self.bytes_since_index > interval:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
@@ -324,13 +319,14 @@ class Segment:
 
     def find(self, offset: int, read: scan.Read) -> scan.Place | None:
         """Return the first batch whose last offset is at or above `offset`; None if the segment ends below it."""
-        known = self._cache.position_of(offset)
+        known = self.cache.position_of(offset)
         start = self.index.floor(offset) if known is None else known
-        return scan.first_reaching(read, start, self.size, offset)
+        found = scan.first_reaching(read, start, self.size, offset)
+        return None if found is None else found[0]
 
     def offset_behind(self, position: int) -> int | None:
         """Return an offset above all below that position, a little above; None if the loaded index ends before it."""
-        indexes = self._cache.indexes
+        indexes = self.cache.indexes
         return None if indexes is None else indexes[0].ceiling_of_position(position)
 
     def end_offset(self) -> int:
@@ -364,7 +360,7 @@ class Segment:
     def cut_at(self, position: int, offset: int) -> None:
         """Cut the log file at a batch boundary, and remove the index entries after it."""
         index, times = self.load_indexes()
-        self._cache = SegmentCache((index.below(offset, position), times.below(offset)))
+        self.cache = SegmentCache((index.below(offset, position), times.below(offset)))
         if any(entry.last_offset >= offset for entry in self.aborted):
             self.replace_aborted([entry for entry in self.aborted if entry.last_offset < offset])
         self.log_file().truncate(position)

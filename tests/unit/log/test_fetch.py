@@ -63,6 +63,27 @@ class TestRead:
         assert content(log, max_bytes=max_bytes) == whole
         assert sum(segment.file is not None for segment in log.segments) <= 3
 
+    @pytest.mark.parametrize("cold", [False, True])
+    def test_few_small_batches_are_read_once_and_not_after_a_truncation(self, cold: bool) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+        fill(log, 40)
+        log.close()
+        log = opened(disk)  # nothing is remembered of it
+        disk.cold = cold
+        segment, reads = log.segments.active, []
+        segment.file = InterruptedFile(segment.log_file(), lambda: None, on_read=lambda: reads.append(1))  # type: ignore[assignment]
+        for taken, cut in ((30, False), (40, True)):
+            reads.clear()
+            piece = log.read(taken, 1, limit_offset=80, min_one=True)
+            if cut:
+                log.truncate_to(20)
+                fill(log, 40)
+            data = piece.load() if cold else piece.load_nowait()
+            assert data is not None
+            assert offsets(data) == ([] if cut else [(30, 31)])
+            assert cut or len(reads) == 1, "what came along with the header was read again"
+
     def test_what_is_not_cached_is_left_to_load(self) -> None:
         disk = MemoryDisk()
         log = new_log(disk, SMALL)
@@ -164,14 +185,27 @@ def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None
 class InterruptedFile:
     """A file; during one of its reads, after so many others, something else happens."""
 
-    def __init__(self, file: DiskFile, happen: Callable[[], object], reads: int = 0) -> None:
-        self._file, self._happen, self._reads = file, happen, reads
+    def __init__(
+        self,
+        file: DiskFile,
+        happen: Callable[[], object],
+        reads: int = 0,
+        on_read: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._file, self._happen, self._reads, self._on_read = file, happen, reads, on_read
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
+    def read_nowait(self, size: int, position: int) -> memoryview | None:
+        data = self._file.read_nowait(size, position)
+        if data is not None:
+            self._on_read()
+        return data
+
     def read_at(self, size: int, position: int) -> bytes:
         data = self._file.read_at(size, position)
+        self._on_read()
         self._reads -= 1
         if self._reads == -1:
             self._happen()

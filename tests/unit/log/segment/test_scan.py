@@ -30,6 +30,16 @@ def read(data: bytes) -> scan.Read:
     return lambda size, position: data[position : position + size]
 
 
+def reached(data: bytes, offset: int) -> scan.Place | None:
+    """The first batch that reaches an offset; what was read with it begins with its bytes."""
+    found = scan.first_reaching(read(data), 0, len(data), offset)
+    if found is None:
+        return None
+    place, came_along = found
+    assert data[place.position :].startswith(came_along[: place.size])
+    return place
+
+
 PLACES = list(scan.places(read(DATA), 0, len(DATA)))
 
 
@@ -41,7 +51,7 @@ def test_places_are_all_batches() -> None:
 def test_the_first_batch_that_reaches_an_offset() -> None:
     for offset in range(95, PLACES[-1].last_offset + 3):
         wanted = next((place for place in PLACES if place.last_offset >= offset), None)
-        assert scan.first_reaching(read(DATA), 0, len(DATA), offset) == wanted
+        assert reached(DATA, offset) == wanted
 
 
 @pytest.mark.parametrize("start", [0, 1, 4])
@@ -87,7 +97,7 @@ def test_old_messages_have_one_offset_and_may_be_empty() -> None:
     """Without key and value a message of format v0 has 26 bytes."""
     old = struct.pack(">qiIbbii", 7, 14, 0, 0, 0, -1, -1) + struct.pack(">qiIbbii", 8, 14, 0, 0, 0, -1, -1)
     assert list(scan.places(read(old), 0, len(old))) == [scan.Place(0, 26, 7, 7), scan.Place(26, 26, 8, 8)]
-    assert scan.first_reaching(read(old), 0, len(old), 8) == scan.Place(26, 26, 8, 8)
+    assert reached(old, 8) == scan.Place(26, 26, 8, 8)
     assert scan.boundary_within(read(old), 0, len(old), 52) == (52, 9)
     with pytest.raises(scan.CutShort):
         scan.first_reaching(read(old[:51]), 0, 51, 8)
@@ -96,3 +106,43 @@ def test_old_messages_have_one_offset_and_may_be_empty() -> None:
 def test_what_is_not_in_memory() -> None:
     with pytest.raises(scan.NotCached):
         scan.first_reaching(lambda size, position: None, 0, 100, 0)
+
+
+def alike_bytes(bases: list[int], sizes: dict[int, int], counts: dict[int, int]) -> bytes:
+    """Batches with these base offsets, of one record and one size each but for those named by their number."""
+    made = b""
+    for number, base in enumerate(bases):
+        records = [batch.Record(n, 1, None, bytes(sizes.get(number, 30))) for n in range(counts.get(number, 1))]
+        one = batch.build(records)
+        batch.stamp(memoryview(one), 0, base, 1)
+        made += bytes(one)
+    return made
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        alike_bytes(list(range(100, 160)), {}, {}),
+        alike_bytes(list(range(100, 160)), {7: 31, 20: 29, 40: 3000}, {}),
+        alike_bytes([*range(100, 110), *range(112, 130), *range(200, 230)], {}, {}),
+        alike_bytes([*range(100, 108), *range(109, 140)], {8: 14}, {7: 2}),
+        alike_bytes([*range(100, 220, 2)], {}, dict.fromkeys(range(60), 2)),
+    ],
+    ids=["all alike", "some of other sizes", "gaps", "one with two records", "of two records each"],
+)
+def test_batches_laid_out_alike_are_passed_as_one_by_one(data: bytes) -> None:
+    every = list(scan.places(read(data), 0, len(data)))
+    for start in (0, 3):
+        for offset in range(95, every[-1].last_offset + 3):
+            wanted = next((place for place in every[start:] if place.last_offset >= offset), None)
+            found = scan.first_reaching(read(data), every[start].position, len(data), offset)
+            assert (found and found[0]) == wanted
+
+
+@pytest.mark.parametrize(("at", "value"), [(8, b"\0\0\0\x0e"), (16, b"\3"), (23, b"\xff\xff\xff\xff")])
+def test_what_is_no_batch_is_found_among_batches_laid_out_alike(at: int, value: bytes) -> None:
+    wrong = bytearray(alike_bytes(list(range(100, 130)), {}, {}))
+    at += 5 * (len(wrong) // 30)
+    wrong[at : at + len(value)] = value
+    with pytest.raises(CorruptData):
+        scan.first_reaching(read(bytes(wrong)), 0, len(wrong), 120)
