@@ -14,7 +14,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
-from logyard.broker.replication.fetch.reader import Reader, Reading, is_throttled, must_wait, view_end
+from logyard.broker.replication.fetch.reader import Reading, is_throttled, must_wait, view_end
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
 from logyard.broker.replication.log_errors import code_of
@@ -151,13 +151,11 @@ class Fetching:
         return pending
 
     def _read(self, params: FetchParams, source: FetchSource, *, record: bool) -> Reading:
-        reader = Reader(self._hosted, params, source.heartbeat, record=record)
-        for ask in source.candidates():
-            reader.add(ask)
+        reading = Reading(self._hosted, params, source.heartbeat, record=record)
+        reading.read(source.candidates())
         for refusal in source.refusals():
-            reader.reading.results.append(refusal)
-            reader.reading.urgent = True
-        return reader.reading
+            reading.refuse(refusal)
+        return reading
 
     def hurry(self, followers: Iterable[int]) -> None:
         """Answer these followers' waiting sessions now, so that they can ask for partitions that they have just got."""
@@ -212,7 +210,8 @@ class Fetching:
                 cold.append((result, found, partition, epoch))
             else:
                 result.records = records
-                _name_aborted(result, found)
+                if result.aborted is not None:
+                    _name_aborted(result, found)
         self._hosted.counters.bytes_out += reading.size
         if cold:
             waiting = pending if pending is not None else self._hosted.new_pending()

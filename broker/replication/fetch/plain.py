@@ -6,6 +6,7 @@ topics, aborted transactions, a divergence, …) is None here, and goes by `prot
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.protocol import primitives
@@ -32,14 +33,13 @@ _ASK = struct.Struct(">iiqiqiB")
 _REPLICA = struct.Struct(">BBBiqB")
 # Size, correlation id, the header's tags, throttle time, error, session, number of topics.
 _ANSWER = struct.Struct(">iiBihiB")
-_TOPICS_AT = _ANSWER.size - 1
 # Index, error, high watermark, stable offset, log start, number of aborted transactions, preferred replica.
 _PARTITION = struct.Struct(">ihqqqBi")
-_SIZE = struct.Struct(">i")
 _BAD = (struct.error, IndexError, UnicodeDecodeError)
 # What one byte of a compact length can say: one more than the length.
 _SMALL = 127
 _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+_new = tuple.__new__  # a NamedTuple's own is Python
 
 
 def asked(version: int, body: memoryview, listener: str, topic_name: Callable[[TopicId], str | None]) -> Asked | None:
@@ -95,21 +95,21 @@ def _asks(
     topic_name: Callable[[TopicId], str | None],
 ) -> int:
     """Decode the partitions of so many topics; return the position after them, 0 for what is unusual."""
-    end = len(body)
     topic_id = ZERO_TOPIC_ID
     for _ in range(topics):
         if version >= BY_ID:
             following = pos + 16
-            if following >= end:
+            if following >= len(body):
                 return 0
             topic_id = primitives.uuid_from(bytes(body[pos:following]))
             topic = topic_name(topic_id) or ""
         else:
-            following = pos + body[pos]
-            if not pos < following < min(end, pos + _SMALL):
+            length = body[pos]
+            if not 0 < length < _SMALL:
                 return 0
+            following = pos + length
             topic = str(body[pos + 1 : following], "utf-8")
-        count = body[following]
+        count = body[following]  # an IndexError if the name is cut short
         pos = following + 1
         if not 0 < count <= _SMALL:
             return 0
@@ -117,11 +117,8 @@ def _asks(
             index, leader_epoch, offset, last_epoch, log_start, bytes_max, tags = _ASK.unpack_from(body, pos)
             if tags:
                 return 0
-            asks.append(
-                PartitionFetch(
-                    TopicPartition(topic, index), offset, bytes_max, leader_epoch, last_epoch, log_start, topic_id
-                )
-            )
+            tp = _new(TopicPartition, (topic, index))
+            asks.append(PartitionFetch(tp, offset, bytes_max, leader_epoch, last_epoch, log_start, topic_id))
             pos += _ASK.size
         if body[pos]:
             return 0
@@ -134,27 +131,28 @@ def answer(
 ) -> list[Records] | None:
     """Encode the complete frame of an answer, as `protocol.fetch.encode_response` does."""
     by_id = version >= BY_ID
-    out = head = bytearray(_ANSWER.pack(0, correlation_id, 0, 0, error_code, session_id, 1))
+    out = head = counted = bytearray(_ANSWER.size)
     buffers: list[Records] = [out]
-    size = topics = count_at = 0
-    counted, last = out, None
+    # `count` is what stands for the number of partitions of the topic `last`: one more than they are.
+    size = topics = count = count_at = 0
+    last: int | str | None = None
     for each in answers:
-        if each.aborted or each.diverging is not None or each.leader is not None:
+        aborted = each.aborted
+        if aborted or each.diverging is not None or each.leader is not None:
             return None
-        tp = each.tp
+        tp, records = each.tp, each.records
         key = each.topic_id.int if by_id else tp.topic
         if key != last:
-            last = key
-            topics += 1
-            if count_at:
+            if count:
+                counted[count_at] = count
                 out.append(0)
-            out += key.to_bytes(16, "big") if isinstance(key, int) else primitives.compact_string(key)
-            counted, count_at = out, len(out)
-            out.append(1)
-        if counted[count_at] == _SMALL:
+            out += _topic(key)
+            last, counted, count_at = key, out, len(out) - 1
+            topics += 1
+            count = 1
+        count += 1
+        if count > _SMALL:
             return None
-        counted[count_at] += 1
-        records = each.records
         length = len(records)
         out += _PARTITION.pack(
             tp.partition,
@@ -162,25 +160,33 @@ def answer(
             each.high_watermark,
             each.last_stable_offset,
             each.log_start_offset,
-            0 if each.aborted is None else 1,  # null or empty
+            aborted is not None,  # null or empty
             each.preferred_read_replica,
         )
-        if length < _SMALL:
-            out.append(length + 1)
+        out += _length(length + 1)
+        if length <= COPIED_BYTES_MAX:
             out += records
         else:
-            out += primitives.uvarint(length + 1)
-            if length <= COPIED_BYTES_MAX:
-                out += records
-            else:
-                buffers.append(records)
-                size += length + len(out)
-                out = bytearray()
-                buffers.append(out)
+            buffers.append(records)
+            size += length + len(out)
+            out = bytearray()
+            buffers.append(out)
         out.append(0)
     if topics >= _SMALL:
         return None
-    head[_TOPICS_AT] = topics + 1
-    out += b"\0\0" if topics else b"\0"
-    _SIZE.pack_into(head, 0, size + len(out) - 4)
+    if count:
+        counted[count_at] = count
+        out += b"\0\0"
+    else:
+        out.append(0)
+    _ANSWER.pack_into(head, 0, size + len(out) - 4, correlation_id, 0, 0, error_code, session_id, topics + 1)
     return buffers
+
+
+@lru_cache(maxsize=4096)
+def _topic(key: int | str) -> bytes:
+    """Return what begins a topic: its id or name, cached, as the same few are written often, and a byte for a count."""
+    return (key.to_bytes(16, "big") if isinstance(key, int) else primitives.compact_string(key)) + b"\0"
+
+
+_length = lru_cache(maxsize=1024)(primitives.uvarint)

@@ -3,10 +3,13 @@
 Nothing is loaded here: slices are loaded only when the whole fetch is answered.
 """
 
+from collections.abc import Iterable
+
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.replication.events import (
+    CONSUMER_ID,
     DEBUG_CONSUMER_ID,
     FetchedPartition,
     FetchParams,
@@ -24,24 +27,11 @@ from logyard.broker.replication.throttle import is_listed
 _BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class Reading:
-    """The result of reading the partitions once; `size` is in bytes, `urgent` means: answer at once."""
-
-    __slots__ = ("moved", "results", "size", "slices", "urgent")
-
-    def __init__(self) -> None:
-        self.results: list[FetchedPartition] = []
-        self.slices: list[tuple[FetchedPartition, Slice, Partition, int]] = []  # with the leader epoch of the reading
-        self.size = 0
-        self.urgent = False
-        self.moved: list[Partition] = []
-
-
 def view_end(params: FetchParams, log: PartitionLog) -> int:
     """Return where a reader's view of a log ends: for followers at its end, for consumers at the committed records."""
-    if params.replica_id >= 0 or params.replica_id == DEBUG_CONSUMER_ID:
+    if params.replica_id != CONSUMER_ID and (params.replica_id >= 0 or params.replica_id == DEBUG_CONSUMER_ID):
         return log.log_end_offset
-    if params.isolation == Isolation.READ_COMMITTED:
+    if params.isolation is Isolation.READ_COMMITTED:
         return min(log.last_stable_offset, log.high_watermark)
     return log.high_watermark
 
@@ -54,34 +44,56 @@ def refused(hosted: Hosted, ask: PartitionFetch, code: ErrorCode) -> FetchedPart
     return result
 
 
-class Reader:
-    """Reads the partitions of one fetch, which share its byte limit in the given order."""
+class Reading:
+    """Reads the partitions of one fetch once: they share its byte limit in the given order.
 
-    __slots__ = ("_beat", "_hosted", "_now_ms", "_params", "_record", "_remaining", "reading")
+    `size` is the bytes found, `urgent` means: answer at once.
+    """
+
+    __slots__ = (
+        "_beat",
+        "_follows",
+        "_hosted",
+        "_now_ms",
+        "_params",
+        "_record",
+        "moved",
+        "results",
+        "size",
+        "slices",
+        "urgent",
+    )
 
     def __init__(self, hosted: Hosted, params: FetchParams, beat: Heartbeat | None, *, record: bool) -> None:
         self._hosted = hosted
         self._params = params
         self._beat = beat
-        self._record = record and params.replica_id >= 0
-        self._remaining = params.max_bytes
-        self._now_ms = hosted.now_ms()
-        self.reading = Reading()
+        self._follows = follows = params.replica_id >= 0
+        self._record = record and follows
+        self._now_ms = hosted.now_ms() if follows else 0  # only followers have lags and throttled rates
+        self.results: list[FetchedPartition] = []
+        self.slices: list[tuple[FetchedPartition, Slice, Partition, int]] = []  # with the leader epoch of the reading
+        self.size = 0
+        self.urgent = False
+        self.moved: list[Partition] = []
 
-    def add(self, ask: PartitionFetch) -> None:
-        """Read one partition; an error of any kind concerns only this partition."""
-        reading = self.reading
-        try:
-            self._read(ask)
-        except ApiError as error:
-            self._hosted.counters.failed_fetches += 1
-            reading.urgent = True
-            reading.results.append(refused(self._hosted, ask, self._code(ask, error)))
-            self._not_fetched(ask)
-        except Exception as error:
-            self._not_fetched(ask)
-            reading.urgent = True
-            reading.results.append(refused(self._hosted, ask, code_of(error, ask.tp)))
+    def read(self, asks: Iterable[PartitionFetch]) -> None:
+        """Read these partitions; an error of any kind concerns only its partition."""
+        for ask in asks:
+            try:
+                self._read(ask)
+            except ApiError as error:
+                self._hosted.counters.failed_fetches += 1
+                self.refuse(refused(self._hosted, ask, self._code(ask, error)))
+                self._not_fetched(ask)
+            except Exception as error:
+                self._not_fetched(ask)
+                self.refuse(refused(self._hosted, ask, code_of(error, ask.tp)))
+
+    def refuse(self, refusal: FetchedPartition) -> None:
+        """Add the answer of a partition that is not read."""
+        self.urgent = True
+        self.results.append(refusal)
 
     def _not_fetched(self, ask: PartitionFetch) -> None:
         """A follower whose fetch failed is not known to be at the log's end: ignore its session's heartbeat."""
@@ -100,63 +112,62 @@ class Reader:
 
     def _read(self, ask: PartitionFetch) -> None:
         # Hot path: what is usual is looked at here, and only what is not is asked of the partition, which refuses it.
-        hosted, params, reading = self._hosted, self._params, self.reading
-        replica_id, tp, number = params.replica_id, ask.tp, ask.topic_id.int
+        hosted, params, tp, epoch, topic_id = self._hosted, self._params, ask.tp, ask.leader_epoch, ask.topic_id
         partition = hosted.partitions.get(tp) or hosted.find(tp)
         log = partition.log
-        if number and log is not None and log.topic_id is not None and log.topic_id.int not in (0, number):
+        if topic_id.int and log is not None and log.topic_id is not None and log.topic_id.int not in (0, topic_id.int):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        if log is None or not partition.is_leader or ask.leader_epoch != partition.leader_epoch:
-            log = partition.readable_log(ask.leader_epoch, params.only_leader)
+        if log is None or not partition.is_leader or (epoch != partition.leader_epoch and epoch >= 0):
+            log = partition.readable_log(epoch, params.only_leader)
         follower = None
-        if replica_id >= 0:
-            follower = partition.remotes.get(replica_id) or partition.follower(replica_id, ask.leader_epoch)
-        end_before = log.log_end_offset
-        result = FetchedPartition(tp, topic_id=ask.topic_id)
-        found = self._find(partition, log, ask, result)
+        if self._follows:
+            follower = partition.remotes.get(params.replica_id) or partition.follower(params.replica_id, epoch)
+        end = log.log_end_offset
+        result = FetchedPartition(tp, topic_id=topic_id)
+        found = self._find(partition, log, end, ask, result)
         if result.diverging is not None:
             self._not_fetched(ask)
         elif follower is not None and self._record:
-            beat, epoch = self._beat, params.replica_epoch
-            if partition.record_fetch(follower, ask, self._now_ms, end_before, beat, epoch):
-                reading.moved.append(partition)
+            beat, broker_epoch = self._beat, params.replica_epoch
+            if partition.record_fetch(follower, ask, self._now_ms, end, beat, broker_epoch):
+                self.moved.append(partition)
         result.high_watermark = log.high_watermark
         result.last_stable_offset = log.last_stable_offset
         result.log_start_offset = log.log_start_offset
-        reading.results.append(result)
+        self.results.append(result)
         if found is not None and found.size > 0:
-            reading.slices.append((result, found, partition, partition.leader_epoch))
-            reading.size += found.size
-            self._remaining -= found.size
+            self.slices.append((result, found, partition, partition.leader_epoch))
+            self.size += found.size
 
     def _find(
-        self, partition: Partition, log: PartitionLog, ask: PartitionFetch, result: FetchedPartition
+        self, partition: Partition, log: PartitionLog, end: int, ask: PartitionFetch, result: FetchedPartition
     ) -> Slice | None:
-        params, offset, end = self._params, ask.offset, log.log_end_offset
-        is_consumer = params.replica_id < 0
-        if is_consumer and params.rack and partition.is_leader:
+        params, offset, follows = self._params, ask.offset, self._follows
+        if params.rack and partition.is_leader and not follows:
             elsewhere = preferred_read_replica(self._hosted, partition, log, offset, params)
             if elsewhere is not None:
                 result.preferred_read_replica = elsewhere
-                self.reading.urgent = True
+                self.urgent = True
                 return None
         if ask.last_fetched_epoch >= 0:
             result.diverging = divergence(log, ask)
             if result.diverging is not None:
-                self.reading.urgent = True
+                self.urgent = True
                 return None
-        if is_consumer and params.isolation is Isolation.READ_COMMITTED:
+        if params.isolation is Isolation.READ_COMMITTED and not follows:
             result.aborted = []
-        limit = view_end(params, log) if is_consumer else end
+        limit = end if follows else view_end(params, log)
         if limit <= offset <= end:
-            return (
-                None  # nothing for this reader yet: an offset between the end of its view and the log's end is no error
-            )
-        min_one = params.min_one and self.reading.size == 0
-        room = max(0, min(ask.max_bytes, self._remaining))
-        if room == 0 and not min_one and log.log_start_offset <= offset < limit:
+            # Nothing for this reader yet: an offset between the end of its view and the log's end is no error.
             return None
-        listed = not is_consumer and is_throttled(self._hosted, partition, log)
+        read = self.size
+        room = min(ask.max_bytes, params.max_bytes - read)
+        min_one = params.min_one and not read
+        if room <= 0:
+            room = 0
+            if not min_one and log.log_start_offset <= offset < limit:
+                return None
+        listed = follows and is_throttled(self._hosted, partition, log)
         if listed and must_wait(self._hosted, partition, params.replica_id, self._now_ms):
             return None
         found = log.read(offset, room, limit_offset=limit, min_one=min_one)

@@ -11,12 +11,13 @@ FetchSession rules).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
-from logyard.broker.replication.fetch.fetch import FetchSource, Hurry, Sessionless
+from logyard.broker.replication.fetch.contexts import NO_SESSION, FetchContext, Full, Refused
+from logyard.broker.replication.fetch.fetch import Hurry, Sessionless
 from logyard.broker.replication.fetch.reader import view_end
 from logyard.broker.replication.fetch.session_keys import SessionKey, answered_key, key_of
 from logyard.broker.replication.follower.session import next_epoch
@@ -25,7 +26,6 @@ from logyard.broker.replication.isr import Heartbeat
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-NO_SESSION = 0
 
 Allowed = Callable[[str], bool] | None
 """Says which topics may be read; None: all."""
@@ -235,18 +235,29 @@ class FetchSession:
         return not self.privileged or self._params.replica_id in partition.isr.committed
 
 
-@dataclass(slots=True)
-class FetchContext:
-    """One resolved fetch request: read from `source`, then `finish` returns what to send.
+class _Incremental:
+    """A request in a session, which may have a newer one before this is answered."""
 
-    `postpone`, instead of `finish`, returns the error and session id of an answer without partitions, if a quota delays
-    the client. With an `error` there is nothing to read: answer it alone.
-    """
+    __slots__ = ("_expected", "source")
 
-    source: FetchSource
-    finish: Callable[[list[FetchedPartition]], tuple[ErrorCode, int, list[FetchedPartition]]]
-    postpone: Callable[[], tuple[ErrorCode, int]] = lambda: (ErrorCode.NONE, NO_SESSION)
-    error: ErrorCode = ErrorCode.NONE
+    error = ErrorCode.NONE
+
+    def __init__(self, session: FetchSession) -> None:
+        self.source = session
+        self._expected = session.epoch
+
+    def finish(self, answers: list[FetchedPartition]) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+        session = self.source
+        if session.epoch != self._expected:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
+        return ErrorCode.NONE, session.id, session.news(answers)
+
+    def postpone(self) -> tuple[ErrorCode, int]:
+        session = self.source
+        if session.epoch != self._expected:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
+        session.put_back()
+        return ErrorCode.NONE, session.id
 
 
 class FetchSessions:
@@ -284,11 +295,11 @@ class FetchSessions:
             return self._without_session(params, epoch, asks, uses_topic_ids, allowed)
         session = self._sessions.get(session_id)
         if session is None:
-            return _refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
-            return _refuse(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            return _refuse(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         now = self._hosted.now_ms()
         session.begin(params, allowed, rights, now)
         session.forget(forgotten)
@@ -298,44 +309,24 @@ class FetchSessions:
             return self._without_session(params, FINAL_EPOCH, asks, uses_topic_ids, allowed)
         session.epoch = next_epoch(epoch)
         self._sessions[session_id] = self._sessions.pop(session_id)
-        return self._incremental(session)
-
-    def _incremental(self, session: FetchSession) -> FetchContext:
-        expected = session.epoch
-
-        def finish(answers: list[FetchedPartition]) -> tuple[ErrorCode, int, list[FetchedPartition]]:
-            if session.epoch != expected:
-                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
-            return ErrorCode.NONE, session.id, session.news(answers)
-
-        def postpone() -> tuple[ErrorCode, int]:
-            if session.epoch != expected:
-                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
-            session.put_back()
-            return ErrorCode.NONE, session.id
-
-        return FetchContext(session, finish, postpone)
+        return _Incremental(session)
 
     def _without_session(
         self, params: FetchParams, epoch: int, asks: Sequence[PartitionFetch], uses_topic_ids: bool, allowed: Allowed
     ) -> FetchContext:
         readable, refusals = [], []
         for ask in asks:
-            if not ask.tp.topic:
-                refusals.append(FetchedPartition(ask.tp, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=ask.topic_id))
-            elif allowed is not None and not allowed(ask.tp.topic):
-                refusals.append(FetchedPartition(ask.tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=ask.topic_id))
-            else:
+            topic = ask.tp.topic
+            if topic and (allowed is None or allowed(topic)):
                 readable.append(ask)
-
-        def finish(answers: list[FetchedPartition]) -> tuple[ErrorCode, int, list[FetchedPartition]]:
-            opened = self._create(params, asks, answers, uses_topic_ids) if epoch == INITIAL_EPOCH else NO_SESSION
-            return ErrorCode.NONE, opened, answers
-
-        return FetchContext(Sessionless(readable, refusals), finish)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic else ErrorCode.UNKNOWN_TOPIC_ID
+                refusals.append(FetchedPartition(ask.tp, code, topic_id=ask.topic_id))
+        opens = None if epoch != INITIAL_EPOCH else partial(self._create, params, asks, uses_topic_ids)
+        return Full(Sessionless(readable, refusals), opens)
 
     def _create(
-        self, params: FetchParams, asks: Sequence[PartitionFetch], answers: list[FetchedPartition], uses_topic_ids: bool
+        self, params: FetchParams, asks: Sequence[PartitionFetch], uses_topic_ids: bool, answers: list[FetchedPartition]
     ) -> int:
         """Open a session for a full request that was answered; 0 if there is nothing to keep or no room."""
         now = self._hosted.now_ms()
@@ -385,7 +376,3 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()
-
-
-def _refuse(error: ErrorCode) -> FetchContext:
-    return FetchContext(Sessionless(()), lambda answers: (error, NO_SESSION, []), lambda: (error, NO_SESSION), error)

@@ -9,9 +9,9 @@ from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.records.downconvert import downconvert, magic_for_fetch
-from logyard.broker.replication.events import FetchedPartition
+from logyard.broker.replication.events import FetchedPartition, FetchParams
 from logyard.broker.replication.fetch import wire
-from logyard.broker.replication.fetch.sessions import FetchContext
+from logyard.broker.replication.fetch.contexts import FetchContext
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server import fetch_rights
 from logyard.broker.server.api import Handler
@@ -30,20 +30,15 @@ PARTITION_BYTES, NAME_BYTES_MAX = 110, 255
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
-    version = request.api_version
-    if len(request.body) > BYTES_BESIDES:
-        _check_size(services, len(request.body))
+    version, session, body = request.api_version, request.session, request.body
+    if len(body) > BYTES_BESIDES:
+        _check_size(services, len(body))
     params, session_id, session_epoch, asks, forgotten = wire.asked(
-        version, request.body, request.session.listener, services.metadata.topic_name
+        version, body, session.listener, services.metadata.topic_name
     )
-    request.session.is_broker = params.from_follower
-    if not params.from_follower:
-        params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
-        if services.quotas.fetch is not None:
-            # A larger answer would exceed the quota at any time.
-            largest = services.quotas.fetch.largest(user_of(request), request.client_id or "")
-            params.max_bytes = int(min(params.max_bytes, largest))
-        params.min_bytes = min(params.min_bytes, params.max_bytes)
+    session.is_broker = is_follower = params.from_follower
+    if not is_follower:
+        _limit(services, request, params)
     reader = fetch_rights.EVERYTHING if services.rights.is_open else fetch_rights.reader_of(services, request, params)
     context = services.fetch_sessions.open(
         params,
@@ -56,7 +51,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         rights=reader.rights,
     )
     # Quotas do not apply to followers (but see replication/throttle.py).
-    quotas = None if request.session.is_broker else services.quotas
+    quotas = None if session.is_broker else services.quotas
     if context.error is not ErrorCode.NONE:
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetching.fetch(params, context.source)
@@ -75,6 +70,17 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 
     outcome.add_done_callback(done)
     return answer
+
+
+def _limit(services: Services, request: Request, params: FetchParams) -> None:
+    """Limit what a client asks for: by fetch.max.bytes, and by its quota, which a larger answer would always exceed."""
+    most, quota = services.fetch_bytes_max, services.quotas.fetch
+    if quota is not None:
+        most = int(min(most, quota.largest(user_of(request), request.client_id or "")))
+    if params.max_bytes > most:
+        params.max_bytes = most
+    if params.min_bytes > params.max_bytes:
+        params.min_bytes = params.max_bytes
 
 
 def _check_size(services: Services, size: int) -> None:
@@ -114,11 +120,13 @@ def _answer(
     context: FetchContext,
     answers: list[FetchedPartition],
 ) -> Encoded:
-    postponed = _postponed(quotas, request, context, answers)
-    if postponed is not None:
-        return postponed
-    if request.api_version < ZSTD_SINCE and quotas is not None:
-        refuse_unreadable(services.configs, request.api_version, answers)
+    if quotas is not None:
+        if quotas.fetch is not None or quotas.request is not None:
+            postponed = _postponed(quotas, request, context, answers)
+            if postponed is not None:
+                return postponed
+        if request.api_version < ZSTD_SINCE:
+            refuse_unreadable(services.configs, request.api_version, answers)
     return _encoded(services, request, context, answers)
 
 
