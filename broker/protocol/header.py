@@ -32,6 +32,8 @@ TAGS_MAX: Final = 256
 
 _HEAD = struct.Struct(">hhi")
 _HEAD_WITH_LENGTH = struct.Struct(">hhih")
+_CLIENT_AT = _HEAD_WITH_LENGTH.size
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 
 
 class RequestHeader(NamedTuple):
@@ -53,20 +55,19 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         api_key, version, correlation_id, length = _HEAD_WITH_LENGTH.unpack_from(frame)
         if version == 0 and api_key == _CONTROLLED_SHUTDOWN:
             return RequestHeader(api_key, version, correlation_id, None, frame[_HEAD.size :])
-        pos = _HEAD_WITH_LENGTH.size
         client_id: str | None = None
+        pos = _CLIENT_AT
         if length >= 0:
-            end = pos + length
-            if end > len(frame):
+            pos += length
+            if pos > len(frame):
                 primitives.bad_length("client id", length)
-            client_id = str(frame[pos:end], "utf-8")
-            pos = end
+            client_id = str(frame[_CLIENT_AT:pos], "utf-8")
         elif length != -1:
             primitives.bad_length("client id", length)
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
             # The header has no tagged fields that we know; usually it has none, one zero byte.
             pos = pos + 1 if frame[pos] == 0 else _skip_tags(frame, pos)
-        return RequestHeader(api_key, version, correlation_id, client_id, frame[pos:])
+        return _new(RequestHeader, (api_key, version, correlation_id, client_id, frame[pos:]))
     except primitives.MALFORMED as error:
         raise CorruptData(f"the header of a request of {len(frame)} bytes is cut short or malformed") from error
 

@@ -34,8 +34,12 @@ class AnswerWriter:
         if answer is None or self._transport is None:
             return
         if isinstance(answer, list):
-            self.flush()
-            self._count(sum(map(len, answer)))
+            if self._answers:
+                self.flush()
+            size = sum(map(len, answer))
+            self._sent += size
+            if self.is_paused:
+                self._add_unread(size)
             self._transport.writelines(answer)
             return
         self._answers.append(answer)
@@ -47,15 +51,17 @@ class AnswerWriter:
         """Write the small answers."""
         answers = self._answers
         if answers and self._transport is not None:
-            self._count(self._answers_size)
+            size = self._answers_size
+            self._sent += size
+            if self.is_paused:
+                self._add_unread(size)
             self._answers, self._answers_size = [], 0
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
 
     def pause(self) -> None:
         """Note that the transport's buffer is full."""
         self.is_paused = True
-        if self._unread is not None:
-            self._unread.add(self._reader, self._unsent())
+        self._add_unread(self._unsent())
 
     def resume(self) -> None:
         """Note that the peer has read what was in the transport's buffer."""
@@ -98,7 +104,6 @@ class AnswerWriter:
         transport = self._transport or self._closing
         return 0 if transport is None else transport.get_write_buffer_size()
 
-    def _count(self, size: int) -> None:
-        self._sent += size
-        if self.is_paused and self._unread is not None:
+    def _add_unread(self, size: int) -> None:
+        if self._unread is not None:
             self._unread.add(self._reader, size)

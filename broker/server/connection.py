@@ -113,9 +113,11 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        self._filled = self._end == len(self._buffer)
-        self._process()
+        end = self._end = self._end + nbytes
+        self._filled = end == len(self._buffer)
+        if self._transport is not None:
+            self._take_frames()
+            self._writer.flush()
 
     def eof_received(self) -> bool:
         return False
@@ -244,19 +246,25 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         while self._transport is not None:
-            frame_size = self._complete_frame() if self._start < self._end else -1
-            if frame_size < 0:
+            start = self._start
+            unread = self._end - start
+            if unread < 4:
                 break
-            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(frame_size)):
+            (size,) = _SIZE.unpack_from(self._buffer, start)
+            if not 0 <= size <= self._frame_bytes_max:
+                self._refuse_size(size)
+                return
+            if unread < 4 + size:
+                break
+            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(size)):
                 self._hold_reading()
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
                 self._hold_reading()
                 return
             self._frames += 1
-            begin = self._start + 4
-            self._start = begin + frame_size
-            self._handle(memoryview(self._buffer)[begin : self._start])
+            self._start = start + 4 + size
+            self._handle(memoryview(self._buffer)[start + 4 : start + 4 + size])
         if self._start == self._end:
             self._let_go()
         if self._transport is None or (self._memory is not None and not self._has_memory(self._memory)):
@@ -325,18 +333,11 @@ class Connection(asyncio.BufferedProtocol):
             granted, self._granted = self._granted, 0
             self._memory.give_back(granted)
 
-    def _complete_frame(self) -> int:
-        """Return the size of the frame at the front of the buffer, -1 if it is incomplete."""
-        unread = self._end - self._start
-        if unread < 4:
-            return -1
-        (size,) = _SIZE.unpack_from(self._buffer, self._start)
-        if size < 0 or size > self._frame_bytes_max:
-            hint = {"note": "the client may speak TLS"} if size >> 8 in _TLS_RECORDS else {}
-            log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.peer, **hint)
-            self.close()
-            return -1
-        return int(size) if unread >= 4 + size else -1
+    def _refuse_size(self, size: int) -> None:
+        """Close the connection: its next request announces a size that no request may have."""
+        hint = {"note": "the client may speak TLS"} if size >> 8 in _TLS_RECORDS else {}
+        log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.peer, **hint)
+        self.close()
 
     def _may_start(self, frame_size: int) -> bool:
         """Whether the next request may be started although others are in progress."""
@@ -360,16 +361,17 @@ class Connection(asyncio.BufferedProtocol):
             # The caller may serve another connection, or a disk: it must not fail.
             self._fail(error)
             return
+        is_later = isinstance(answer, asyncio.Future)
+        if not is_later and not self._slots:
+            self._writer.write(answer)
+            return
         api_key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1  # a token of SASL may be shorter
-        if isinstance(answer, asyncio.Future):
+        if is_later:
             slot = _Slot(api_key)
             self._slots.append(slot)
             answer.add_done_callback(lambda future: self._settle(slot, future))
-        elif self._slots:
-            self._slots.append(_Slot(api_key, answer, done=True))
         else:
-            self._writer.write(answer)
-            return
+            self._slots.append(_Slot(api_key, answer, done=True))
         self._last_pipelined = self._may_pipeline(api_key)
 
     def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:

@@ -44,8 +44,8 @@ class Dispatcher:
     def __init__(self, services: Services, apis: Iterable[Api]) -> None:
         self._services = services
         self._quotas = services.quotas
-        self._served = {api.key: (api, *api.versions, ApiCounter(api.name)) for api in apis}
-        self.counters = {key: counter for key, (_, _, _, counter) in self._served.items()}
+        self._served = {api.key: (api, *api.versions, ApiCounter(api.name), api.handler.raw) for api in apis}
+        self.counters = {key: counter for key, (_, _, _, counter, _) in self._served.items()}
         self._pipelined = frozenset(key for key, (api, *_) in self._served.items() if api.pipelined)
         self._small_answers = frozenset(key for key, (api, *_) in self._served.items() if api.small_answer)
 
@@ -63,7 +63,7 @@ class Dispatcher:
         served = self._served.get(api_key)
         if served is None:
             raise CorruptData(f"api key {api_key} is not served")
-        api, low, high, counter = served
+        api, low, high, counter, raw = served
         if not low <= version <= high:
             if api_key == API_VERSIONS:
                 return codec.encode_response(API_VERSIONS, 0, correlation_id, _only_api_versions(low, high))
@@ -74,7 +74,6 @@ class Dispatcher:
         if self._quotas.request is not None and not (api.between_brokers and self._services.rights.is_open):
             request.begun_s = begun
         try:
-            raw = api.handler.raw
             if raw is not None:
                 return raw(self._services, request)
             return self._message(api, request)

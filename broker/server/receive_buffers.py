@@ -4,12 +4,14 @@ A connection needs one only from a receive to the end of what was received: most
 moment. A handler keeps no view of the bytes beyond its call, so a buffer that holds nothing unread is free.
 """
 
+from collections import deque
+
 BUFFER_BYTES = 64 * 1024
 SPARE_MAX = 64
 NONE = bytearray()
 """What a connection has that needs none; never written to."""
 
-_spare: list[bytearray] = []
+_spare: deque[bytearray] = deque(maxlen=SPARE_MAX)
 
 
 def take() -> bytearray:
@@ -17,7 +19,5 @@ def take() -> bytearray:
     return _spare.pop() if _spare else bytearray(BUFFER_BYTES)
 
 
-def give_back(buffer: bytearray) -> None:
-    """Keep a buffer of BUFFER_BYTES for the next one that needs it."""
-    if len(_spare) < SPARE_MAX:
-        _spare.append(buffer)
+give_back = _spare.append
+"""Keep a buffer of BUFFER_BYTES for the next one that needs it, instead of the oldest of very many."""
