@@ -43,13 +43,22 @@ class ReadBounds(NamedTuple):
     min_one: bool
 
 
-def locate(segment: Segment, size: int, bounds: ReadBounds, read: scan.Read) -> Span | None:
+def locate(
+    segment: Segment,
+    size: int,
+    read: scan.Read,
+    offset: int,
+    max_bytes: int,
+    limit_offset: int | None,
+    min_one: bool,
+) -> Span | None:
     """Return the bytes to answer with; None if the segment (its first `size` bytes) ends below the offset.
+
+    The last four arguments are those of ReadBounds.
 
     In a thread, pass a `Segment.reader`: the log may be cut meanwhile, and the results must not be cached then. Raises
     scan.NotCached if `read` does.
     """
-    offset, max_bytes, limit_offset, min_one = bounds
     cache = segment.cache
     start = cache.position_of(offset)
     first_size = data = None
@@ -68,7 +77,7 @@ def locate(segment: Segment, size: int, bounds: ReadBounds, read: scan.Read) -> 
         if first_size is not None and first_size > max_bytes:
             end = start + first_size if min_one else start
         else:
-            end = _cut(segment, start, end, bounds, first_size, read)
+            end = _cut(segment, start, end, start + max_bytes, min_one, first_size, read)
     length = end - start
     if length <= 0:
         return Span(start, 0)
@@ -94,14 +103,15 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
     return position
 
 
-def _cut(segment: Segment, start: int, end: int, bounds: ReadBounds, first_size: int | None, read: scan.Read) -> int:
-    """Return the end of the last whole batch within max_bytes, or of the first batch."""
-    limit = start + bounds.max_bytes
+def _cut(
+    segment: Segment, start: int, end: int, limit: int, min_one: bool, first_size: int | None, read: scan.Read
+) -> int:
+    """Return the end of the last whole batch up to the position `limit`, or of the first batch."""
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
         # The reader's next fetch will most likely start here.
         segment.cache.remember(next_offset, boundary)
-    if boundary > start or not bounds.min_one:
+    if boundary > start or not min_one:
         return boundary
     if first_size is None:
         first_size = next(scan.places(read, start, end)).size
@@ -225,7 +235,6 @@ def find(
     while number < len(row):
         segment = row[number]
         end = log_end if segment is active else row[number + 1].base_offset
-        bounds = _new(ReadBounds, (offset, max_bytes, None if limit_offset >= end else limit_offset, min_one))
         try:
             if segment is not active:
                 segments.open_segments.touch(segment)
@@ -233,7 +242,8 @@ def find(
                     bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
                     return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
             file = segment.log_file()
-            span = locate(segment, segment.size, bounds, file.read_nowait)
+            limit = None if limit_offset >= end else limit_offset
+            span = locate(segment, segment.size, file.read_nowait, offset, max_bytes, limit, min_one)
             if span is not None:
                 return LogSlice(segments, offset, limit_offset, segment, span, span.size, file)
         except scan.NotCached:
@@ -290,7 +300,7 @@ class ColdLookup:
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
             question = bounds if limit is None or limit < reaches else bounds._replace(limit_offset=None)
             try:
-                span = locate(reader, size, question, reader.read)
+                span = locate(reader, size, reader.read, *question)
             except scan.CutShort as error:
                 if at == len(behind) or self.segments.cuts != self.cuts:
                     raise

@@ -246,15 +246,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         while self._transport is not None:
-            start = self._start
-            unread = self._end - start
-            if unread < 4:
+            begin = self._start + 4
+            if begin > self._end:
                 break
-            (size,) = _SIZE.unpack_from(self._buffer, start)
+            (size,) = _SIZE.unpack_from(self._buffer, self._start)
             if not 0 <= size <= self._frame_bytes_max:
                 self._refuse_size(size)
                 return
-            if unread < 4 + size:
+            end = begin + size
+            if end > self._end:
                 break
             if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(size)):
                 self._hold_reading()
@@ -263,8 +263,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._hold_reading()
                 return
             self._frames += 1
-            self._start = start + 4 + size
-            self._handle(memoryview(self._buffer)[start + 4 : start + 4 + size])
+            self._start = end
+            self._handle(memoryview(self._buffer)[begin:end])
         if self._start == self._end:
             self._let_go()
         if self._transport is None or (self._memory is not None and not self._has_memory(self._memory)):
