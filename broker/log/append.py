@@ -208,15 +208,13 @@ def admit_for_leader(
     (validation.py); others are checked here. Raises ApiError: RECORD_LIST_TOO_LARGE (larger than segment.bytes), as
     `advance` and `end_transaction` do, and for batches that are not a client's as `validate_client_batch` does.
     """
-    if len(data) > log.config.segment_bytes:
-        raise ApiError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(data)} bytes at once, segment.bytes is {log.config.segment_bytes}"
-        )
+    next_offset, config, bounds, producers = log
+    offset, position, end = next_offset, 0, len(data)
+    if end > config.segment_bytes:
+        raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{end} bytes at once, segment.bytes is {config.segment_bytes}")
     by_client = origin is Origin.CLIENT
-    bounds = log.bounds
     staged: Staged | None = None
     batches: list[tuple[int, BatchHeader, int]] = []
-    offset, position, end = log.next_offset, 0, len(data)
     max_timestamp, timestamp_offset = NO_TIME, offset
     while position < end:
         header = only or _header(data, position)
@@ -225,7 +223,7 @@ def admit_for_leader(
         last_offset = offset + header.last_offset_delta
         timestamp = now_ms if bounds.log_append_time else header.max_timestamp
         if header.producer_id >= 0:
-            staged = staged or Staged(log.producers)
+            staged = staged or Staged(producers)
             entry = staged.entry(header.producer_id)
             if by_client and entry is not None:
                 seen = entry.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
@@ -243,8 +241,8 @@ def admit_for_leader(
         stamp(data, position, base_offset, leader_epoch)
         if bounds.log_append_time:
             stamp_log_append_time(data, position, header, now_ms)
-    epochs = [(leader_epoch, log.next_offset)]
-    return Chunk(data, log.next_offset, offset - 1, max_timestamp, timestamp_offset, epochs, staged)
+    epochs = [(leader_epoch, next_offset)]
+    return Chunk(data, next_offset, offset - 1, max_timestamp, timestamp_offset, epochs, staged)
 
 
 def _header(data: memoryview, position: int) -> BatchHeader:

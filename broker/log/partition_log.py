@@ -40,6 +40,8 @@ from logyard.broker.log.timestamp_search import LATER_THAN_ANY, TimestampSearch
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records.batch import Bounds
 
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
+
 
 class PartitionLog:
     """The log of one replica, for the one thread that owns it (the event loop).
@@ -186,19 +188,14 @@ class PartitionLog:
         by_client = origin is Origin.CLIENT
         if (by_client or bounds.recoding is not None) and (validated_by is None or validated_by != bounds):
             batches, only = validation.validate_with_header(batches, bounds, now_ms, from_client=by_client)
-        admission = Admission(self.log_end_offset, self._config, bounds, self.producers)
+        admission = _new(Admission, (self.log_end_offset, self._config, bounds, self.producers))
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin, only)
         if isinstance(chunk, SeenBatch):
             return AppendInfo.again(chunk, self.log_start_offset)
         self._write(chunk, now_ms)
-        return AppendInfo(
-            chunk.first_offset,
-            chunk.last_offset,
-            chunk.max_timestamp,
-            now_ms if bounds.log_append_time else NO_TIME,
-            self.log_start_offset,
-            len(batches),
-        )
+        append_time_ms = now_ms if bounds.log_append_time else NO_TIME
+        found = chunk.first_offset, chunk.last_offset, chunk.max_timestamp
+        return _new(AppendInfo, (*found, append_time_ms, self.log_start_offset, len(batches), False))
 
     def validation_work(
         self, batches: memoryview, now_ms: Callable[[], int], validated_by: Bounds | None, *, always: bool = False

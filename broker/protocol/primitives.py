@@ -47,15 +47,18 @@ def read_uvarint(data: memoryview, pos: int) -> tuple[int, int]:
 
 def read_uvarint_rest(data: memoryview, pos: int, first: int) -> tuple[int, int]:
     """Read the rest of an unsigned varint whose first byte has its top bit set."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = data[pos]
+    byte: int = data[pos]
+    if byte < 128:
+        return first & 0x7F | byte << 7, pos + 1
+    value = first & 0x7F | (byte & 0x7F) << 7
+    for shift in (14, 21, 28):
         pos += 1
+        byte = data[pos]
         value |= (byte & 0x7F) << shift
         if byte < 128:
             if value > 0xFFFFFFFF:
                 break
-            return value, pos
+            return value, pos + 1
     raise CorruptData("a varint is longer than 32 bits")
 
 

@@ -7,7 +7,7 @@ Versions: 3 transactional id; 9 flexible; answers: 1 throttle time, 2 log append
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
@@ -33,6 +33,9 @@ _PLAIN_OUTCOME = struct.Struct(">ihqqqBBB")
 # The answer of one such partition alone: what is before the topic's name, and what is after it.
 _ONE_HEAD, _ONE_TAIL = struct.Struct(">iiBB"), struct.Struct(">BihqqqBBBBiB")
 _ONE_SIZE = _ONE_HEAD.size + _ONE_TAIL.size - 4
+# Its last fields: no record errors, no message, no leader.
+_PLAIN_REST = ((), None, None)
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 
 
 Part = tuple[str, int, memoryview]
@@ -100,9 +103,11 @@ def parse_request(
         raise primitives.malformed(f"ProduceRequest v{version}", error) from error
 
 
-def _bound(parts: int, parts_max: int) -> None:
-    if parts > parts_max:
-        raise ManyParts
+def _refuse(name: str, count: int, count_max: int) -> NoReturn:
+    """Refuse a count that the frame cannot have, or that is more than the caller allows."""
+    if not 0 <= count <= count_max:
+        primitives.bad_length(name, count)
+    raise ManyParts
 
 
 def _parse_classic(version: int, body: memoryview, parts_max: int, partitions: list[Part]) -> ProduceRequest:
@@ -116,7 +121,8 @@ def _parse_classic(version: int, body: memoryview, parts_max: int, partitions: l
     pos += 10
     if topics < 0 or topics * 6 > end - pos:
         primitives.bad_length("topics", topics)
-    _bound(topics, parts_max)
+    if topics > parts_max:
+        raise ManyParts
     for _ in range(topics):
         topic, pos = primitives.read_string(body, pos, end, "topic")
         if topic is None:
@@ -125,7 +131,8 @@ def _parse_classic(version: int, body: memoryview, parts_max: int, partitions: l
         pos += 4
         if count < 0 or count * 8 > end - pos:
             primitives.bad_length("partitions", count)
-        _bound(len(partitions) + count, parts_max)
+        if len(partitions) + count > parts_max:
+            raise ManyParts
         for _ in range(count):
             index, size = _INDEX_SIZE.unpack_from(body, pos)
             pos += 8
@@ -148,12 +155,13 @@ def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) ->
     pos += 7
     if topics > 127:
         topics, pos = primitives.read_uvarint_rest(body, pos, topics)
-    if topics == 0 or (topics - 1) * 3 > end - pos:
-        primitives.bad_length("topics", topics - 1)
-    _bound(topics - 1, parts_max)
-    for _ in range(topics - 1):
-        stop = pos + body[pos]
-        if pos + 1 < stop <= end and stop - pos < 128:
+    topics -= 1  # a compact array's length is one more than its elements
+    if topics < 0 or topics * 3 > end - pos or topics > parts_max:
+        _refuse("topics", topics, (end - pos) // 3)
+    for _ in range(topics):
+        size = body[pos]
+        stop = pos + size
+        if 1 < size < 128 and stop <= end:
             topic, pos = str(body[pos + 1 : stop], "utf-8"), stop
         else:
             topic, pos = _topic(body, pos, end)
@@ -161,10 +169,10 @@ def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) ->
         pos += 1
         if count > 127:
             count, pos = primitives.read_uvarint_rest(body, pos, count)
-        if count == 0 or (count - 1) * 6 > end - pos:
-            primitives.bad_length("partitions", count - 1)
-        _bound(len(partitions) + count - 1, parts_max)
-        for _ in range(count - 1):
+        count -= 1
+        if count < 0 or count * 6 > end - pos or len(partitions) + count > parts_max:
+            _refuse("partitions", count, (end - pos) // 6)
+        for _ in range(count):
             index, size = _INDEX_FIRST_BYTE.unpack_from(body, pos)
             pos += 5
             if size > 127:
@@ -177,7 +185,7 @@ def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) ->
         pos = pos + 1 if body[pos] == 0 else primitives.skip_tags(body, pos, end)
     if body[pos] != 0:
         primitives.skip_tags(body, pos, end)
-    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+    return _new(ProduceRequest, (transactional_id, acks, timeout_ms, partitions))
 
 
 def _topic(body: memoryview, pos: int, end: int) -> tuple[str, int]:
@@ -196,10 +204,10 @@ def encode_response(
 ) -> bytes:
     """Encode the complete response frame. Each topic is in it once: clients ignore a second entry of a topic."""
     if len(results) == 1:
-        _, _, _, _, _, _, errors, message, leader = results[0]
-        if version >= _FLEXIBLE and not errors and message is None and leader is None and not node_endpoints:
-            return _one_plain(correlation_id, results[0], throttle_ms)
-        return encode_topics(version, correlation_id, {results[0].topic: results}, throttle_ms, node_endpoints)
+        (only,) = results
+        if version >= _FLEXIBLE and only[6:] == _PLAIN_REST and not node_endpoints:
+            return _one_plain(correlation_id, only, throttle_ms)
+        return encode_topics(version, correlation_id, {only.topic: results}, throttle_ms, node_endpoints)
     by_topic: dict[str, list[PartitionOutcome]] = {}
     for result in results:
         by_topic.setdefault(result.topic, []).append(result)

@@ -159,6 +159,11 @@ def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
     return bool(length + LOG_OVERHEAD == len(buf))
 
 
+def is_one_plain_batch(buf: memoryview | bytes | bytearray) -> bool:
+    """Whether the buffer is exactly one v2 batch that is of no transaction, by magic, length and flag."""
+    return is_one_batch(buf) and not buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
+
+
 def is_transactional(buf: memoryview | bytes | bytearray) -> bool:
     """Whether the first batch in the buffer is a v2 batch of a transaction, by magic and flag."""
     return len(buf) >= HEADER_SIZE and buf[MAGIC_AT] == 2 and bool(buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)

@@ -4,13 +4,14 @@
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32, crc32c
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
+    COMPRESSION_BITS,
     CONTROL_BIT,
     CRC_AT,
     HEADER_SIZE,
@@ -40,7 +41,8 @@ class Bounds:
     """What the topic's settings require of a batch; times in ms, sizes in bytes.
 
     `validate_records`: the offsets must not have gaps, which Kafka does not require of uncompressed records;
-    `keys_wanted`: all records must have keys; `recoding`: the codec, None if the producer's is kept.
+    `keys_wanted`: all records must have keys; `recoding`: the codec, None if the producer's is kept. `is_thorough`:
+    more than its records' largest time has to be known of any batch.
     """
 
     max_message_bytes: int = 1_048_588
@@ -50,6 +52,18 @@ class Bounds:
     validate_records: bool = False
     recoding: compression.Recoding | None = None
     keys_wanted: bool = False
+    is_thorough: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        more = self.keys_wanted or self.validate_records or self.recoding is not None or self.has_times
+        object.__setattr__(self, "is_thorough", more)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the times of a producer's records have limits."""
+        if self.log_append_time:
+            return False
+        return self.timestamp_before_max_ms < LONG_MAX or self.timestamp_after_max_ms < LONG_MAX
 
 
 def validate_client_batch(
@@ -67,34 +81,36 @@ def validate_client_batch(
     Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR (there is no such codec),
     UNSUPPORTED_FOR_MESSAGE_FORMAT (a magic below 2: see `legacy.upconvert`).
     """
+    length = header.length
     if header.magic != 2:
         raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"magic {header.magic} must be converted first")
-    if pos + header.length > len(buf):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.length} bytes has only {len(buf) - pos}")
+    if pos + length > len(buf):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {length} bytes has only {len(buf) - pos}")
     if from_client and header.base_offset != 0:
         raise ApiError(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}, but producers send 0")
-    if header.length > bounds.max_message_bytes:
+    if length > bounds.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.length} bytes, max.message.bytes is {bounds.max_message_bytes}",
+            f"the batch has {length} bytes, max.message.bytes is {bounds.max_message_bytes}",
         )
-    if check_crc:
-        verify_crc(buf, pos, header)
-    if not compression.is_known(header.compression):
+    if check_crc and not crc_matches(buf, pos, header):
+        raise _wrong_crc(pos, header)
+    codec = header.attributes & COMPRESSION_BITS
+    if codec and not compression.is_known(codec):
         # The error that Kafka gives, because it fails on such a number.
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression} does not exist")
-    _check_count(header)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {codec} does not exist")
+    _check_count(header, codec)
     _check_flags(header, from_client)
 
 
-def _check_count(header: BatchHeader) -> None:
+def _check_count(header: BatchHeader, codec: int) -> None:
     count = header.count
     if count < 1 or header.last_offset_delta != count - 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"{count} records, but the last offset delta is {header.last_offset_delta}",
         )
-    if header.compression == compression.NONE and header.length - HEADER_SIZE < RECORD_SIZE_MIN * count:
+    if codec == compression.NONE and header.length - HEADER_SIZE < RECORD_SIZE_MIN * count:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{count} records do not fit {header.length} bytes")
 
 
@@ -147,11 +163,13 @@ def crc_matches(buf: memoryview, pos: int, header: BatchHeader) -> bool:
 def verify_crc(buf: memoryview, pos: int, header: BatchHeader) -> bool:
     """Return True. Raises ApiError: CORRUPT_MESSAGE (the checksum is wrong, or the batch is incomplete)."""
     if pos + header.length > len(buf) or not crc_matches(buf, pos, header):
-        raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"batch at {pos} with base offset {header.base_offset} and {header.length} bytes: the checksum is wrong",
-        )
+        raise _wrong_crc(pos, header)
     return True
+
+
+def _wrong_crc(pos: int, header: BatchHeader) -> ApiError:
+    text = f"batch at {pos} with base offset {header.base_offset} and {header.length} bytes: the checksum is wrong"
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def stamp(buf: memoryview | bytearray, pos: int, base_offset: int, leader_epoch: int) -> None:

@@ -19,7 +19,7 @@ from logyard.broker.records.header import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from logyard.broker.records.header_validation import LONG_MAX, Bounds
+from logyard.broker.records.header_validation import Bounds
 from logyard.broker.records.reader import REFUSED_BY_C, one_window, outlines
 from logyard.broker.records.stream import wrapped
 
@@ -34,8 +34,11 @@ LITTLE_BYTES = 16 * 1024
 EFFORT_MAX = 16 * 1024
 # The work for a batch besides its records, uncompressed or compressed; the bytes of old messages that count as one.
 _EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
+# Batches with one of these are looked at thoroughly, whatever the topic demands.
+_THOROUGH_BITS = COMPRESSION_BITS | LOG_APPEND_TIME_BIT
 # The most refused records that an answer names.
 RECORD_ERRORS_MAX = 1000
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 
 
 class Inspected(NamedTuple):
@@ -59,13 +62,7 @@ def inspect(
     Raises ApiError: INVALID_RECORD (a record cannot be parsed or has no key, or the count is wrong), INVALID_TIMESTAMP,
     UNKNOWN_SERVER_ERROR (it cannot be decompressed; as in Kafka). It is a `RecordErrors` if single records are refused.
     """
-    thorough = bool(
-        header.compression
-        or bounds.keys_wanted
-        or bounds.validate_records
-        or bounds.recoding is not None
-        or _looks_at_times(header, bounds)
-    )
+    thorough = bounds.is_thorough or bool(header.attributes & _THOROUGH_BITS)
     try:
         plain = None if piecewise and header.length > WINDOW_BYTES else _plain(batch, header)
         if plain is not None:
@@ -110,11 +107,7 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
 
 
 def _looks_at_times(header: BatchHeader, bounds: Bounds) -> bool:
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return True
-    if bounds.log_append_time:
-        return False
-    return bounds.timestamp_before_max_ms < LONG_MAX or bounds.timestamp_after_max_ms < LONG_MAX
+    return bounds.has_times or bool(header.attributes & LOG_APPEND_TIME_BIT)
 
 
 def _look(records: Iterable[Any], header: BatchHeader, bounds: Bounds, now_ms: int, thorough: bool) -> Inspected:
@@ -125,7 +118,7 @@ def _look(records: Iterable[Any], header: BatchHeader, bounds: Bounds, now_ms: i
             timestamp = record.timestamp
             if timestamp > latest:
                 latest = timestamp
-        return Inspected(latest)
+        return _new(Inspected, (latest, True, NO_TIMESTAMP, False))
     checked = bounds.keys_wanted or _looks_at_times(header, bounds)
     stamped = bool(header.attributes & LOG_APPEND_TIME_BIT)
     refused = Refused()

@@ -110,7 +110,7 @@ class Producing:
         """
         if acks not in (-1, 0, 1):
             return [ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries]
-        hosted = self._hosted
+        hosted, counters = self._hosted, self._hosted.counters
         now_ms = hosted.clock.now_ms()
         results: list[ProduceResult] = []
         appended: list[tuple[Partition, bool]] = []
@@ -124,7 +124,7 @@ class Producing:
                 watermark = log.high_watermark if log is not None else -1
                 info = partition.append(batches, acks, now_ms, origin, validated_by[number] if validated_by else None)
             except ApiError as refused:
-                hosted.counters.failed_produces += 1
+                counters.failed_produces += 1
                 results.append(_refusal(hosted, tp, refused))
                 continue
             except Exception as failed:
@@ -132,15 +132,17 @@ class Producing:
                 results.append(ProduceResult(tp, code_of(failed, tp), message=message))
                 continue
             assert log is not None, "an append needs a log"
-            hosted.counters.bytes_in += len(batches)
-            hosted.counters.messages_in += info.last_offset - info.first_offset + 1
-            result = ProduceResult(tp, ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)
+            first, last = info.first_offset, info.last_offset
+            counters.bytes_in += len(batches)
+            counters.messages_in += last - first + 1
+            result = ProduceResult(tp, ErrorCode.NONE, first, info.append_time_ms, log.log_start_offset)
             results.append(result)
             appended.append((partition, log.high_watermark != watermark))
-            if acks == -1 and log.high_watermark <= info.last_offset:
-                waiting[tp] = Waiting(info.last_offset + 1, result)
-            elif acks == -1:
-                result.error = partition.acknowledged(info.last_offset + 1) or ErrorCode.NONE
+            if acks == -1:
+                if log.high_watermark <= last:
+                    waiting[tp] = Waiting(last + 1, result)
+                else:
+                    result.error = partition.acknowledged(last + 1) or ErrorCode.NONE
         for partition, moved in appended:
             if moved:
                 hosted.watermark_moved(partition)

@@ -32,11 +32,6 @@ OLD_BYTES_AT_ONCE = 4 * 1024
 T = TypeVar("T")
 
 
-def is_large(asked: ProduceRequest, size: int) -> bool:
-    """Whether a request of `size` bytes with at most PARTS_AT_ONCE parts is too much for one turn of the event loop."""
-    return size > BYTES_AT_ONCE and len(asked.partitions) > 1
-
-
 async def handle(services: Services, request: Request) -> Encoded:
     """Return the answer. The caller keeps the request's body unchanged until then."""
     with patient:

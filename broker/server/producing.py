@@ -12,7 +12,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.protocol.produce import Part, ProduceRequest
 from logyard.broker.records import batch
-from logyard.broker.records.header import is_one_batch, is_transactional, producer_of
+from logyard.broker.records.header import is_one_plain_batch, is_transactional, producer_of
 from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import NOT_VALIDATED, Entries, Validated, ValidatedBy
@@ -29,6 +29,7 @@ LEADERS_SINCE = 10
 ACKS = (-1, 0, 1)
 PRODUCE_ROW = RIGHTS[0]
 assert PRODUCE_ROW.topic is not None
+_new = tuple.__new__  # hot path: a NamedTuple's own is Python
 WRITE, TOPIC = PRODUCE_ROW.topic.operation, PRODUCE_ROW.topic.resource
 
 Results = list[ProduceResult]
@@ -95,8 +96,10 @@ def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:
     parts = asked.partitions
     if len(parts) == 1 and version >= ANY_CODEC_SINCE and asked.transactional_id is None:
         ((topic, partition, records),) = parts
-        if is_one_batch(records) and not is_transactional(records):
-            return [(TopicPartition(topic, partition), records)], []  # the usual request: nothing below can refuse it
+        if is_one_plain_batch(records):
+            return [
+                (_new(TopicPartition, (topic, partition)), records)
+            ], []  # the usual request: nothing below can refuse it
     fault = fault_of(asked, parts)
     if fault is not None:
         return [], refuse_all(parts, fault)
@@ -156,10 +159,10 @@ def validate_in_thread(
     `append_validated`.
     """
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
+    if asked.acks not in ACKS:
+        return None, much
     client = client_of(session, asked)
-    return (
-        replicas.producing.validate_in_thread(entries, (), always=much, client=client) if asked.acks in ACKS else None
-    ), much
+    return replicas.producing.validate_in_thread(entries, (), always=much, client=client), much
 
 
 def client_of(session: Session, asked: ProduceRequest) -> Session | None:
@@ -215,7 +218,7 @@ def outcomes_of(
     services: Services, request: Request, results: Sequence[ProduceResult]
 ) -> tuple[list[produce.PartitionOutcome], list[int]]:
     """Return each partition's part of the answer, and the broker ids of the leaders that these name (KIP-951)."""
-    outcomes = [_outcome(r) for r in results]
+    outcomes = list(map(_outcome, results))
     leaders: list[int] = []
     if request.api_version >= LEADERS_SINCE:
         for n, result in enumerate(results):
@@ -228,7 +231,7 @@ def outcomes_of(
 
 def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
     topic, partition = result.tp
-    return produce.PartitionOutcome(
+    fields = (
         topic,
         partition,
         result.error,
@@ -237,4 +240,6 @@ def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
         result.log_start_offset,
         result.record_errors,
         result.message,
+        None,
     )
+    return _new(produce.PartitionOutcome, fields)

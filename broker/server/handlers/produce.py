@@ -33,7 +33,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         asked = produce.parse_request(version, body, large_produce.PARTS_AT_ONCE)
     except produce.ManyParts:
         return _begin_large(services, request)
-    if large_produce.is_large(asked, len(body)):
+    if len(body) > large_produce.BYTES_AT_ONCE and len(asked.partitions) > 1:  # too much for one turn of the loop
         return _begin_large(services, request)
     is_open = services.rights.is_open
     entries, refused = producing.fit(version, asked) if is_open else producing.fit_permitted(services, request, asked)
