@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from tests.benchmarks import bench_path, frames
+from tests.benchmarks import bench_path
 from tests.benchmarks.harness import Row
 from tests.support.inside_broker import InsideBroker
 
@@ -27,8 +27,7 @@ def measure(directory: Path) -> list[Row]:
 
 async def _measure(directory: Path) -> list[Row]:
     async with InsideBroker(directory, bench_path.SETTINGS) as broker:
-        await broker.create_topic(frames.TOPIC, 1)
-        await broker.create_topic(frames.WIDE_TOPIC, 1000)
+        await bench_path.fill(broker)
         bench_path.rows(broker)["Produce 16 KB"][0]()  # what the fetches read
         note = "Python " + ".".join(platform.python_version_tuple()[:2])
         rows = []

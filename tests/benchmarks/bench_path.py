@@ -24,6 +24,8 @@ ROUNDS = 12
 ACLS = 10_000
 # What goes in at one time: what a busy socket's buffer holds.
 TOGETHER_BYTES = 60_000
+# The batches of 279 bytes in SMALL_TOPIC; those that follow each other in requests are so many apart.
+SMALL_BATCHES, SMALL_STEP = 10_000, 7919
 SETTINGS = {"log.segment.bytes": str(256 << 20), "log.retention.bytes": str(1 << 30)}
 
 
@@ -43,9 +45,21 @@ def rows(broker: InsideBroker, share: int = 1) -> dict[str, tuple[Callable[[], N
 
         return work, turns * together
 
+    def each(asked: list[bytes]) -> tuple[Callable[[], None], int]:
+        asked = asked[: len(asked) // share]
+
+        def work() -> None:
+            for frame in asked:
+                connection.feed(frame)
+            if connection.connection.busy:
+                raise RuntimeError("an answer has to wait, for a cold read perhaps: nothing was measured")
+
+        return work, len(asked)
+
     def batched(frame: bytes, calls: int) -> tuple[Callable[[], None], int]:
         return repeat(frame, calls, max(1, TOGETHER_BYTES // len(frame)))
 
+    offsets = (number * SMALL_STEP % SMALL_BATCHES for number in range(4000))
     small, middle, large = frames.produce(200, 1), frames.produce(1000, 16), frames.produce(9000, 100)
     return {
         "Produce 279 B": repeat(small, 4000, 1),
@@ -53,9 +67,20 @@ def rows(broker: InsideBroker, share: int = 1) -> dict[str, tuple[Callable[[], N
         "Produce 16 KB": repeat(middle, 2000, 1),
         "Produce 900 KB": repeat(large, 100, 1),
         "Fetch 252 KB": repeat(frames.fetch(1000, 252_000), 1000, 1),
+        "Fetch of one small batch": each([frames.fetch(at, 100, topic=frames.SMALL_TOPIC) for at in offsets]),
         "Fetch at the end": repeat(frames.fetch(0, 1 << 20, topic=frames.WIDE_TOPIC, max_wait_ms=0), 4000, 1),
         "Metadata of 1000 partitions": repeat(frames.metadata(), 2000, 1),
     }
+
+
+async def fill(broker: InsideBroker) -> None:
+    """Make the topics of `rows`, and what the fetches of small batches read."""
+    await broker.create_topic(frames.TOPIC, 1)
+    await broker.create_topic(frames.WIDE_TOPIC, 1000)
+    await broker.create_topic(frames.SMALL_TOPIC, 1)
+    connection, frame = broker.connect(), frames.produce(200, 1, topic=frames.SMALL_TOPIC)
+    for _ in range(SMALL_BATCHES):
+        connection.feed(frame)
 
 
 async def measure_rights(directory: Path, rounds: int, wanted: str) -> None:
@@ -85,8 +110,7 @@ async def measure_rights(directory: Path, rounds: int, wanted: str) -> None:
 
 async def measure(directory: Path, profiled: str | None, rounds: int, wanted: str) -> None:
     async with InsideBroker(directory, SETTINGS) as broker:
-        await broker.create_topic(frames.TOPIC, 1)
-        await broker.create_topic(frames.WIDE_TOPIC, 1000)
+        await fill(broker)
         found = rows(broker)
         found["Produce 16 KB"][0]()
         if profiled is not None:

@@ -6,7 +6,7 @@ from logyard.broker.protocol.fetch_client import encode_request as encode_fetch
 from logyard.broker.records import batch
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
-TOPIC, WIDE_TOPIC, COLD_TOPIC = "bench", "wide", "cold"
+TOPIC, WIDE_TOPIC, COLD_TOPIC, SMALL_TOPIC = "bench", "wide", "cold", "small"
 CLIENT = "bench"
 RECORD_MS = 1_700_000_000_000
 
