@@ -103,9 +103,12 @@ class BrokerInfo:
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """The content of the znode /brokers/topics/T/partitions/P/state; `partition_epoch` is its version (facts §1)."""
+class PartitionState(NamedTuple):
+    """The content of the znode /brokers/topics/T/partitions/P/state; `partition_epoch` is its version (facts §1).
+
+    A tuple, since a controller makes one for each partition: these are made faster, and hold no work for the garbage
+    collector.
+    """
 
     leader: int
     leader_epoch: int

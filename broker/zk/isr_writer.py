@@ -12,7 +12,7 @@ Rule 3: the controller is notified by /isr_change_notification, with several cha
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -104,7 +104,7 @@ class DirectIsrWriter:
         answers = await self._zk.pipeline(writes)
         for (tp, state), (answer,) in zip(wanted.items(), answers, strict=True):
             if answer.ok:
-                self._settle(tp, asked[tp], _committed(replace(state, partition_epoch=answer.version)))
+                self._settle(tp, asked[tp], _committed(state._replace(partition_epoch=answer.version)))
                 self._notify_later(tp)
             elif answer.code not in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
                 self._settle(tp, asked[tp], IsrChangeResult(ErrorCode.OPERATION_NOT_ATTEMPTED))
@@ -124,7 +124,7 @@ class DirectIsrWriter:
             return IsrChangeResult(ErrorCode.FENCED_LEADER_EPOCH), None
         if now.partition_epoch != change.partition_epoch or now.isr == change.new_isr:
             return _committed(now), None
-        return None, replace(now, isr=change.new_isr, recovering=False)
+        return None, now._replace(isr=change.new_isr, recovering=False)
 
     def _settle(self, tp: TopicPartition, change: _Change, result: IsrChangeResult) -> None:
         if self._changes.get(tp) is change:

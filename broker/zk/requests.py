@@ -85,8 +85,8 @@ def _read_stat(buffer: bytes, offset: int) -> tuple[Stat, int]:
 
 def _read_znode(buffer: bytes, offset: int) -> tuple[Znode, int]:
     data, offset = _read_buffer(buffer, offset)
-    stat, offset = _read_stat(buffer, offset)
-    return Znode(data, stat.version, stat.czxid, stat.mtime_ms, stat.ephemeral_owner, stat.mzxid), offset
+    czxid, mzxid, _, mtime_ms, version, _, _, owner, _, _, _ = _STAT.unpack_from(buffer, offset)
+    return Znode(data, version, czxid, mtime_ms, owner, mzxid), offset + _STAT.size
 
 
 def _read_names(buffer: bytes, offset: int) -> tuple[list[str], int]:

@@ -91,7 +91,7 @@ class Fields:
 
     def integers(self, key: str) -> tuple[int, ...]:
         value = self._content.get(key)
-        if not isinstance(value, list) or not all(map(_is_integer, value)):
+        if not isinstance(value, list) or any(type(item) is not int for item in value):
             raise self.wrong(key, "a list of integers")
         return tuple(value)
 

@@ -7,7 +7,7 @@ Versions are znode data versions; -1 means any.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from logyard.broker.errors import LogyardError
 
@@ -46,8 +46,7 @@ class Check:
 ZkOp = Create | SetData | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Znode:
+class Znode(NamedTuple):
     """A znode: data, data version, transaction that created it, session that owns it (0: it is persistent).
 
     `mzxid` is the transaction that last wrote the data, -1 if it is not known.

@@ -1,5 +1,7 @@
 """/brokers/topics/T: a topic's id and the replicas of its partitions; reads versions 1 to 3 (facts §1)."""
 
+from functools import lru_cache
+
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, TopicAssignment, TopicId, topic_id_from_text, topic_id_text
 from logyard.broker.znodes import fields
@@ -52,15 +54,21 @@ def decode(data: bytes, path: str = f"{TOPICS}/?") -> TopicAssignment:
     numbers = sorted((_partition(path, key), key) for key in partitions.names())
     return TopicAssignment(
         partitions={
-            number: Assignment(
-                replicas=partitions.integers(key),
-                adding=adding.integers(key) if adding.has(key) else (),
-                removing=removing.integers(key) if removing.has(key) else (),
+            number: _assignment(
+                partitions.integers(key),
+                adding.integers(key) if adding.has(key) else (),
+                removing.integers(key) if removing.has(key) else (),
             )
             for number, key in numbers
         },
         topic_id=_topic_id(content),
     )
+
+
+@lru_cache(4096)
+def _assignment(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]) -> Assignment:
+    """A cluster has few different ones, which its partitions share."""
+    return Assignment(replicas, adding, removing)
 
 
 def _partition(path: str, key: str) -> int:

@@ -1,7 +1,6 @@
 """The twins of `cluster/client.py` and the launcher, over one `MemoryCluster`; for tests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from uuid import uuid4
 
 from logyard.admin.cluster.snapshot import (
@@ -270,7 +269,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
             return ApiError(ErrorCode.ELECTION_NOT_NEEDED)
         if preferred not in state.isr or preferred not in c.sessions:
             return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-        c.states[tp] = replace(state, leader=preferred, leader_epoch=state.leader_epoch + 1)
+        c.states[tp] = state._replace(leader=preferred, leader_epoch=state.leader_epoch + 1)
         return None
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:

@@ -12,7 +12,7 @@ are the truth: a test sets them (`hung`, `deaf`, `electing`) and reads them (`st
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from logyard.admin.acls.acls import Acl
 from logyard.admin.cluster.snapshot import TopicView
@@ -197,8 +197,8 @@ class MemoryCluster:
             else next((r for r in placed.replicas if r in kept and r in live), -1)
         )
         if (leader, kept) != (state.leader, state.isr) or tp not in self.states:
-            self.states[tp] = replace(
-                state, leader=leader, isr=kept, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch
+            self.states[tp] = state._replace(
+                leader=leader, isr=kept, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch
             )
 
     def _finish(self, tp: TopicPartition) -> None:
@@ -208,4 +208,4 @@ class MemoryCluster:
         del self.moving[tp]
         self.assignments[tp] = Assignment(placed.target)
         leader = state.leader if state.leader in placed.target else placed.target[0]
-        self.states[tp] = replace(state, leader=leader, isr=placed.target, leader_epoch=state.leader_epoch + 1)
+        self.states[tp] = state._replace(leader=leader, isr=placed.target, leader_epoch=state.leader_epoch + 1)

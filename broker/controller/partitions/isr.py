@@ -87,7 +87,7 @@ def _check(
     if not all(context.is_live(broker) for broker in change.new_isr) or _has_stale_member(context, change):
         ineligible = request.version >= _VERSION_WITH_INELIGIBLE
         raise ApiError(ErrorCode.INELIGIBLE_REPLICA if ineligible else ErrorCode.OPERATION_NOT_ATTEMPTED)
-    return replace(now, isr=change.new_isr, recovering=change.recovering, controller_epoch=context.epoch)
+    return now._replace(isr=change.new_isr, recovering=change.recovering, controller_epoch=context.epoch)
 
 
 def _has_stale_member(context: ControllerContext, change: IsrChange) -> bool:
@@ -126,7 +126,7 @@ def _commit(
     for index, result in zip(list(accepted), results, strict=True):
         partition, state = accepted[index]
         if result[0].ok:
-            partition.state = replace(state, partition_epoch=result[0].version)
+            partition.state = state._replace(partition_epoch=result[0].version)
             answers[index] = replace(answers[index], state=partition.state)
         else:
             # Another broker wrote the znode: our memory is out of date, and so is the leader's.

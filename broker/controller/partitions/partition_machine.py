@@ -9,7 +9,6 @@ Rule 4: brokers are sent the result once per call, and only after it is in ZooKe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.broker_requests import sending
@@ -159,8 +158,11 @@ def _elect(
             raise Refused(f"no eligible leader ({strategy.value}): ISR {list(state.isr)}, live {context.live_ids()}")
         if election.unclean:
             lossy.append(str(partition.tp))
-        return replace(
-            state_znodes.next_state(context, state, leader=election.leader, isr=election.isr),
+        return state_znodes.next_state(
+            context,
+            state,
+            leader=election.leader,
+            isr=election.isr,
             recovering=(election.unclean or state.recovering) and context.settings.level.recovery_state,
         )
 

@@ -70,7 +70,7 @@ def change(
         stale: list[Partition] = []
         for (partition, state), result in zip(wanted, results, strict=True):
             if result[0].ok:
-                partition.state = _with_version(state, result[0].version)
+                partition.state = state._replace(partition_epoch=result[0].version)
             elif result[0].code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
                 stale.append(partition)
             else:
@@ -117,10 +117,4 @@ def next_state(
         controller_epoch=context.epoch,
         partition_epoch=state.partition_epoch,
         recovering=state.recovering if recovering is None else recovering,
-    )
-
-
-def _with_version(state: PartitionState, version: int) -> PartitionState:
-    return PartitionState(
-        state.leader, state.leader_epoch, state.isr, state.controller_epoch, version, state.recovering
     )

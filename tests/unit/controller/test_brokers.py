@@ -47,7 +47,7 @@ async def test_a_member_that_memory_does_not_know_leaves_the_isr_or_leads(
     await world.start(3)
     alone = state(world)
     assert alone.isr == (2,)
-    grown = partition_state.encode(replace(alone, isr=(2, 3)))
+    grown = partition_state.encode(alone._replace(isr=(2, 3)))
     world.write(SetData(partition_state.path(TP), grown, alone.partition_epoch))
     await world.kill(dying)
     assert (state(world).leader, state(world).isr) == (5 - dying, (5 - dying,))

@@ -1,6 +1,7 @@
 """Each znode's text against facts §1, and what is tolerated or refused when reading."""
 
 import json
+import re
 import uuid
 
 import pytest
@@ -189,6 +190,63 @@ class TestPartitionState:
         written = partition_state.encode(state)
         assert json.loads(written)["leader_recovery_state"] == 1
         assert partition_state.decode(written, 0) == state
+
+    KAFKAS = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":%s}'
+    OURS = '{"version":1,"leader":%s,"leader_epoch":%s,"controller_epoch":%s,"isr":%s}'
+    # Number, number, number, list: usual ones, odd ones, and what is no state.
+    VALUES = (
+        ("4", "1", "2", "[1,3]"),
+        ("0", "-1", "0", "[]"),
+        ("123456789", "2147483647", "0", "[1001,1002]"),
+        ("4", "1", "2", "[1, 3]"),
+        ("4", "1", "2", "[-1]"),
+        ("4 ", "1", "2", "[1]"),
+        ("4", "-0", "2", "[1]"),
+        ("4", "12345678901234567890", "2", "[1]"),
+        ("4", "1", "2", "[1]}\n"),
+        ("4", "01", "2", "[1]"),
+        ("4", "1.0", "2", "[1]"),
+        ("4", "1e0", "2", "[1]"),
+        ("4", "true", "2", "[1]"),
+        ("4", "null", "2", "[1]"),
+        ("4", '"1"', "2", "[1]"),
+        ("4", "1", "2", "[1,]"),
+        ("4", "1", "2", "[01]"),
+        ("4", "1", "2", "[true]"),
+        ("4", "1", "2", "[1.5]"),
+        ("4", "1", "2", "1"),
+        ("4", "1", "2", '[1],"leader":7'),
+        ("4", "1", "2", '[1],"leader_recovery_state":1'),
+        ("4", "1", "2", '[1],"more":{}'),
+        ("4", "\u0661", "2", "[1]"),
+    )
+
+    @pytest.mark.parametrize("form", [KAFKAS, OURS])
+    @pytest.mark.parametrize("values", VALUES)
+    def test_the_short_way_reads_what_the_json_parser_reads(
+        self, form: str, values: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        data = (form % values).encode()
+
+        def read() -> PartitionState | str:
+            try:
+                return partition_state.decode(data, 9, "/s")
+            except CorruptData as problem:
+                return str(problem)
+
+        found = read()
+        never = re.compile(b"(?!)")
+        monkeypatch.setattr(partition_state, "_OURS", never)
+        monkeypatch.setattr(partition_state, "_KAFKAS", never)
+        assert found == read()
+        if not isinstance(found, str):
+            assert all(type(number) is int for number in (*found[:2], *found.isr, *found[3:5]))
+
+    def test_both_usual_forms_take_the_short_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partition_state, "_decode_any", None)
+        for form in (self.KAFKAS, self.OURS):
+            for values in self.VALUES[:2]:
+                partition_state.decode((form % values).encode(), 9)
 
     def test_bad_state(self) -> None:
         with pytest.raises(CorruptData, match="'isr'"):

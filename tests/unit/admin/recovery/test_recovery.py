@@ -1,7 +1,6 @@
 """Controllers recovered: dead, hung, missing, wedged, noticed or not; and nothing done where nothing is wrong."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -267,7 +266,7 @@ def test_an_impossible_epoch_is_not_written_above() -> None:
     made = cluster()
     known = max(state.controller_epoch for state in made.states.values())
     tp = next(iter(made.states))
-    made.states[tp] = replace(made.states[tp], controller_epoch=2**31 - 1)
+    made.states[tp] = made.states[tp]._replace(controller_epoch=2**31 - 1)
     made.controller, made.epoch_garbled = None, True
     result, _ = recover(made)
     assert known + 1 < result.epoch_after < 2**30

@@ -1,7 +1,5 @@
 """Which open transactions hang: those that no coordinator will end."""
 
-from dataclasses import replace
-
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
@@ -152,7 +150,7 @@ def test_a_coordinator_that_moves_while_it_is_asked_for_is_asked_again(
         if len(listed) == 2:
             of_id = TopicPartition(TRANSACTIONS_TOPIC, 0)
             state = cluster.states[of_id]
-            cluster.states[of_id] = replace(state, leader_epoch=state.leader_epoch + 1)
+            cluster.states[of_id] = state._replace(leader_epoch=state.leader_epoch + 1)
         return listed.pop(0)
 
     monkeypatch.setattr(MemoryClient, "list_transactions", moves)

@@ -1,6 +1,5 @@
 """AlterPartition check by check (facts §22), and the notifications of direct writers."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,7 +118,7 @@ async def test_dead_member(led: World, version: int, code: int) -> None:
 async def test_the_state_znode_changed_meanwhile(led: World) -> None:
     now = led.state("t")
     assert now is not None
-    led.write(SetData(partition_state.path(TP), partition_state.encode(replace(now, isr=(2, 3)))))
+    led.write(SetData(partition_state.path(TP), partition_state.encode(now._replace(isr=(2, 3)))))
     assert (await ask(led)).partitions[0].error is ErrorCode.INVALID_UPDATE_VERSION
     # what was read again is what counts now
     assert (await ask(led, partition_epoch=1)).partitions[0].error is ErrorCode.NONE
@@ -134,7 +133,7 @@ async def test_not_the_controller(led: World) -> None:
 async def test_notifications_of_direct_writers(led: World) -> None:
     now = led.state("t")
     assert now is not None
-    led.write(SetData(partition_state.path(TP), partition_state.encode(replace(now, isr=(2,)))))
+    led.write(SetData(partition_state.path(TP), partition_state.encode(now._replace(isr=(2,)))))
     led.write(
         Create(isr_notifications.SEQUENCE_PREFIX, isr_notifications.encode([TP]), sequential=True),
         Create(isr_notifications.SEQUENCE_PREFIX, b"rubbish", sequential=True),

@@ -1,7 +1,6 @@
 """Moves of replicas: every way to request one, every place to be interrupted, exact epochs (facts §5, §6)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -285,7 +284,7 @@ async def test_leaders_that_write_state_znodes_end_a_move(make_world: Callable[.
     if told_by == "notification":
         # A leader of a newer level beside this controller: the notice comes, the watch is gone with its session.
         world.controller.runner.data_watches.forget()
-    grown = partition_state.encode(replace(state, isr=(1, 2, 3)))
+    grown = partition_state.encode(state._replace(isr=(1, 2, 3)))
     world.write(SetData(partition_state.path(TP), grown, state.partition_epoch))
     if told_by == "notification":
         notice = isr_notifications.encode([TP])
