@@ -5,7 +5,7 @@ Rule 2: everything that is iterated is ordered (dicts keep insertion order, resu
 depends on the order of a set.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -131,6 +131,25 @@ class ControllerContext:
         directories."""
         lives = broker in self.brokers if count_shutting_down else self.is_live(broker)
         return lives and tp not in self.failed_dirs.get(broker, ())
+
+    def online_now(self) -> Callable[[Partition], tuple[int, ...]]:
+        """Return what `online_replicas` is of each partition, for many of them while nothing changes.
+
+        Each list of brokers, of which many partitions have the same, is looked at once.
+        """
+        live, failed_dirs = frozenset(self.live_ids()), self.failed_dirs
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+        def online(partition: Partition) -> tuple[int, ...]:
+            replicas = partition.assignment.replicas
+            found = known.get(replicas)
+            if found is None:
+                found = known[replicas] = tuple(r for r in replicas if r in live)
+            if failed_dirs:
+                return tuple(r for r in found if partition.tp not in failed_dirs.get(r, ()))
+            return found
+
+        return online
 
     def online_replicas(self, partition: Partition, *, count_shutting_down: bool = False) -> tuple[int, ...]:
         """Return the assigned replicas that are online, in assignment order."""

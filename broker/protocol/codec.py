@@ -14,7 +14,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
 from logyard.broker.protocol.readers import Reader, reader
 from logyard.broker.protocol.schema import API_NAMES, Kind, Message, load
-from logyard.broker.protocol.writers import Writer, writer
+from logyard.broker.protocol.writers import StructWriter, Writer, struct_writer, writer
 
 CONTROLLED_SHUTDOWN = 7
 API_VERSIONS = 18
@@ -100,6 +100,15 @@ def encode_request(
     if is_flexible(api_key, version):
         out.append(0)
     return _complete(out, api_key, "Request", version, fields)
+
+
+@cache
+def request_struct_writer(api_key: int, version: int, path: tuple[str, ...], values: tuple[str, ...]) -> StructWriter:
+    """Return what appends one struct of the request's array at `path` to a bytearray, for `writers.Prepared`.
+
+    It is called as `(out, *values)`, and in the encoding of the request, which turns its errors into ValueError.
+    """
+    return struct_writer(_at(api_key, "Request", version), version, path, values)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:

@@ -7,7 +7,8 @@ Rule 2: if a value is None but may not be null in this version, it becomes the e
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from logyard.broker.protocol import primitives
@@ -15,6 +16,9 @@ from logyard.broker.protocol.generated_source import Body, Module, literal, runs
 from logyard.broker.protocol.schema import FIXED, ZERO_UUID, Field, Message
 
 Writer = Callable[[bytearray, Mapping[str, Any]], None]
+
+StructWriter = Callable[..., None]
+"""Appends one struct to a bytearray: `(out, *values)`."""
 
 
 class Shared(list[Mapping[str, Any]]):
@@ -28,22 +32,17 @@ class Shared(list[Mapping[str, Any]]):
         self.written: dict[str, bytes] = {}
 
 
-class SharedItem(dict[str, Any]):
-    """A struct that is in arrays of several messages: `SharedItems` encode it once, for one kind of array at a time.
+class Prepared:
+    """An array of structs that writes itself, with a `StructWriter` of the version: no mapping is made for each."""
 
-    It is for what a controller sends to some brokers; it must not change after the first message is encoded.
-    """
+    __slots__ = ()
 
-    __slots__ = ("form", "written")
+    def __len__(self) -> int:
+        raise NotImplementedError
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        super().__init__(fields)
-        self.form = ""
-        self.written = b""
-
-
-class SharedItems(list[SharedItem]):
-    """An array of them."""
+    def append_to(self, out: bytearray) -> None:
+        """Append the structs, without their number."""
+        raise NotImplementedError
 
 
 def writer(message: Message, version: int) -> Writer:
@@ -54,7 +53,7 @@ def writer(message: Message, version: int) -> Writer:
     """
     names: dict[str, Any] = {
         "Shared": Shared,
-        "SharedItems": SharedItems,
+        "Prepared": Prepared,
         "ZERO_UUID": ZERO_UUID,
         "uvarint": primitives.uvarint,
         "no_null": _no_null,
@@ -66,33 +65,73 @@ def writer(message: Message, version: int) -> Writer:
     return made
 
 
+def struct_writer(message: Message, version: int, path: Sequence[str], values: Sequence[str]) -> StructWriter:
+    """Return the function `(out, *values)`, which appends one struct of the array at `path`, for `Prepared` arrays.
+
+    `values` are names of fields in the order of its arguments; other fields get their defaults. Numbers' arrays are
+    given as tuples. It raises what a `Writer` raises.
+    """
+    fields = message.fields
+    for name in path:
+        fields = next(f.fields for f in fields if f.name == name)
+    module = Module(message, version, {"ZERO_UUID": ZERO_UUID, "uvarint": primitives.uvarint, "no_null": _no_null})
+    where = ".".join((message.name, *path))
+    entry = _struct(module, where, fields, values)
+    made: StructWriter = module.run(f"write {where} v{version}", entry)
+    return made
+
+
 def _no_null(name: str) -> None:
     raise TypeError(f"{name} is None but has no null in this version")
 
 
-def _struct(module: Module, path: str, fields: tuple[Field, ...]) -> str:
-    """Define the function that encodes a struct, after those for the structs in it; return its name."""
+def _struct(module: Module, path: str, fields: tuple[Field, ...], values: Sequence[str] | None = None) -> str:
+    """Define the function that encodes a struct, after those for the structs in it; return its name.
+
+    It takes a mapping, or these values one by one.
+    """
     name = module.function_name("write")
     body = Body()
-    body.add(1, "get = item.get")
+
+    def source(f: Field) -> str:
+        if values is None:
+            return f"get({f.name!r}, {literal(f.default)})"
+        return f.name if f.name in values else literal(f.default)
+
+    if values is None:
+        body.add(1, "get = item.get")
     for is_fixed, run in runs(module.plain(fields)):
         if is_fixed:
             codes = "".join(FIXED[f.kind][0] for f in run)
-            body.add(1, f"out += {module.fixed(codes)}_pack({', '.join(_fixed(f) for f in run)})")
+            body.add(1, f"out += {module.fixed(codes)}_pack({', '.join(_fixed(f, source(f)) for f in run)})")
+        elif values is not None and run[0].is_array and all(f.kind in FIXED and f.kind != "uuid" for f in run):
+            for f in run:
+                module.names[f"numbers_{f.kind}"] = _numbers(module.compact, FIXED[f.kind][0])
+                body.add(1, f"out += numbers_{f.kind}({source(f)})")
         else:
             for f in run:
-                body.add(1, f"v = get({f.name!r}, {literal(f.default)})")
+                body.add(1, f"v = {source(f)}")
                 _value(module, body, 1, path, f)
     if module.compact:
-        _tags(module, body, path, module.tagged(fields))
-    module.define(f"def {name}(out, item):", body)
+        _tags(module, body, path, module.tagged(fields), source)
+    arguments = "item" if values is None else ", ".join(values)
+    module.define(f"def {name}(out, {arguments}):", body)
     return name
 
 
-def _fixed(f: Field) -> str:
-    if f.kind == "uuid":
-        return f"(get({f.name!r}) or ZERO_UUID).bytes"
-    return f"get({f.name!r}, {literal(f.default)})"
+def _numbers(compact: bool, code: str) -> Callable[[tuple[int, ...]], bytes]:
+    """Return what encodes an array of numbers, and keeps the last: lists of brokers are few, and come again."""
+
+    @lru_cache(4096)
+    def encoded(numbers: tuple[int, ...]) -> bytes:
+        size = primitives.uvarint(len(numbers) + 1) if compact else struct.pack(">i", len(numbers))
+        return size + struct.pack(f">{len(numbers)}{code}", *numbers)
+
+    return encoded
+
+
+def _fixed(f: Field, source: str) -> str:
+    return f"({source} or ZERO_UUID).bytes" if f.kind == "uuid" else source
 
 
 def _length(module: Module, body: Body, depth: int, width: int, value: str) -> None:
@@ -160,13 +199,7 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
         body.add(
             depth,
             f"if type(v) is Shared and {key!r} in v.written: out += v.written[{key!r}]",
-            "elif type(v) is SharedItems:",
-            "    for each in v:",
-            f"        if each.form != {key!r}:",
-            "            begin = len(out)",
-            f"            {write}(out, each)",
-            f"            each.form, each.written = {key!r}, bytes(out[begin:])",
-            "        else: out += each.written",
+            "elif isinstance(v, Prepared): v.append_to(out)",
             "else:",
             "    begin = len(out)",
             f"    for each in v: {write}(out, each)",
@@ -177,16 +210,15 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
         _bytes(module, body, depth + 1, f.kind, "each")
 
 
-def _tags(module: Module, body: Body, path: str, tagged: list[Field]) -> None:
+def _tags(module: Module, body: Body, path: str, tagged: list[Field], source: Callable[[Field], str]) -> None:
     """Encode the tagged fields whose values differ from their defaults, by tag."""
     if not tagged:
         body.add(1, "out.append(0)")
         return
     body.add(1, "present = 0", "frame, out = out, bytearray()")
     for f in tagged:
-        default = literal(f.default)
-        body.add(1, f"v = get({f.name!r}, {default})")
-        differs = "v" if f.is_array else f"v != {default}"  # an empty array and an absent one are the same
+        body.add(1, f"v = {source(f)}")
+        differs = "v" if f.is_array else f"v != {literal(f.default)}"  # an empty array and an absent one are the same
         if f.kind == "struct" and not f.is_array:
             usual = [(sub.name, sub.default) for sub in f.fields if sub.at(module.version)]
             module.names[f"usual_{f.name}"] = usual

@@ -11,11 +11,13 @@ from typing import Any
 
 from logyard.broker.controller.ports import Answered
 from logyard.broker.model import BrokerInfo
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.header import parse_request_header
 
 
 @dataclass(slots=True)
 class SentRequest:
-    """What a RecordingPeers was given."""
+    """What a RecordingPeers was given; the fields as the broker reads them."""
 
     broker_id: int
     api_key: int
@@ -53,11 +55,19 @@ class RecordingPeers:
         if broker_id not in self.brokers:
             callback(None)
             return
-        request = SentRequest(broker_id, api_key, version, fields, callback)
+        received = _as_received(api_key, version, fields)
+        request = SentRequest(broker_id, api_key, version, received, callback)
         self.sent.append(request)
         response = self.respond(request) if self.respond is not None else None
         if response is not None:
             callback(response)
+
+
+def _as_received(api_key: int, version: int, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    frame = codec.encode_request(api_key, version, 0, "", fields)
+    body = parse_request_header(memoryview(frame)[4:]).body
+    received: dict[str, Any] = codec.decode_request(api_key, version, body).as_dict()
+    return received
 
 
 class FixedChance:

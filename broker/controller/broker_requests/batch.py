@@ -8,8 +8,10 @@ Rule 4: a partition without a known state is left out of UpdateMetadata; one who
 leader -2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logyard.broker.controller.context import ControllerContext, Partition
 from logyard.broker.model import (
@@ -26,8 +28,7 @@ EPOCH_DURING_DELETE = -2
 STOP_REPLICA_WITH_FLAGS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrPartition:
+class LeaderAndIsrPartition(NamedTuple):
     """What LeaderAndIsr tells one replica of its partition."""
 
     tp: TopicPartition
@@ -36,8 +37,7 @@ class LeaderAndIsrPartition:
     is_new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataPartition:
+class MetadataPartition(NamedTuple):
     """What UpdateMetadata tells every broker of a partition; `leader` is -2 while its topic is deleted."""
 
     tp: TopicPartition
@@ -47,8 +47,7 @@ class MetadataPartition:
     offline: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StoppedPartition:
+class StoppedPartition(NamedTuple):
     """A replica to stop and perhaps delete. `leader_epoch` -2: topic deletion, -1: unknown."""
 
     tp: TopicPartition
@@ -104,31 +103,36 @@ class RequestBatch:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
-        self._entries: dict[tuple[TopicPartition, bool], LeaderAndIsrPartition] = {}
-        self._metadata: dict[TopicPartition, Partition] = {}
+        # A partition of the context is one object, and its identity a cheaper key than its name.
+        self._leader_and_isr: defaultdict[int, dict[Partition, LeaderAndIsrPartition]] = defaultdict(dict)
+        self._entries: dict[bool, dict[Partition, LeaderAndIsrPartition]] = {False: {}, True: {}}
+        self._metadata: dict[Partition, None] = {}
         self._metadata_brokers: dict[int, None] = {}
         self._everybody_hears = False
-        self._stops: dict[int, dict[TopicPartition, StoppedPartition]] = {}
+        self._stops: defaultdict[int, dict[Partition, StoppedPartition]] = defaultdict(dict)
 
     def leader_and_isr(self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
         """Add LeaderAndIsr of a partition for these replicas; its state must be known."""
         state = partition.state
         assert state is not None, f"{partition.tp} has no state to send"
+        entry = None
         for broker in brokers:
             if broker in self._context.brokers:
-                queue = self._leader_and_isr.setdefault(broker, {})
-                before = queue.get(partition.tp)
-                queue[partition.tp] = self._entry(partition, state, is_new or (before is not None and before.is_new))
-        self._metadata[partition.tp] = partition
+                queue = self._leader_and_isr[broker]
+                before = queue.get(partition)
+                wanted = is_new or (before is not None and before.is_new)
+                if entry is None or entry.is_new != wanted:
+                    entry = self._entry(partition, state, wanted)
+                queue[partition] = entry
+        self._metadata[partition] = None
         self._everybody_hears = True
 
     def _entry(self, partition: Partition, state: PartitionState, is_new: bool) -> LeaderAndIsrPartition:
         """Return the entry; brokers that are sent the same share one, which is then encoded once."""
-        entry = self._entries.get((partition.tp, is_new))
+        entries = self._entries[is_new]
+        entry = entries.get(partition)
         if entry is None or entry.state is not state or entry.assignment is not partition.assignment:
-            entry = LeaderAndIsrPartition(partition.tp, state, partition.assignment, is_new)
-            self._entries[partition.tp, is_new] = entry
+            entry = entries[partition] = LeaderAndIsrPartition(partition.tp, state, partition.assignment, is_new)
         return entry
 
     def update_metadata(self, partitions: Iterable[Partition], brokers: Iterable[int] | None = None) -> None:
@@ -141,19 +145,19 @@ class RequestBatch:
             self._everybody_hears = True
         else:
             self._metadata_brokers.update(dict.fromkeys(b for b in brokers if b in self._context.brokers))
-        for partition in partitions:
-            self._metadata[partition.tp] = partition
+        self._metadata.update(dict.fromkeys(partitions))
 
-    def _metadata_of(self, partition: Partition, state: PartitionState) -> MetadataPartition:
+    def _metadata_of(
+        self, partition: Partition, state: PartitionState, online_of: Callable[[Partition], tuple[int, ...]]
+    ) -> MetadataPartition:
         tp = partition.tp
-        replicas = partition.assignment.replicas
-        context = self._context
+        replicas, online = partition.assignment.replicas, online_of(partition)
         return MetadataPartition(
             tp,
             state,
-            LEADER_DURING_DELETE if context.is_deleting(tp.topic) else state.leader,
+            LEADER_DURING_DELETE if self._context.is_deleting(tp.topic) else state.leader,
             replicas,
-            tuple(r for r in replicas if not context.is_online(r, tp)),
+            () if len(online) == len(replicas) else tuple(r for r in replicas if r not in online),
         )
 
     def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
@@ -161,13 +165,13 @@ class RequestBatch:
         if broker not in self._context.brokers:
             return
         tp = partition.tp
-        queue = self._stops.setdefault(broker, {})
-        before = queue.get(tp)
+        queue = self._stops[broker]
+        before = queue.get(partition)
         if self._context.is_deleting(tp.topic):
             epoch = EPOCH_DURING_DELETE
         else:
             epoch = NO_EPOCH if partition.state is None else partition.state.leader_epoch
-        queue[tp] = StoppedPartition(tp, epoch, delete or (before is not None and before.delete))
+        queue[partition] = StoppedPartition(tp, epoch, delete or (before is not None and before.delete))
 
     def requests(self) -> list[BrokerRequest]:
         """Return everything collected, in sending order; a batch is used once."""
@@ -195,7 +199,8 @@ class RequestBatch:
         hearers = context.reachable_ids() if self._everybody_hears else sorted(self._metadata_brokers)
         if not hearers:
             return []
-        entries = tuple(self._metadata_of(p, p.state) for p in self._metadata.values() if p.state is not None)
+        online_of = context.online_now()
+        entries = tuple(self._metadata_of(p, p.state, online_of) for p in self._metadata if p.state is not None)
         ids = self._topic_ids(e.tp.topic for e in entries)
         live = tuple(context.brokers[b] for b in context.reachable_ids())
         return [

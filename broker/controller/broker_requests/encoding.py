@@ -6,7 +6,7 @@ not have.
 Rule 3: below LeaderAndIsr 2, UpdateMetadata 5 and StopReplica 1 partitions are one list, not grouped by topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logyard.broker.controller.broker_requests.batch import (
@@ -21,7 +21,8 @@ from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, Replic
 from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
-from logyard.broker.protocol.writers import Shared, SharedItem, SharedItems
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.writers import Prepared, Shared, StructWriter
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 
@@ -40,13 +41,20 @@ class Encoder:
         self._level = level
         self._listener = inter_broker_listener
         self._last: tuple[UpdateMetadataRequest, dict[str, Any]] | None = None
-        # By identity, with the entry itself so that its id is not reused; emptied when the batch's next kind begins.
-        self._entries: dict[int, tuple[LeaderAndIsrPartition, SharedItem]] = {}
+        self._written: _Written = {}
+        grouped = level.leader_and_isr_version >= GROUPED_LEADER_AND_ISR
+        self._write_leader_and_isr = codec.request_struct_writer(
+            LEADER_AND_ISR, level.leader_and_isr_version, _path(grouped), _LEADER_AND_ISR_VALUES
+        )
+        grouped = level.update_metadata_version >= GROUPED_UPDATE_METADATA
+        self._write_metadata = codec.request_struct_writer(
+            UPDATE_METADATA, level.update_metadata_version, _path(grouped), _METADATA_VALUES
+        )
 
     def encode(self, request: BrokerRequest) -> Wire:
         """Return (api key, version, fields) of one request."""
         if not isinstance(request, LeaderAndIsrRequest):
-            self._entries.clear()
+            self._written = {}  # the batch's last of them has been encoded, or waits with those before it
         match request:
             case LeaderAndIsrRequest():
                 return LEADER_AND_ISR, self._level.leader_and_isr_version, self._leader_and_isr(request)
@@ -59,15 +67,12 @@ class Encoder:
         if self._level.leader_and_isr_version < GROUPED_LEADER_AND_ISR:
             return {
                 **_head(request),
-                "ungrouped_partition_states": SharedItems(map(self._entry, request.partitions)),
+                "ungrouped_partition_states": self._entries(request.partitions),
                 "live_leaders": [self._live_leader(broker) for broker in request.live_leaders],
             }
-        topics: dict[str, SharedItems] = {}
+        topics: dict[str, list[LeaderAndIsrPartition]] = {}
         for entry in request.partitions:
-            entries = topics.get(entry.tp.topic)
-            if entries is None:
-                entries = topics[entry.tp.topic] = SharedItems()
-            entries.append(self._entry(entry))
+            topics.setdefault(entry.tp.topic, []).append(entry)
         return {
             **_head(request),
             "type": request.type,
@@ -75,18 +80,15 @@ class Encoder:
                 {
                     "topic_name": name,
                     "topic_id": request.topic_ids.get(name, ZERO_TOPIC_ID),
-                    "partition_states": entries,
+                    "partition_states": self._entries(entries),
                 }
                 for name, entries in topics.items()
             ],
             "live_leaders": [self._live_leader(broker) for broker in request.live_leaders],
         }
 
-    def _entry(self, entry: LeaderAndIsrPartition) -> SharedItem:
-        known = self._entries.get(id(entry))
-        if known is None:
-            known = self._entries[id(entry)] = (entry, SharedItem(_leader_and_isr_partition(entry)))
-        return known[1]
+    def _entries(self, entries: Sequence[LeaderAndIsrPartition]) -> Prepared:
+        return _LeaderAndIsrPartitions(entries, self._write_leader_and_isr, self._written)
 
     def _live_leader(self, broker: BrokerInfo) -> dict[str, Any]:
         endpoint = broker.endpoint(self._listener) if self._listener is not None else None
@@ -100,8 +102,30 @@ class Encoder:
     def _update_metadata(self, request: UpdateMetadataRequest) -> dict[str, Any]:
         if self._last is None or not _same_batch(self._last[0], request):
             grouped = self._level.update_metadata_version >= GROUPED_UPDATE_METADATA
-            self._last = (request, _shared_metadata(request) if grouped else _ungrouped_metadata(request))
+            self._last = (request, self._grouped_metadata(request) if grouped else self._ungrouped_metadata(request))
         return {**_head(request), "type": request.type, **self._last[1]}
+
+    def _grouped_metadata(self, request: UpdateMetadataRequest) -> dict[str, Any]:
+        topics: dict[str, list[MetadataPartition]] = {}
+        for entry in request.partitions:
+            topics.setdefault(entry.tp.topic, []).append(entry)
+        return {
+            "topic_states": Shared(
+                {
+                    "topic_name": name,
+                    "topic_id": request.topic_ids.get(name, ZERO_TOPIC_ID),
+                    "partition_states": _MetadataPartitions(entries, self._write_metadata),
+                }
+                for name, entries in topics.items()
+            ),
+            "live_brokers": [_live_broker(broker) for broker in request.live_brokers],
+        }
+
+    def _ungrouped_metadata(self, request: UpdateMetadataRequest) -> dict[str, Any]:
+        return {
+            "ungrouped_partition_states": _MetadataPartitions(request.partitions, self._write_metadata),
+            "live_brokers": [{**_live_broker(broker), **_plain_address(broker)} for broker in request.live_brokers],
+        }
 
 
 def _same_batch(one: UpdateMetadataRequest, other: UpdateMetadataRequest) -> bool:
@@ -117,63 +141,114 @@ def _head(request: BrokerRequest) -> dict[str, Any]:
     }
 
 
-def _leader_and_isr_partition(entry: LeaderAndIsrPartition) -> dict[str, Any]:
-    state = entry.state
-    return {
-        "topic_name": entry.tp.topic,
-        "partition_index": entry.tp.partition,
-        "controller_epoch": state.controller_epoch,
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "isr": list(state.isr),
-        "partition_epoch": state.partition_epoch,
-        "replicas": list(entry.assignment.replicas),
-        "adding_replicas": list(entry.assignment.adding),
-        "removing_replicas": list(entry.assignment.removing),
-        "is_new": entry.is_new,
-        "leader_recovery_state": int(state.recovering),
-    }
+# The values of a partition's struct, as `_LeaderAndIsrPartitions` and `_MetadataPartitions` give them.
+_LEADER_AND_ISR_VALUES = (
+    "topic_name",
+    "partition_index",
+    "controller_epoch",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "partition_epoch",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "is_new",
+    "leader_recovery_state",
+)
+_METADATA_VALUES = (
+    "topic_name",
+    "partition_index",
+    "controller_epoch",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "zk_version",
+    "replicas",
+    "offline_replicas",
+)
+
+_Written = dict[int, tuple[LeaderAndIsrPartition, bytes]]
+"""The encoded entries of a batch by identity, with the entry itself so that its id is not reused."""
 
 
-def _shared_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for entry in request.partitions:
-        topics.setdefault(entry.tp.topic, []).append(_metadata_partition(entry))
-    return {
-        "topic_states": Shared(
-            {"topic_name": name, "topic_id": request.topic_ids.get(name, ZERO_TOPIC_ID), "partition_states": entries}
-            for name, entries in topics.items()
-        ),
-        "live_brokers": [_live_broker(broker) for broker in request.live_brokers],
-    }
+def _path(grouped: bool) -> tuple[str, ...]:
+    return ("topic_states", "partition_states") if grouped else ("ungrouped_partition_states",)
 
 
-def _ungrouped_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
-    return {
-        "ungrouped_partition_states": Shared(_metadata_partition(entry) for entry in request.partitions),
-        "live_brokers": [{**_live_broker(broker), **_plain_address(broker)} for broker in request.live_brokers],
-    }
+class _LeaderAndIsrPartitions(Prepared):
+    """Entries of one request; those that other requests of the batch have too are encoded once."""
+
+    __slots__ = ("_entries", "_write", "_written")
+
+    def __init__(self, entries: Sequence[LeaderAndIsrPartition], write: StructWriter, written: _Written) -> None:
+        self._entries = entries
+        self._write = write
+        self._written = written
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append_to(self, out: bytearray) -> None:
+        write, written = self._write, self._written
+        for entry in self._entries:
+            known = written.get(id(entry))
+            if known is not None:
+                out += known[1]
+                continue
+            (topic, number), state, assignment, is_new = entry
+            leader, leader_epoch, isr, controller_epoch, partition_epoch, recovering = state
+            begin = len(out)
+            write(
+                out,
+                topic,
+                number,
+                controller_epoch,
+                leader,
+                leader_epoch,
+                isr,
+                partition_epoch,
+                assignment.replicas,
+                assignment.adding,
+                assignment.removing,
+                is_new,
+                recovering,
+            )
+            written[id(entry)] = (entry, bytes(out[begin:]))
+
+
+class _MetadataPartitions(Prepared):
+    """Entries that go to all brokers: encoded once."""
+
+    __slots__ = ("_entries", "_write", "_written")
+
+    def __init__(self, entries: Sequence[MetadataPartition], write: StructWriter) -> None:
+        self._entries = entries
+        self._write = write
+        self._written = b""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append_to(self, out: bytearray) -> None:
+        if not self._written:
+            begin = len(out)
+            self._append_anew(out)
+            self._written = bytes(out[begin:])
+        else:
+            out += self._written
+
+    def _append_anew(self, out: bytearray) -> None:
+        write = self._write
+        for (topic, number), state, leader, replicas, offline in self._entries:
+            _, leader_epoch, isr, controller_epoch, partition_epoch, _ = state
+            write(out, topic, number, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, offline)
 
 
 def _plain_address(broker: BrokerInfo) -> dict[str, Any]:
     """Version 0 has one PLAINTEXT address; a broker without one gets an empty address."""
     plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     return {"v0_host": plain.host if plain else "", "v0_port": plain.port if plain else -1}
-
-
-def _metadata_partition(entry: MetadataPartition) -> dict[str, Any]:
-    state = entry.state
-    return {
-        "topic_name": entry.tp.topic,
-        "partition_index": entry.tp.partition,
-        "controller_epoch": state.controller_epoch,
-        "leader": entry.leader,
-        "leader_epoch": state.leader_epoch,
-        "isr": list(state.isr),
-        "zk_version": state.partition_epoch,
-        "replicas": list(entry.replicas),
-        "offline_replicas": list(entry.offline),
-    }
 
 
 def _live_broker(broker: BrokerInfo) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import codec, primitives
 from logyard.broker.protocol.schema import API_NAMES, ZERO_UUID, Kind
-from logyard.broker.protocol.writers import Shared, SharedItem, SharedItems
+from logyard.broker.protocol.writers import Prepared, Shared, StructWriter
 from logyard.broker.server.api_table import VERSIONS
 from tests.support.messages import as_kio_sees, filled, kio_decode, kio_encode
 
@@ -280,34 +280,55 @@ def test_an_array_shared_by_messages_is_written_once_and_the_same(version: int) 
     assert len(kept.written) == 1
 
 
-@pytest.mark.parametrize("version", range(8))
-def test_a_struct_in_arrays_of_several_messages_is_written_once_and_the_same(version: int) -> None:
-    """LeaderAndIsr to brokers of which each has some of the partitions."""
-    states = [
-        SharedItem({"topic_name": "t", "partition_index": n, "isr": [1, n], "replicas": [1, 2]}) for n in range(3)
-    ]
+class Written(Prepared):
+    """Two structs that are given as values."""
 
-    def fields(chosen: list[SharedItem]) -> dict[str, Any]:
-        if version < 2:
-            return {"ungrouped_partition_states": chosen}
-        return {"topic_states": [{"topic_name": "t", "partition_states": chosen}]}
+    VALUES = ("topic_name", "partition_index", "isr", "replicas", "leader")
 
-    for chosen in (states[:2], states[1:], states):
-        expected = codec.encode_request(4, version, 1, "c", fields(list(chosen)))
-        assert codec.encode_request(4, version, 1, "c", fields(SharedItems(chosen))) == expected
-    states[0]["isr"] = [7]
-    assert codec.encode_request(4, version, 1, "c", fields(SharedItems(states))) == expected, "it is not encoded again"
+    def __init__(self, write: StructWriter) -> None:
+        self.write = write
+
+    def __len__(self) -> int:
+        return 2
+
+    def append_to(self, out: bytearray) -> None:
+        for number in (0, 1):
+            self.write(out, "t", number, (1, number), (), 2**31 - 1)
 
 
-def test_a_shared_struct_is_encoded_anew_for_another_version() -> None:
-    item = SharedItem({"topic_name": "t", "partition_index": 1, "isr": [1], "replicas": [1, 2], "is_new": True})
-    for version in (4, 7, 0, 7, 4):
-        name = "ungrouped_partition_states" if version < 2 else "partition_states"
-        inner: dict[str, Any] = {name: [item]}
-        shared: dict[str, Any] = {name: SharedItems([item])}
-        if version >= 2:
-            inner, shared = ({"topic_states": [{"topic_name": "t", **fields}]} for fields in (inner, shared))
-        assert codec.encode_request(4, version, 1, "c", shared) == codec.encode_request(4, version, 1, "c", inner)
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(key, n) for key, latest in ((4, 7), (6, 8)) for n in range(latest + 1)]
+)
+def test_structs_that_are_written_from_values_are_the_same(api_key: int, version: int) -> None:
+    """LeaderAndIsr and UpdateMetadata: no mapping for each partition."""
+    grouped = version >= {4: 2, 6: 5}[api_key]
+    path = ("topic_states", "partition_states") if grouped else ("ungrouped_partition_states",)
+    rows = [("t", number, (1, number), (), 2**31 - 1) for number in (0, 1)]
+
+    def fields(states: Any) -> dict[str, Any]:
+        return {"topic_states": [{"topic_name": "t", path[-1]: states}]} if grouped else {path[-1]: states}
+
+    expected = codec.encode_request(
+        api_key, version, 1, "c", fields([dict(zip(Written.VALUES, r, strict=True)) for r in rows])
+    )
+    write = codec.request_struct_writer(api_key, version, path, Written.VALUES)
+    for _ in range(2):
+        assert codec.encode_request(api_key, version, 1, "c", fields(Written(write))) == expected
+
+
+@pytest.mark.parametrize("unfit", [2**31, None, "1", 1.5])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_value_that_does_not_fit_is_refused_wherever_it_comes_from(unfit: Any, at: int) -> None:
+    write = codec.request_struct_writer(4, 7, ("topic_states", "partition_states"), ("leader", "isr", "replicas"))
+
+    class Unfit(Written):
+        def append_to(self, out: bytearray) -> None:
+            values: list[Any] = [1, (1, 2), (1, 2)]
+            values[at] = unfit if at == 0 else (1, unfit)
+            write(out, *values)
+
+    with pytest.raises(ValueError, match="LeaderAndIsrRequest v7"):
+        codec.encode_request(4, 7, 1, "c", {"topic_states": [{"partition_states": Unfit(write)}]})
 
 
 @pytest.mark.parametrize("size", [32_767, 32_768])

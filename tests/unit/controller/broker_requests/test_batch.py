@@ -180,6 +180,31 @@ def test_ungrouped_on_the_wire(text: str) -> None:
     assert [(p.tp, p.delete) for p in stopped.partitions] == [(third.tp, True)]
 
 
+def test_brokers_get_the_entries_of_their_own_batch() -> None:
+    """What requests share is encoded once; a later batch, and what is sent again, have their own."""
+    context = make_context()
+    first, second, _ = partitions(context)
+    encoder = Encoder(LEVEL_3_9)
+
+    def sent(*to: tuple[int, Partition]) -> list[Any]:
+        batch = RequestBatch(context)
+        for broker, partition in to:
+            batch.leader_and_isr([broker], partition)
+        return [encoder.encode(r) for r in batch.requests()]
+
+    def epochs(wire: Any) -> list[tuple[int, int]]:
+        frame = codec.encode_request(wire[0], wire[1], 1, "c", wire[2])
+        message = codec.decode_request(wire[0], wire[1], header.parse_request_header(memoryview(frame)[4:]).body)
+        return [(p.partition_index, p.leader_epoch) for t in message.topic_states for p in t.partition_states]
+
+    early = sent((1, first), (2, first), (2, second))
+    assert first.state is not None
+    first.state = first.state._replace(leader_epoch=6)
+    late = sent((1, first), (2, second))
+    assert [epochs(wire) for wire in late] == [[(0, 6)], [(1, 5)], *[[(0, 6), (1, 5)]] * 3]
+    assert [epochs(wire) for wire in early] == [[(0, 5)], [(0, 5), (1, 5)], *[[(0, 5), (1, 5)]] * 3]
+
+
 def test_two_batches_without_partitions_are_not_mixed_up() -> None:
     context = make_context()
     encoder = Encoder(LEVEL_3_9)
