@@ -50,8 +50,8 @@ from logyard.broker.znodes import (
 )
 from logyard.broker.znodes import topics as topic_znode
 
-Written = dict[TopicPartition, int]
-"""The transaction id of the last write of each partition's state."""
+Written = dict[Partition, int]
+"""The transaction id of the last write of a partition's state, where it is before the last registration of a broker."""
 
 
 def take_over(context: ControllerContext) -> Steps[None]:
@@ -121,9 +121,11 @@ def _load_states(context: ControllerContext, partitions: Sequence[Partition]) ->
     znodes = yield from effects.read(paths)
     problems: dict[TopicPartition, str] = {}
     written: Written = {}
+    last_registered = max((broker.epoch for broker in context.brokers.values()), default=-1)
     for partition, path, znode in zip(partitions, paths, znodes, strict=True):
         if znode is not None:
-            written[partition.tp] = znode.mzxid
+            if -1 < znode.mzxid < last_registered:
+                written[partition] = znode.mzxid
             try:
                 partition.state = partition_state.decode(znode.data, znode.version, path)
             except CorruptData as problem:
@@ -141,7 +143,7 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
     def decide(partition: Partition, state: PartitionState) -> PartitionState | None:
         tp, replicas = partition.tp, partition.assignment.replicas
         living = [b for b in state.isr if context.is_online(b, tp)]
-        anew = [b for b in living if -1 < written.get(tp, -1) < context.brokers[b].epoch]
+        anew = [b for b in living if written[partition] < context.brokers[b].epoch]
         if not anew:
             return None
         away.update(dict.fromkeys(anew))
@@ -153,7 +155,9 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
             leader = next((r for r in replicas if r in isr and r in living), NO_LEADER)
         return state_znodes.next_state(context, state, leader=leader, isr=isr)
 
-    known = [p for p in context.partitions() if p.state is not None and not context.is_deleting(p.tp.topic)]
+    known = [
+        p for p in context.partitions() if p in written and p.state is not None and not context.is_deleting(p.tp.topic)
+    ]
     yield from state_znodes.change(context, known, decide, just_read=True)
     if away:
         yield from effects.note(
@@ -163,31 +167,30 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
 
 def _start_replicas(context: ControllerContext) -> Steps[None]:
     """Set the first phases, send LeaderAndIsr to the online replicas, and remove the others from their ISRs."""
-    online: list[Replica] = []
+    online: list[tuple[Partition, Sequence[int]]] = []
     offline: list[Replica] = []
+    online_of = context.online_now()
     for partition in context.partitions():
-        for broker in partition.assignment.replicas:
-            if context.is_online(broker, partition.tp):
-                partition.replicas[broker] = ReplicaPhase.ONLINE
-                online.append((partition, broker))
-            else:
+        replicas, living = partition.assignment.replicas, online_of(partition)
+        online.append((partition, living))
+        partition.replicas = dict.fromkeys(replicas, ReplicaPhase.ONLINE)
+        for broker in replicas if len(living) < len(replicas) else ():
+            if broker not in living:
                 # This phase and not Offline, so that a deletion that waits for this broker counts as failed here.
                 partition.replicas[broker] = ReplicaPhase.DELETION_INELIGIBLE
                 offline.append((partition, broker))
-    yield from replica_machine.change(context, online, ReplicaPhase.ONLINE)
+    yield from replica_machine.tell(context, online)
     yield from replica_machine.change(context, offline, ReplicaPhase.OFFLINE)
 
 
 def _start_partitions(context: ControllerContext) -> Steps[None]:
+    waiting: list[Partition] = []
     for partition in context.partitions():
-        if partition.state is None:
-            partition.phase = PartitionPhase.NEW
-        elif context.is_online(partition.state.leader, partition.tp):
+        if partition.state is not None and context.is_online(partition.state.leader, partition.tp):
             partition.phase = PartitionPhase.ONLINE
-        else:
-            partition.phase = PartitionPhase.OFFLINE
-    waiting = [
-        p for p in context.partitions() if p.phase is not PartitionPhase.ONLINE and not context.is_deleting(p.tp.topic)
-    ]
+            continue
+        partition.phase = PartitionPhase.NEW if partition.state is None else PartitionPhase.OFFLINE
+        if not context.is_deleting(partition.tp.topic):
+            waiting.append(partition)
     if waiting:
         yield from partition_machine.change(context, waiting, PartitionPhase.ONLINE)

@@ -7,7 +7,7 @@ Rule 3: a replica that comes Online gets the known state; so does a New one, unl
 Rule 4: NonExistent removes the replica from the assignment in memory; other modules write the topic znode.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from logyard.broker.controller import effects
@@ -61,6 +61,15 @@ def change(context: ControllerContext, replicas: Sequence[Replica], target: Repl
             _enter(target, broker, moving[broker], batch, refused)
     if refused:
         yield from effects.note("replicas were not moved", level="warning", target=target.name, reasons=refused)
+    yield from sending.send(batch)
+
+
+def tell(context: ControllerContext, online: Iterable[tuple[Partition, Sequence[int]]]) -> Steps[None]:
+    """Send replicas that are Online what is known of them, as a change to Online would."""
+    batch = RequestBatch(context)
+    for partition, brokers in online:
+        if brokers and partition.state is not None:
+            batch.leader_and_isr(brokers, partition)
     yield from sending.send(batch)
 
 
