@@ -101,8 +101,11 @@ class EpochCache:
 
     def epoch_of(self, offset: int) -> int | None:
         """Return the epoch under which `offset` was (or will be) written; None below the first entry."""
-        above = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[above - 1].epoch if above else None
+        entries = self._entries
+        if entries and entries[-1].start_offset <= offset:
+            return entries[-1].epoch  # mostly
+        above = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        return entries[above - 1].epoch if above else None
 
     def truncate_from_end(self, offset: int) -> None:
         """Forget the epochs that begin at `offset` or above."""

@@ -36,7 +36,7 @@ from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
-from logyard.broker.log.timestamp_search import LATER_THAN_ANY, TimestampSearch
+from logyard.broker.log.timestamp_search import LATER_THAN_ANY, FoundRecord, TimestampSearch, find_now
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records.batch import Bounds
 
@@ -303,6 +303,12 @@ class PartitionLog:
             name = layout.file_name(segment.base_offset, layout.LOG)
             self.host.listener.damaged(self, f"{name}: {lost} ({why})")
 
+    def find_late_now(self, timestamp: int) -> FoundRecord | None:
+        """Find what `timestamp_search` finds, without waiting: raises scan.NotCached where a thread has to search."""
+        if self.failure is not None:
+            raise self.failure
+        return find_now(self.segments, self.epochs, timestamp, self.log_start_offset)
+
     def timestamp_search(self, timestamp: int) -> TimestampSearch:
         """Return the search for the first record at or after `timestamp` (ms): (timestamp, offset, leader epoch or -1).
 
@@ -314,10 +320,11 @@ class PartitionLog:
             self.segments, self.epochs, timestamp, lambda: self.log_start_offset, interval, str(self.tp)
         )
 
-    def max_timestamp_search(self) -> TimestampSearch:
-        """Return the search, in the same form, for the first record with the log's largest timestamp."""
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the log, in ms; without any one that a search does not find."""
         largest = max(segment.max_timestamp for segment in self.segments)
-        return self.timestamp_search(largest if largest >= 0 else LATER_THAN_ANY)
+        return largest if largest >= 0 else LATER_THAN_ANY
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""

@@ -1,4 +1,7 @@
-"""ListOffsets by timestamp: the first record of a log that is not older than a timestamp."""
+"""ListOffsets by timestamp: the first record of a log that is not older than a timestamp.
+
+`find_now` looks at what is in memory and little; a `TimestampSearch` finds the rest in a thread.
+"""
 
 from collections.abc import Callable
 
@@ -37,19 +40,6 @@ class TimestampSearch:
         self._epochs, self._timestamp = epochs, timestamp
         self._log_start, self._interval, self._name = log_start, interval, name
 
-    def now(self) -> FoundRecord | None:
-        """Search without waiting for the disk; by the log's own thread. Raises scan.NotCached where that cannot be."""
-        if not self._candidates:
-            return None
-        segment = self._candidates[0]
-        if self._segments.cuts != self._cuts:
-            raise scan.NotCached
-        try:
-            found = timestamps.first_nowait(segment, self._timestamp, self._log_start())
-        except (CorruptData, FileNotFoundError):
-            raise scan.NotCached from None  # the thread says what is damaged
-        return self._with_epoch(found)
-
     def __call__(self) -> FoundRecord | None:
         """Search; None if every record is older. Waits for the disk.
 
@@ -64,7 +54,7 @@ class TimestampSearch:
                 if segments.cuts == self._cuts:
                     index_builder.load_reader(reader, self._interval)
                     first = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
-                    found = None if first is None else self._with_epoch(first)
+                    found = None if first is None else _with_epoch(self._epochs, *first)
             except (CorruptData, FileNotFoundError) as error:
                 # A closed segment that lost its tail has no such record; a read of it will report the loss.
                 is_short = isinstance(error, scan.CutShort) and segment is not segments.active
@@ -77,6 +67,26 @@ class TimestampSearch:
                 return found
         return None
 
-    def _with_epoch(self, found: tuple[int, int]) -> FoundRecord:
-        epoch = self._epochs.epoch_of(found[1])
-        return *found, UNDEFINED_EPOCH if epoch is None else epoch
+
+def find_now(segments: SegmentList, epochs: EpochCache, timestamp: int, log_start: int) -> FoundRecord | None:
+    """Find what a TimestampSearch finds, without waiting for the disk; for the log's own thread.
+
+    Raises scan.NotCached where a thread has to search.
+    """
+    for segment in segments.all:
+        if segment.max_timestamp >= timestamp:
+            break
+    else:
+        return None
+    if segment is not segments.active:
+        segments.open_segments.touch(segment)
+    try:
+        moment, offset = timestamps.first_nowait(segment, timestamp, log_start)
+    except (CorruptData, FileNotFoundError):
+        raise scan.NotCached from None  # the thread says what is damaged
+    return _with_epoch(epochs, moment, offset)
+
+
+def _with_epoch(epochs: EpochCache, moment: int, offset: int) -> FoundRecord:
+    epoch = epochs.epoch_of(offset)
+    return moment, offset, UNDEFINED_EPOCH if epoch is None else epoch

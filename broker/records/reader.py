@@ -115,11 +115,16 @@ def one_window(batch: memoryview, header: BatchHeader, plain: Buffer = b"") -> I
     The batch must fit a window. The iterator raises REFUSED_BY_C, also for header names that are not UTF-8.
     """
     if header.compression == NONE:
-        return iter(DefaultRecordBatch(batch))
+        return plain_window(batch)
     head = bytearray(batch[:HEADER_SIZE])
     _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
     _INT32.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(plain))
     return iter(DefaultRecordBatch(head + plain))
+
+
+def plain_window(batch: memoryview) -> Iterator[Any]:
+    """As `one_window`, of a batch that is not packed."""
+    return iter(DefaultRecordBatch(batch))
 
 
 def _by_c(head: bytearray, window: bytes, count: int, header: BatchHeader, one: Any) -> Iterator[Any]:

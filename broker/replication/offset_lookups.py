@@ -25,35 +25,24 @@ from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.purgatory import Delayed
 
-# A request with more searches than this goes to a thread whole.
+# So many searches of a request are tried on the event loop; a thread does the others.
 FEW_SEARCHES = 4
+_new = tuple.__new__
 # In the place of an answer that a search will give.
 _UNANSWERED = OffsetAnswer(TopicPartition("", -1))
 
 
 class Search:
-    """Finds one answer in the segments: called, in a thread; `now` where nothing has to be waited for."""
+    """Finds one answer in the segments, in a thread."""
 
     def __init__(self, tp: TopicPartition, look: TimestampSearch, end: int, missing: ErrorCode) -> None:
         self._tp, self._look, self._end, self._missing = tp, look, end, missing
 
-    def now(self) -> OffsetAnswer | None:
-        """Return the answer; None if a thread has to find it."""
-        try:
-            return self._answer(self._look.now())
-        except Exception:
-            return None  # NotCached; anything else meets the thread too, which says what it is
-
     def __call__(self) -> OffsetAnswer:
         try:
-            return self._answer(self._look())
+            return _answer(self._tp, self._look(), self._end, self._missing)
         except Exception as trouble:
             return OffsetAnswer(self._tp, code_of(trouble, self._tp))
-
-    def _answer(self, found: FoundRecord | None) -> OffsetAnswer:
-        if found is not None and found[1] < self._end:
-            return OffsetAnswer(self._tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
-        return OffsetAnswer(self._tp, self._missing)
 
 
 class Lookups:
@@ -74,15 +63,23 @@ class Lookups:
         """
         answers: list[OffsetAnswer] = []
         searches: list[tuple[int, Search]] = []
+        tries = FEW_SEARCHES
         for query in queries:
-            answer = self._offset(query, isolation, only_leader)
+            answer = self._offset(query, isolation, only_leader, tries > 0)
+            if query.timestamp >= 0 or query.timestamp == MAX_TIMESTAMP:
+                tries -= 1
             if isinstance(answer, Search):
                 searches.append((len(answers), answer))
                 answer = _UNANSWERED
             answers.append(answer)
-        if len(searches) <= FEW_SEARCHES:
-            searches = [(number, search) for number, search in searches if not _answered_now(answers, number, search)]
         return self._search(answers, searches) if searches else answers
+
+    def list_offset(
+        self, query: OffsetQuery, isolation: Isolation, *, only_leader: bool = True
+    ) -> OffsetAnswer | Pending[list[OffsetAnswer]]:
+        """Find one offset, as `list_offsets` does: hot path."""
+        answer = self._offset(query, isolation, only_leader, True)
+        return self._search([_UNANSWERED], [(0, answer)]) if isinstance(answer, Search) else answer
 
     def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
         """Find the answers that need segments; in a thread, as that waits for the disk and decompresses batches."""
@@ -93,36 +90,28 @@ class Lookups:
 
         return self._hosted.in_record_thread(work, lambda: answers)
 
-    def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
-        try:
-            partition = self._hosted.find(query.tp)
-            log = partition.readable_log(query.leader_epoch, only_leader)
-            return self._find(partition, log, query, isolation)
-        except Exception as trouble:
-            return OffsetAnswer(query.tp, code_of(trouble, query.tp))
-
-    def _find(
-        self, partition: Partition, log: PartitionLog, query: OffsetQuery, isolation: Isolation
+    def _offset(
+        self, query: OffsetQuery, isolation: Isolation, only_leader: bool, at_once: bool
     ) -> OffsetAnswer | Search:
-        end = _visible_end(log, isolation)
-        # A new leader whose high watermark has not reached its own epoch does not know yet what is committed
-        # (KAFKA-2334).
-        lagging = isolation != Isolation.LOG_END and partition.epoch_start > log.high_watermark
-        timestamp = query.timestamp
-        if timestamp == LATEST_TIMESTAMP:
-            if lagging:
-                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetAnswer(query.tp, offset=end, leader_epoch=partition.leader_epoch)
-        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            start = log.log_start_offset
-            epoch = log.epochs.epoch_of(start)
-            return OffsetAnswer(query.tp, offset=start, leader_epoch=-1 if epoch is None else epoch)
-        if timestamp == LATEST_TIERED_TIMESTAMP:
-            return OffsetAnswer(query.tp)  # there is no tiered storage here
-        look = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
-
-        missing = ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE
-        return Search(query.tp, look, end, missing)
+        tp, timestamp, leader_epoch = query
+        try:
+            partition = self._hosted.find(tp)
+            log = partition.readable_log(leader_epoch, only_leader)
+            # A new leader whose high watermark has not reached its own epoch does not know yet what is committed
+            # (KAFKA-2334).
+            if isolation is Isolation.LOG_END:
+                end, lagging = log.log_end_offset, False
+            else:
+                end = high_watermark = log.high_watermark
+                lagging = partition.epoch_start > high_watermark
+                if isolation is Isolation.READ_COMMITTED:
+                    end = min(log.last_stable_offset, high_watermark)
+            if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+                return _known(query, partition, log, end, lagging)
+            missing = ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE
+            return _found(tp, log, log.max_timestamp if timestamp < 0 else timestamp, end, missing, at_once)
+        except Exception as trouble:
+            return OffsetAnswer(tp, code_of(trouble, tp))
 
     # OffsetForLeaderEpoch
 
@@ -220,17 +209,35 @@ class DelayedDeletion(Delayed):
             self._pending.set_result(None)
 
 
-def _answered_now(answers: list[OffsetAnswer], number: int, search: Search) -> bool:
-    found = search.now()
-    if found is None:
-        return False
-    answers[number] = found
-    return True
+def _known(query: OffsetQuery, partition: Partition, log: PartitionLog, end: int, lagging: bool) -> OffsetAnswer:
+    """Return the answer to a timestamp that stands for an end of the log."""
+    timestamp = query.timestamp
+    if timestamp == LATEST_TIMESTAMP:
+        if lagging:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return OffsetAnswer(query.tp, offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        start = log.log_start_offset
+        epoch = log.epochs.epoch_of(start)
+        return OffsetAnswer(query.tp, offset=start, leader_epoch=-1 if epoch is None else epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return OffsetAnswer(query.tp)  # there is no tiered storage here
+    raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _visible_end(log: PartitionLog, isolation: Isolation) -> int:
-    if isolation == Isolation.LOG_END:
-        return log.log_end_offset
-    if isolation == Isolation.READ_COMMITTED:
-        return min(log.last_stable_offset, log.high_watermark)
-    return log.high_watermark
+def _found(
+    tp: TopicPartition, log: PartitionLog, timestamp: int, end: int, missing: ErrorCode, at_once: bool
+) -> OffsetAnswer | Search:
+    """Return the answer to a search, or the search where a thread has to do it."""
+    if at_once:
+        try:
+            return _answer(tp, log.find_late_now(timestamp), end, missing)
+        except Exception:
+            pass  # NotCached; anything else meets the thread too, which says what it is
+    return Search(tp, log.timestamp_search(timestamp), end, missing)
+
+
+def _answer(tp: TopicPartition, found: FoundRecord | None, end: int, missing: ErrorCode) -> OffsetAnswer:
+    if found is None or found[1] >= end:
+        return OffsetAnswer(tp, missing)
+    return _new(OffsetAnswer, (tp, ErrorCode.NONE, *found))

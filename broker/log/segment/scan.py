@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
-from logyard.broker.records.header import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
+from logyard.broker.records.header import HEADER, LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT
 
 CHUNK = 1 << 20
 GLANCE = 4096
@@ -20,9 +20,9 @@ _unpack = _GLANCE.unpack_from
 # byte: without key and value it ends where the last of the four fields does not yet.
 _LENGTH_MIN = _GLANCE.size - LOG_OVERHEAD
 _OLD_LENGTH_MIN = _LENGTH_MIN - 1
-# The same and the largest timestamp, of a batch with a whole header.
-_unpack_timed = struct.Struct(">qi4xb6xi8xq").unpack_from
-_UNKNOWN = (0, 0, -1, 0, 0)
+# Length, magic, largest timestamp: enough to pass a batch whose records are all older.
+_unpack_late = struct.Struct(">8xi4xb18xq").unpack_from
+_unpack_header = HEADER.unpack_from
 _HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _NOTHING = memoryview(b"")
 # So many batches that are laid out alike are passed at once: fewer are as soon looked at one by one.
@@ -148,8 +148,8 @@ def _parsed(chunk: memoryview, at: int, position: int, end: int) -> BatchHeader:
         raise
 
 
-def _glance(read: Read, position: int, end: int) -> memoryview:
-    found = read(min(GLANCE, end - position), position)
+def _glance(read: Read, position: int, end: int, size: int = GLANCE) -> memoryview:
+    found = read(min(size, end - position), position)
     if found is None:
         raise NotCached
     return memoryview(found)
@@ -209,35 +209,48 @@ def _fields_each(size: int, count: int) -> Callable[[memoryview], tuple[int, ...
 
 
 def first_as_late(
-    read: Read, start: int, end: int, timestamp: int, offset: int, *, old_formats: bool = True
+    read: Read, start: int, end: int, timestamp: int, offset: int, *, old_formats: bool = True, glance: int = GLANCE
 ) -> Scanned | None:
     """Return the first batch from `start` on that reaches `offset` and whose largest timestamp is at least `timestamp`.
 
-    Of its bytes only those that were read with the header. Without `old_formats` messages of these raise NotCached:
-    very many go into a few bytes. Otherwise raises as `places` does.
+    Of its bytes only those that were read with the header, `glance` bytes at a time. Without `old_formats` messages of
+    these raise NotCached: very many go into a few bytes. Otherwise raises as `places` does.
     """
     position = start
     while position < end:
-        chunk, at, size = _glance(read, position, end), 0, 0
+        chunk, at, size = _glance(read, position, end, glance), 0, 0
         at_max = len(chunk) - HEADER_SIZE
+        unpack = _unpack_late if at_max >= 0 else _unknown
         while at <= at_max or not at:
-            base_offset, length, magic, delta, latest = _unpack_timed(chunk, at) if at_max >= 0 else _UNKNOWN
-            if magic == 2 and length >= _HEADER_LENGTH:
-                size = length + LOG_OVERHEAD
-            else:
+            length, magic, latest = unpack(chunk, at)
+            if magic != 2 or length < _HEADER_LENGTH:
                 header = _parsed(chunk, at, position + at, end)
                 if not old_formats:
                     raise NotCached
-                base_offset, size, delta, latest = header.base_offset, header.length, 0, header.max_timestamp
-            if latest >= timestamp and base_offset + delta >= offset:
+                size = header.length
+                is_found = header.max_timestamp >= timestamp and header.base_offset >= offset
+            else:
+                size = length + LOG_OVERHEAD
+                if latest < timestamp:
+                    at += size
+                    continue
+                base_offset, _, *fields = _unpack_header(chunk, at)
+                is_found = base_offset + fields[4] >= offset
+                header = _new(BatchHeader, (base_offset, size, *fields))
+            if is_found:
                 if position + at + size > end:
                     raise _past_end(position + at, size, end)
-                return Scanned(position + at, _parsed(chunk, at, position + at, end), chunk[at : at + size])
+                return _new(Scanned, (position + at, header, chunk[at : at + size]))
             at += size
         position += at
         if position > end:
             raise _past_end(position - size, size, end)
     return None
+
+
+def _unknown(chunk: memoryview, at: int) -> tuple[int, int, int]:
+    """What `_unpack_late` has to say of fewer bytes than a header: no magic number."""
+    return 0, -1, 0
 
 
 def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, int | None]:

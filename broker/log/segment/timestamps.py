@@ -7,13 +7,15 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import BatchHeader
-from logyard.broker.records.header import LOG_APPEND_TIME_BIT
+from logyard.broker.records.header import COMPRESSION_BITS, LOG_APPEND_TIME_BIT
 from logyard.broker.records.legacy import iter_legacy
-from logyard.broker.records.reader import REFUSED_BY_C, WINDOW_BYTES, one_window, outlines
+from logyard.broker.records.reader import REFUSED_BY_C, WINDOW_BYTES, outlines, plain_window
 
 # What may be looked at without a thread: a client chooses the size of its batches and of the index's steps.
 LITTLE_BYTES = 16 << 10
 LITTLE_RECORDS = 100
+# How much of that is read at a time: mostly all batches behind one entry of the index, and the whole of what is found.
+LITTLE_GLANCE = 8 << 10
 
 
 def first_in_segment(segment: Segment, timestamp: int, log_start: int) -> tuple[int, int] | None:
@@ -30,12 +32,14 @@ def first_nowait(segment: Segment, timestamp: int, log_start: int) -> tuple[int,
     That is where bytes are not in memory, where there is more to look at than the event loop has time for, and where
     nothing is found.
     """
-    if not segment.indexes_loaded:
+    indexes = segment.cache.indexes
+    if indexes is None:
         raise scan.NotCached
-    start = _start(segment, timestamp)
+    index, times = indexes
+    start = index.floor(times.floor(timestamp))
     end = min(segment.size, start + LITTLE_BYTES)
     try:
-        found = _first(segment.read_nowait, start, end, timestamp, log_start, little=True)
+        found = _first(segment.log_file().read_nowait, start, end, timestamp, log_start, little=True)
     except scan.CutShort:
         raise scan.NotCached from None  # by this end
     if found is None:
@@ -51,21 +55,24 @@ def _start(segment: Segment, timestamp: int) -> int:
 def _first(
     read: scan.Read, start: int, end: int, timestamp: int, log_start: int, *, little: bool
 ) -> tuple[int, int] | None:
-    found = scan.first_as_late(read, start, end, timestamp, log_start, old_formats=not little)
-    while found is not None:
+    glance = LITTLE_GLANCE if little else scan.GLANCE
+    while True:
+        found = scan.first_as_late(read, start, end, timestamp, log_start, old_formats=not little, glance=glance)
+        if found is None:
+            return None
         position, header, data = found
-        if header.magic >= 2 and header.attributes & LOG_APPEND_TIME_BIT:
+        length, attributes = header.length, header.attributes
+        if attributes & LOG_APPEND_TIME_BIT and header.magic >= 2:
             # All records have the batch's timestamp, so they need not be read.
             return header.max_timestamp, max(header.base_offset, log_start)
-        if little and (header.compression or header.count > LITTLE_RECORDS):
+        if little and (attributes & COMPRESSION_BITS or header.count > LITTLE_RECORDS):
             raise scan.NotCached
-        if len(data) < header.length:
+        if len(data) < length:
             data = _whole(read, position, header)
         record = _first_in_batch(data, header, timestamp, log_start)
         if record is not None:
             return record
-        found = scan.first_as_late(read, position + header.length, end, timestamp, log_start, old_formats=not little)
-    return None
+        start = position + length
 
 
 def _whole(read: scan.Read, position: int, header: BatchHeader) -> memoryview:
@@ -80,9 +87,9 @@ def _whole(read: scan.Read, position: int, header: BatchHeader) -> memoryview:
 def _first_in_batch(batch: memoryview, header: BatchHeader, timestamp: int, log_start: int) -> tuple[int, int] | None:
     if header.magic < 2:
         return _first_of(iter_legacy(batch), timestamp, log_start)
-    if not header.compression and header.count <= LITTLE_RECORDS and header.length <= WINDOW_BYTES:
+    if header.count <= LITTLE_RECORDS and header.length <= WINDOW_BYTES and not header.attributes & COMPRESSION_BITS:
         try:
-            return _first_of(one_window(batch, header), timestamp, log_start)
+            return _first_of(plain_window(batch), timestamp, log_start)
         except REFUSED_BY_C:
             pass  # read again in Python, which decides
     return _first_of(outlines(batch, header), timestamp, log_start)

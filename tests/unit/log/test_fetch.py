@@ -147,7 +147,7 @@ class TestTimestamps:
         assert log.timestamp_search(NOW + 101)() == (NOW + 110, 33, 2)
         assert log.timestamp_search(NOW + 290)() == (NOW + 290, 87, 2)
         assert log.timestamp_search(NOW + 291)() is None
-        assert log.max_timestamp_search()() == (NOW + 290, 87, 2)
+        assert log.timestamp_search(log.max_timestamp)() == (NOW + 290, 87, 2)
 
     def test_nothing_below_the_log_start(self) -> None:
         log = new_log()
@@ -158,7 +158,7 @@ class TestTimestamps:
 
     def test_an_empty_log_has_none(self) -> None:
         assert new_log().timestamp_search(0)() is None
-        assert new_log().max_timestamp_search()() is None
+        assert new_log().timestamp_search(new_log().max_timestamp)() is None
 
 
 def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None:
