@@ -48,6 +48,14 @@ class Pauses:
             self._made = 0
             await self._turns.next()
 
+    async def let_go(self, parts: list[T] | set[T]) -> None:
+        """Empty it in portions: to free a hundred thousand parts of a request at once takes 20 to 50 ms."""
+        while parts:
+            count = min(len(parts), PARTS_AT_ONCE)
+            for _ in range(count):
+                parts.pop()
+            await self.after(count)
+
     async def counted(self, parts: Iterable[H]) -> Counter[H]:
         """Return how often each of them comes, in the order in which they come first."""
         times = Counter[H]()

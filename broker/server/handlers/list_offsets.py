@@ -1,12 +1,24 @@
 """ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
-the largest timestamp."""
+the largest timestamp, v8 and v9 two of tiered storage."""
 
 from collections.abc import Awaitable, Container, Iterable
+from types import MappingProxyType
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import CONSUMER_ID, DEBUG_CONSUMER_ID, Isolation, OffsetAnswer, OffsetQuery
+from logyard.broker.replication.events import (
+    CONSUMER_ID,
+    DEBUG_CONSUMER_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    Isolation,
+    OffsetAnswer,
+    OffsetQuery,
+)
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
@@ -14,6 +26,17 @@ from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+# Timestamps that stand for something else, by the first version that has them.
+_SINCE = MappingProxyType(
+    {
+        LATEST_TIMESTAMP: 0,
+        EARLIEST_TIMESTAMP: 0,
+        MAX_TIMESTAMP: 7,
+        EARLIEST_LOCAL_TIMESTAMP: 8,
+        LATEST_TIERED_TIMESTAMP: 9,
+    }
+)
+_NEVER = 1 << 15
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -23,16 +46,16 @@ def handle(services: Services, request: Request, message: Any) -> Fields | Await
     described = authorization.topics(services, request, [topic.name for topic in topics])
     listing = _Listing(services, request, message, described)
     for topic in topics:
-        listing.take(topic.name, topic.partitions)
-    found = listing.look_up(listing.queries)
+        listing.take(topic.name, topic.partitions, listing.topic(topic.name))
+    found = listing.look_up()
     if not isinstance(found, list):
         return _when_found(listing, found)
-    listing.answer(listing.queries, found)
+    listing.answer(found)
     return listing.fields()
 
 
 async def _when_found(listing: "_Listing", found: Awaitable[list[OffsetAnswer]]) -> Fields:
-    listing.answer(listing.queries, await found)
+    listing.answer(await found)
     return listing.fields()
 
 
@@ -41,16 +64,25 @@ async def _in_portions(services: Services, request: Request, message: Any) -> Fi
     described = await authorization.topics_of_many(services, request, pauses, (t.name for t in message.topics))
     listing = _Listing(services, request, message, described)
     for topic in message.topics:
+        parts = listing.topic(topic.name)
         for start in range(0, len(topic.partitions) or 1, PARTS_AT_ONCE):
             partitions = topic.partitions[start : start + PARTS_AT_ONCE]
-            listing.take(topic.name, partitions)
+            listing.take(topic.name, partitions, parts)
             await pauses.after(len(partitions) + 1)
     for start in range(0, len(listing.queries), PARTS_AT_ONCE):
-        portion = listing.queries[start : start + PARTS_AT_ONCE]
-        found = listing.look_up(portion)
-        listing.answer(portion, found if isinstance(found, list) else await found)
-        await pauses.after(len(portion))
+        found = listing.look_up(start)
+        listing.answer(found if isinstance(found, list) else await found, start)
+        await pauses.after(PARTS_AT_ONCE)
+    # Nothing is left that may be refused as a whole, for which the request would be needed.
+    await listing.let_go(pauses)
+    for topic in message.topics:
+        await pauses.let_go(topic.partitions)
+    await pauses.let_go(message.topics)
     return listing.fields()
+
+
+_Parts = list[Fields]
+"""The answers about the partitions of a topic, in the order in which they were asked for."""
 
 
 class _Listing:
@@ -65,16 +97,24 @@ class _Listing:
         self._described = described
         self._lookups = services.replicas.lookups
         self.queries: list[OffsetQuery] = []
+        self._places: list[_Parts] = []  # where the answer to each of them belongs
         # A partition that is named twice is refused, as in Kafka: some bytes may not cost a search each.
         self._named: set[TopicPartition] = set()
         self._named_again: set[TopicPartition] = set()
-        self._answered: dict[str, list[Fields]] = {}
-        self._refused: dict[str, list[Fields]] = {}
+        self._answered: list[Fields] = []
+        self._refused: list[Fields] = []
 
-    def take(self, topic: str, partitions: Iterable[Any]) -> None:
+    def topic(self, name: str) -> _Parts:
+        """Begin the answer about a topic, one for each time that it is named, as in Kafka: also without partitions."""
+        parts: _Parts = []
+        topics = self._answered if name in self._described else self._refused
+        topics.append({"name": name, "partitions": parts})
+        return parts
+
+    def take(self, topic: str, partitions: Iterable[Any], parts: _Parts) -> None:
         """Make the queries for some partitions of a topic, or refuse them."""
         if topic not in self._described:
-            self._refused.setdefault(topic, []).extend([_part(p, REFUSED) for p in partitions])
+            parts.extend([_part(p, REFUSED) for p in partitions])
             return
         has_epochs = self._version >= 4
         for p in partitions:
@@ -83,39 +123,57 @@ class _Listing:
                 self._named_again.add(tp)
             self._named.add(tp)
             self.queries.append(OffsetQuery(tp, p.timestamp, p.current_leader_epoch if has_epochs else -1))
+            self._places.append(parts)
 
-    def look_up(self, queries: list[OffsetQuery]) -> list[OffsetAnswer] | Awaitable[list[OffsetAnswer]]:
-        """Look these up, those that may be."""
-        again = self._named_again
-        asked = [query for query in queries if query.tp not in again] if again else queries
+    def look_up(self, start: int = 0) -> list[OffsetAnswer] | Awaitable[list[OffsetAnswer]]:
+        """Look up a portion of the queries, those that may be."""
+        portion = self.queries[start : start + PARTS_AT_ONCE]
+        asked = [query for query in portion if self._refusal(query) is None]
         return self._lookups.list_offsets(asked, self._isolation, only_leader=self._only_leader)
 
-    def answer(self, queries: list[OffsetQuery], found: Iterable[OffsetAnswer]) -> None:
-        """Add the answers to these queries; `found` is what `look_up` found for them."""
-        again, answers, version = self._named_again, iter(found), self._version
-        for query in queries:
-            tp = query.tp
-            answer = OffsetAnswer(tp, ErrorCode.INVALID_REQUEST) if tp in again else next(answers)
-            self._answered.setdefault(tp.topic, []).append(_fields(version, answer))
+    def answer(self, found: Iterable[OffsetAnswer], start: int = 0) -> None:
+        """Add the answers to a portion of the queries; `found` is what `look_up` found for it."""
+        answers, version = iter(found), self._version
+        portion = slice(start, start + PARTS_AT_ONCE)
+        for query, parts in zip(self.queries[portion], self._places[portion], strict=True):
+            refusal = self._refusal(query)
+            answer = next(answers) if refusal is None else OffsetAnswer(query.tp, refusal)
+            parts.append(_fields(version, answer))
+
+    def _refusal(self, query: OffsetQuery) -> ErrorCode | None:
+        if query.tp in self._named_again:
+            return ErrorCode.INVALID_REQUEST
+        timestamp = query.timestamp
+        if timestamp < 0 and self._version < _SINCE.get(timestamp, _NEVER):
+            return ErrorCode.UNSUPPORTED_VERSION
+        return None
+
+    async def let_go(self, pauses: Pauses) -> None:
+        """Free what is no longer needed."""
+        await pauses.let_go(self.queries)
+        await pauses.let_go(self._named)
 
     def fields(self) -> Fields:
         """Return the fields of the answer."""
-        both = (*self._answered.items(), *self._refused.items())
-        return {"topics": [{"name": name, "partitions": partitions} for name, partitions in both]}
+        return {"topics": self._answered + self._refused if self._refused else self._answered}
 
 
 def _fields(version: int, answer: OffsetAnswer) -> Fields:
-    code = answer.error
-    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < 5:
-        code = ErrorCode.LEADER_NOT_AVAILABLE
-    return {
+    code, offset = _code(answer.error, version), answer.offset
+    fields: dict[str, Any] = {
         "partition_index": answer.tp.partition,
         "error_code": int(code),
-        "old_style_offsets": [answer.offset] if code is ErrorCode.NONE and answer.offset >= 0 else [],
         "timestamp": answer.timestamp,
-        "offset": answer.offset,
+        "offset": offset,
         "leader_epoch": answer.leader_epoch,
     }
+    if version == 0:
+        fields["old_style_offsets"] = [offset] if code is ErrorCode.NONE and offset >= 0 else []
+    return fields
+
+
+def _code(code: ErrorCode, version: int) -> ErrorCode:
+    return ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < 5 else code
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

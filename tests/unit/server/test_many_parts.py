@@ -159,6 +159,17 @@ async def test_the_offsets_of_many_partitions(broker: InsideBroker) -> None:
     assert longest_s < TURN_S
 
 
+PART = [{"partition_index": 0, "timestamp": -1}]
+
+
+async def test_the_offsets_of_many_topics(broker: InsideBroker) -> None:
+    names = [f"no-{number}" for number in range(NAMES * 5 // 2)]
+    asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic(name, PART) for name in names]}
+    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    assert [told.name for told in answer.topics] == names
+    assert longest_s < TURN_S
+
+
 async def test_a_partition_that_is_named_twice_in_a_large_request_is_not_searched(broker: InsideBroker) -> None:
     parts = [{"partition_index": n, "timestamp": 0} for n in [0, *range(1, 2000), 0]]
     asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
