@@ -1,4 +1,4 @@
-"""Decodes requests and encodes responses of all APIs but the hot paths of Produce and Fetch.
+"""Decodes requests and encodes responses of all APIs but the hot paths of Produce, Fetch and ListOffsets.
 
 Field names are Kafka's in snake_case. Decoded values are int, bool, float, str, bytes, uuid.UUID, None, lists, and
 objects with such attributes; `records` are a memoryview of the frame. As in Kafka, bytes after the last field are

@@ -24,16 +24,21 @@ def top_level_error(message: Any, version: int, code: ErrorCode, text: str | Non
 class Handler:
     """Answers an API's requests with either `raw` (bytes in and out, for hot paths) or `message` (decoded fields).
 
-    `error` makes the fields of the answer if `message` raises.
+    `error` makes the fields of the answer if `message` raises. `quick` is asked before `message`, and may answer the
+    API's usual requests from their bytes; it returns None for others. It looks at the rights itself, and it is not
+    asked where requests are charged for their time.
     """
 
     message: MessageHandler | None = None
     raw: RawHandler | None = None
+    quick: RawHandler | None = None
     error: ErrorFields = top_level_error
 
     def __post_init__(self) -> None:
         if (self.message is None) == (self.raw is None):
             raise ValueError("a handler has either `message` or `raw`")
+        if self.quick is not None and self.message is None:
+            raise ValueError("what `quick` does not answer needs a `message`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,11 @@ class Dispatcher:
         return self._encode(request, handler.error(message, version, code, None))
 
     def _message(self, api: Api, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+        quick = api.handler.quick
+        if quick is not None and not request.begun_s:
+            answer = quick(self._services, request)
+            if answer is not None:
+                return answer
         if _is_long(request):
             return tasks.answering(self._large_message(api, request, bytes(request.body)))
         message = codec.decode_request(request.api_key, request.api_version, request.body)

@@ -1,12 +1,16 @@
 """ListOffsets (2): v0 has several offsets per partition, v1 one; v2 adds isolation, v4 leader epochs, v7 the offset of
 the largest timestamp, v8 and v9 two of tiered storage."""
 
+import asyncio
 from collections.abc import Awaitable, Container, Iterable
 from types import MappingProxyType
 from typing import Any
 
+from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
+from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
+from logyard.broker.protocol import list_offsets as wire
 from logyard.broker.replication.events import (
     CONSUMER_ID,
     DEBUG_CONSUMER_ID,
@@ -19,10 +23,12 @@ from logyard.broker.replication.events import (
     OffsetAnswer,
     OffsetQuery,
 )
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
-from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.request import Encoded, Fields, Request
+from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -37,6 +43,47 @@ _SINCE = MappingProxyType(
     }
 )
 _NEVER = 1 << 15
+_ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+_new = tuple.__new__
+
+
+def quick(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+    """Answer a request for one partition from its bytes; None: it is another, for `handle`."""
+    version = request.api_version
+    asked = wire.parse_one(version, request.body)
+    if asked is None or not 0 <= asked.isolation_level <= 1:
+        return None
+    replica_id, isolation_level, topic, _, partition, leader_epoch, timestamp = asked
+    tp = _new(TopicPartition, (topic, partition))
+    if not services.rights.is_open and not authorization.may(services, request, RIGHTS[request.api_key].topic, topic):
+        return _one(request, asked, OffsetAnswer(tp, REFUSED))
+    if timestamp < 0 and version < _SINCE.get(timestamp, _NEVER):
+        return _one(request, asked, OffsetAnswer(tp, ErrorCode.UNSUPPORTED_VERSION))
+    isolation = _ISOLATIONS[isolation_level] if replica_id == CONSUMER_ID else Isolation.LOG_END
+    found = services.replicas.lookups.list_offset(
+        _new(OffsetQuery, (tp, timestamp, leader_epoch)), isolation, only_leader=replica_id != DEBUG_CONSUMER_ID
+    )
+    if isinstance(found, OffsetAnswer):
+        return _one(request, asked, found)
+    return tasks.answering(_one_later(request, asked, tp, found))
+
+
+async def _one_later(
+    request: Request, asked: wire.Asked, tp: TopicPartition, pending: Pending[list[OffsetAnswer]]
+) -> Encoded:
+    try:
+        (found,) = await pending
+    except Exception as trouble:
+        found = OffsetAnswer(tp, code_of(trouble, tp))
+    return _one(request, asked, found)
+
+
+def _one(request: Request, asked: wire.Asked, answer: OffsetAnswer) -> bytes:
+    version = request.api_version
+    _, code, timestamp, offset, leader_epoch = answer
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE:
+        code = _code(code, version)
+    return wire.encode_one(version, request.correlation_id, asked, code, timestamp, offset, leader_epoch)
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -188,4 +235,4 @@ def _part(p: Any, code: ErrorCode) -> Fields:
     return {"partition_index": p.partition_index, "error_code": int(code)}
 
 
-HANDLER = Handler(message=handle, error=error)
+HANDLER = Handler(message=handle, quick=quick, error=error)

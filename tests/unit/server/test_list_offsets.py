@@ -1,4 +1,4 @@
-"""ListOffsets tells of each topic as it was named, with the timestamps that its version has."""
+"""ListOffsets of one partition, which is answered from its bytes, says what the way of all others says."""
 
 import asyncio
 import itertools
@@ -18,6 +18,8 @@ from tests.support.inside_broker import InsideBroker
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PRODUCE, LIST_OFFSETS = 0, 2
 BEGUN_MS = 1_700_000_000_000
+LATER_THAN_ALL = BEGUN_MS + 1_000_000
+TIMES = [-6, -5, -4, -3, -2, -1, 0, BEGUN_MS + 2_001, BEGUN_MS + 7_000, LATER_THAN_ALL]
 UNSUPPORTED, UNKNOWN = int(ErrorCode.UNSUPPORTED_VERSION), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -57,6 +59,42 @@ async def told(broker: InsideBroker, version: int, topics: list[dict[str, Any]])
     frame = await answered(broker, request(version, topics))
     message = codec.decode_response(LIST_OFFSETS, version, memoryview(frame)[4:])[1]
     return [(topic.name, [(p.error_code, p.offset) for p in topic.partitions]) for topic in message.topics]
+
+
+@pytest.mark.parametrize("version", range(4, 10))
+async def test_it_says_what_all_others_are_told(broker: InsideBroker, version: int) -> None:
+    """A byte behind the last field is ignored, as in Kafka; such a request is decoded by the codec."""
+    asked = itertools.product(TIMES, [("t", 0), ("t", 1), ("t", 9), ("none", 0)], [-1, 0, 7], [-1, -2, 2], [0, 1])
+    seen = set()
+    for timestamp, (topic, index), epoch, replica, isolation in asked:
+        topics = [{"name": topic, "partitions": [part(timestamp, index, epoch)]}]
+        frame = request(version, topics, replica, isolation)
+        found = await answered(broker, frame)
+        assert found == await answered(broker, frame + b"\0"), (topics, replica, isolation)
+        seen.add(found)
+    assert len(seen) > 15
+
+
+@pytest.mark.parametrize("version", [4, 9])
+async def test_one_partition_takes_the_short_way(
+    broker: InsideBroker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    topics = [{"name": "t", "partitions": [part(BEGUN_MS + 2_001)]}]
+    found = await told(broker, version, topics)
+    monkeypatch.setattr(codec, "_decode", None)  # the long way's
+    assert await answered(broker, request(version, topics))
+    assert found == [("t", [(0, 7)])]
+
+
+async def test_a_thread_that_fails_is_told_of(broker: InsideBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(work: object, outcome: object) -> Any:
+        lost = asyncio.get_running_loop().create_future()
+        lost.set_exception(OSError("gone"))
+        return lost
+
+    monkeypatch.setattr(broker.components.replicas.hosted, "in_record_thread", failing)
+    found = await told(broker, 9, [{"name": "t", "partitions": [part(BEGUN_MS + 1_000)]}])
+    assert found == [("t", [(int(ErrorCode.KAFKA_STORAGE_ERROR), -1)])]
 
 
 @pytest.mark.parametrize(
