@@ -26,6 +26,8 @@ ACLS = 10_000
 TOGETHER_BYTES = 60_000
 # The batches of 279 bytes in SMALL_TOPIC; those that follow each other in requests are so many apart.
 SMALL_BATCHES, SMALL_STEP = 10_000, 7919
+# What is looked for lies the usual few batches behind an entry of the index.
+TIMED_BATCHES, TIMED_MS = 1000, frames.RECORD_MS + 500_000
 SETTINGS = {"log.segment.bytes": str(256 << 20), "log.retention.bytes": str(1 << 30)}
 
 
@@ -70,17 +72,25 @@ def rows(broker: InsideBroker, share: int = 1) -> dict[str, tuple[Callable[[], N
         "Fetch of one small batch": each([frames.fetch(at, 100, topic=frames.SMALL_TOPIC) for at in offsets]),
         "Fetch at the end": repeat(frames.fetch(0, 1 << 20, topic=frames.WIDE_TOPIC, max_wait_ms=0), 4000, 1),
         "Metadata of 1000 partitions": repeat(frames.metadata(), 2000, 1),
+        "ListOffsets by time": repeat(frames.offset_at(TIMED_MS, topic=frames.TIMED_TOPIC), 4000, 1),
     }
 
 
 async def fill(broker: InsideBroker) -> None:
-    """Make the topics of `rows`, and what the fetches of small batches read."""
+    """Make the topics of `rows`, what the fetches of small batches read, and what is searched by time.
+
+    That is batches of ten records, a second apart.
+    """
     await broker.create_topic(frames.TOPIC, 1)
     await broker.create_topic(frames.WIDE_TOPIC, 1000)
     await broker.create_topic(frames.SMALL_TOPIC, 1)
+    await broker.create_topic(frames.TIMED_TOPIC, 1)
     connection, frame = broker.connect(), frames.produce(200, 1, topic=frames.SMALL_TOPIC)
     for _ in range(SMALL_BATCHES):
         connection.feed(frame)
+    for number in range(TIMED_BATCHES):
+        time_ms = frames.RECORD_MS + number * 1000
+        connection.feed(frames.produce(100, 10, topic=frames.TIMED_TOPIC, time_ms=time_ms))
 
 
 async def measure_rights(directory: Path, rounds: int, wanted: str) -> None:

@@ -5,15 +5,17 @@ from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.fetch_client import encode_request as encode_fetch
 from logyard.broker.records import batch
 
-PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
-TOPIC, WIDE_TOPIC, COLD_TOPIC, SMALL_TOPIC = "bench", "wide", "cold", "small"
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
+TOPIC, WIDE_TOPIC, COLD_TOPIC, SMALL_TOPIC, TIMED_TOPIC = "bench", "wide", "cold", "small", "timed"
 CLIENT = "bench"
 RECORD_MS = 1_700_000_000_000
 
 
-def produce(record_bytes: int, records: int, acks: int = 1, *, topic: str = TOPIC, partition: int = 0) -> bytes:
+def produce(
+    record_bytes: int, records: int, acks: int = 1, *, topic: str = TOPIC, partition: int = 0, time_ms: int = RECORD_MS
+) -> bytes:
     """Produce v9 of one batch."""
-    made = batch.build([batch.Record(n, RECORD_MS, None, b"x" * record_bytes) for n in range(records)])
+    made = batch.build([batch.Record(n, time_ms, None, b"x" * record_bytes) for n in range(records)])
     part = {"index": partition, "records": bytes(made)}
     tree = {"acks": acks, "timeout_ms": 30_000, "topic_data": [{"name": topic, "partition_data": [part]}]}
     return codec.encode_request(PRODUCE, 9, 1, CLIENT, tree)
@@ -39,6 +41,13 @@ def follower_fetch(
     """Fetch v12 of a follower, in a session."""
     asked = FetchRequest(follower, max_wait_ms, 1, asks, 10 << 20, session_id=session_id, session_epoch=session_epoch)
     return encode_fetch(12, 1, CLIENT, asked)
+
+
+def offset_at(time_ms: int, *, topic: str) -> bytes:
+    """ListOffsets v5 by time, of one partition."""
+    part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": time_ms}
+    fields = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": [part]}]}
+    return codec.encode_request(LIST_OFFSETS, 5, 1, CLIENT, fields)
 
 
 def metadata() -> bytes:
