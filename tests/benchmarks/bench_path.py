@@ -91,6 +91,9 @@ async def fill(broker: InsideBroker) -> None:
     for number in range(TIMED_BATCHES):
         time_ms = frames.RECORD_MS + number * 1000
         connection.feed(frames.produce(100, 10, topic=frames.TIMED_TOPIC, time_ms=time_ms))
+    connection.feed(frames.metadata())  # made in turns of the loop; from now on it is cached
+    while connection.connection.busy:
+        await asyncio.sleep(0.01)
 
 
 async def measure_rights(directory: Path, rounds: int, wanted: str) -> None:
