@@ -46,7 +46,7 @@ log = structlog.get_logger("logyard.connection")
 class _Slot:
     """An answer's place in the order of answers."""
 
-    api_key: int
+    api_key: int = -1  # -1: a token of SASL that is shorter than a key
     answer: Encoded = None
     done: bool = False
 
@@ -361,18 +361,18 @@ class Connection(asyncio.BufferedProtocol):
             # The caller may serve another connection, or a disk: it must not fail.
             self._fail(error)
             return
-        is_later = isinstance(answer, asyncio.Future)
-        if not is_later and not self._slots:
+        if isinstance(answer, asyncio.Future):
+            slot = _Slot()
+            answer.add_done_callback(lambda future: self._settle(slot, future))
+        elif self._slots:
+            slot = _Slot(answer=answer, done=True)
+        else:
             self._writer.write(answer)
             return
-        api_key = frame[0] << 8 | frame[1] if len(frame) > 1 else -1  # a token of SASL may be shorter
-        if is_later:
-            slot = _Slot(api_key)
-            self._slots.append(slot)
-            answer.add_done_callback(lambda future: self._settle(slot, future))
-        else:
-            self._slots.append(_Slot(api_key, answer, done=True))
-        self._last_pipelined = self._may_pipeline(api_key)
+        if len(frame) > 1:
+            slot.api_key = frame[0] << 8 | frame[1]
+        self._slots.append(slot)
+        self._last_pipelined = self._may_pipeline(slot.api_key)
 
     def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:
         problem = asyncio.CancelledError() if future.cancelled() else future.exception()
