@@ -115,7 +115,7 @@ def one_window(batch: memoryview, header: BatchHeader, plain: Buffer = b"") -> I
     The batch must fit a window. The iterator raises REFUSED_BY_C, also for header names that are not UTF-8.
     """
     if header.compression == NONE:
-        return plain_window(batch)
+        return iter(DefaultRecordBatch(batch))
     head = bytearray(batch[:HEADER_SIZE])
     _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
     _INT32.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(plain))
