@@ -16,6 +16,9 @@ def dump(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
+_INTEGERS = frozenset({int})  # and not bool, which is a subclass
+
+
 class Fields:
     """One JSON object of a znode. The methods that return values raise CorruptData, which names path and key."""
 
@@ -91,7 +94,7 @@ class Fields:
 
     def integers(self, key: str) -> tuple[int, ...]:
         value = self._content.get(key)
-        if not isinstance(value, list) or any(type(item) is not int for item in value):
+        if not isinstance(value, list) or not _INTEGERS.issuperset(map(type, value)):
             raise self.wrong(key, "a list of integers")
         return tuple(value)
 

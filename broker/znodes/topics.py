@@ -51,18 +51,15 @@ def decode(data: bytes, path: str = f"{TOPICS}/?") -> TopicAssignment:
     partitions = content.object("partitions")
     adding = content.optional_object("adding_replicas")
     removing = content.optional_object("removing_replicas")
-    numbers = sorted((_partition(path, key), key) for key in partitions.names())
-    return TopicAssignment(
-        partitions={
-            number: _assignment(
-                partitions.integers(key),
-                adding.integers(key) if adding.has(key) else (),
-                removing.integers(key) if removing.has(key) else (),
-            )
-            for number, key in numbers
-        },
-        topic_id=_topic_id(content),
-    )
+    numbers = {_partition(path, key): key for key in partitions.names()}
+    moving = {*adding.names(), *removing.names()}
+    found: dict[int, Assignment] = {}
+    for number in sorted(numbers):
+        key = numbers[number]
+        adds = adding.integers(key) if key in moving and adding.has(key) else ()
+        removes = removing.integers(key) if key in moving and removing.has(key) else ()
+        found[number] = _assignment(partitions.integers(key), adds, removes)
+    return TopicAssignment(found, _topic_id(content))
 
 
 @lru_cache(4096)
@@ -72,9 +69,13 @@ def _assignment(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tu
 
 
 def _partition(path: str, key: str) -> int:
-    if not (key.isascii() and key.isdecimal() and str(int(key)) == key):
-        raise CorruptData(f"znode {path}: a partition number is expected as key of 'partitions', found {key!r}")
-    return int(key)
+    try:
+        number = int(key)
+        if number >= 0 and str(number) == key:
+            return number
+    except ValueError:  # also of thousands of digits
+        pass
+    raise CorruptData(f"znode {path}: a partition number is expected as key of 'partitions', found {key[:60]!r}")
 
 
 def _topic_id(content: fields.Fields) -> TopicId | None:

@@ -11,6 +11,7 @@ and always with its topic id; an id that was removed or changed is restored.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase, Topic
@@ -76,20 +77,29 @@ def _read(topic: Topic, found: Znode) -> Steps[TopicAssignment | None]:
     for number, assignment in content.partitions.items():
         if number in topic.partitions:
             continue
-        try:
-            placement.check_replicas(assignment.replicas)
-        except ApiError as refused:
+        problem = _replicas_problem(assignment.replicas)
+        if problem is not None:
             topic.unusable[number] = assignment
             yield from effects.note(
                 "a partition's assignment cannot be used",
                 level="error",
                 partition=f"{topic.name}-{number}",
-                reason=str(refused),
+                reason=problem,
             )
             continue
         topic.unusable.pop(number, None)
         topic.partitions[number] = Partition(TopicPartition(topic.name, number), assignment)
     return content
+
+
+@lru_cache(4096)
+def _replicas_problem(replicas: tuple[int, ...]) -> str | None:
+    """Why the list cannot be used, None if it can; many partitions have the same."""
+    try:
+        placement.check_replicas(replicas)
+    except ApiError as refused:
+        return str(refused)
+    return None
 
 
 def _give_ids(context: ControllerContext, bare: Sequence[Topic]) -> Steps[None]:
