@@ -1,14 +1,17 @@
 """Python's garbage collector during a take-over and during very large requests.
 
 Nearly all objects that a take-over creates stay; searching them for cycles takes up to half of its time at 100,000
-partitions. A large request creates tens of thousands of objects, and so triggers collections of all the broker's
-objects: pauses of 60 ms. So full collections become rare meanwhile; young garbage is still collected.
+partitions, and the first search after it looks at all of them while the broker waits. A large request creates tens of
+thousands of objects, and so triggers collections of all the broker's objects: pauses of 60 ms. So only young garbage is
+collected meanwhile, and what a large take-over has made is not searched after it either.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
-_PATIENT = (50_000, 50, 1000)
+_PATIENT = (50_000, 1000, 1000)
 
 
 class _PatientCollector:
@@ -31,3 +34,17 @@ class _PatientCollector:
 
 
 patient = _PatientCollector()
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Be patient; if tens of thousands of objects were made and are there still, they are never searched again.
+
+    Like every other object they go when nothing names them. What of the broker's garbage waited for a collection of the
+    old stays, too: the young, of which there is more, is collected before.
+    """
+    gc.collect(1)
+    with patient:
+        yield
+        if gc.get_count()[1] > 0:
+            gc.freeze()

@@ -192,7 +192,7 @@ class ControllerRunner:
         elif self._has_to_wait(event):
             return
         else:
-            with garbage_collector.patient:
+            with garbage_collector.lasting():
                 await self._work(handler, envelope)
             return
         await self._work(handler, envelope)

@@ -2,7 +2,7 @@
 
 import gc
 
-from logyard.broker.controller.garbage_collector import patient
+from logyard.broker.controller.garbage_collector import lasting, patient
 
 
 def test_collections_are_rare_only_inside_the_context() -> None:
@@ -14,3 +14,24 @@ def test_collections_are_rare_only_inside_the_context() -> None:
         assert gc.get_threshold() == lent
         assert lent[0] > before[0]
     assert gc.get_threshold() == before
+
+
+def test_what_a_small_take_over_makes_is_searched_as_before() -> None:
+    frozen = gc.get_freeze_count()
+    with lasting():
+        made = [[n] for n in range(1000)]
+    assert gc.get_freeze_count() == frozen
+    assert len(made) == 1000
+
+
+def test_what_a_large_take_over_makes_is_not_searched_again() -> None:
+    frozen, before = gc.get_freeze_count(), gc.get_threshold()
+    try:
+        with lasting():
+            made = [[n] for n in range(120_000)]
+        assert gc.get_freeze_count() >= frozen + len(made)
+        assert gc.get_threshold() == before
+        made.clear()
+        assert gc.get_freeze_count() < frozen + 120_000, "they go when nothing names them"
+    finally:
+        gc.unfreeze()
