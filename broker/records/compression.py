@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import cramjam
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.records import gzip_packing
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -80,7 +81,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         case 0:
             return bytes(data)
         case 1:
-            packer = zlib.compressobj(-1 if level is None else level, wbits=31)
+            packer = gzip_packing.packer(level)
             return packer.compress(data) + packer.flush()
         case 2:
             return _xerial(memoryview(data))

@@ -1,11 +1,9 @@
 """Compresses records piece by piece, up to a limit: only the compressed bytes are kept in memory."""
 
-import zlib
-
 import zstandard
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.records import compression
+from logyard.broker.records import compression, gzip_packing
 from logyard.broker.records.compression import Buffer
 
 # zstd does not know the size, so its window is that of the level, as in a producer with this level.
@@ -67,9 +65,9 @@ class Packer:
             )
 
 
-def _packer(codec: int, level: int | None) -> "zlib._Compress | zstandard.ZstdCompressionObj | None":
+def _packer(codec: int, level: int | None) -> "gzip_packing.GzipPacker | zstandard.ZstdCompressionObj | None":
     if codec == compression.GZIP:
-        return zlib.compressobj(-1 if level is None else level, wbits=31)
+        return gzip_packing.packer(level)
     if codec == compression.ZSTD:
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level).compressobj()
     return None
