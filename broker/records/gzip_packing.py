@@ -14,8 +14,8 @@ except ImportError:
 
 DEFAULT: Final = -1
 _WINDOW_BITS = 31  # 32 KiB, with gzip's head before the stream and its sums behind
-# Its largest: about the bytes of zlib's level 6, sooner than zlib's level 1. The smaller ones miss what comes again from
-# far away: 26 times the bytes were seen.
+# Its largest: about the bytes of zlib's level 6, sooner than zlib's level 1. The smaller ones miss what comes again
+# from far away: 26 times the bytes were seen.
 _LEVEL_OF_ISAL = 3
 # Who asks for more than the default, which is this, wants the fewest bytes, and has the time.
 _USUAL_LEVEL = 6
