@@ -290,7 +290,12 @@ class SegmentAuditor:
             "content": content,
             "marker": markers,
         }
-        arrays = [pa.array(np.ascontiguousarray(column)) for column in columns.values()]
+        # By their buffers: `pa.array` asks pandas whether it is one of its own, and imports it, which takes longer than
+        # the segment.
+        arrays = [
+            pa.Array.from_buffers(field.type, count, [None, pa.py_buffer(np.ascontiguousarray(columns[field.name]))])
+            for field in BATCH_SCHEMA
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA)
 
 
