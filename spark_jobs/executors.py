@@ -6,6 +6,9 @@ from typing import Any
 
 from logyard.spark_jobs.errors import JobFailed
 
+DAEMON, JOB = "logyard.spark_jobs.worker_daemon", "LOGYARD_JOB"
+"""What forks the workers where all of Spark is on this machine, and the variable that tells it the job."""
+
 NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam", "zstandard", "aiokafka")
 # What an object store needs besides.
 STORES = "obstore"

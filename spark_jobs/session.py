@@ -39,6 +39,8 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf, SparkContext
 
+    # A conf knows what was submitted only when the JVM is there.
+    SparkContext._ensure_initialized()
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
     if kernels := os.environ.get(CHOSEN):
@@ -47,10 +49,21 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
     conf.set(f"spark.executorEnv.{PRIVATE}", "1")
     for key, value in (settings or {}).items():
         conf.set(key, value)
+    if works_here(conf):
+        conf.setIfMissing("spark.python.daemon.module", executors.DAEMON)
+        conf.set(f"spark.executorEnv.{executors.JOB}", app.rpartition(" ")[2])
     context = SparkContext.getOrCreate(conf)
     executors.check(context, needs)
     say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
     return context
+
+
+def works_here(conf: Any) -> bool:
+    """Whether the workers are forked on this machine, by this Python, and find our modules without Spark's help (which
+    comes after the daemon has started: those of a zip are not there yet)."""
+    python = conf.get("spark.pyspark.python") or os.environ["PYSPARK_PYTHON"]
+    master = conf.get("spark.master") or ""
+    return master.partition("[")[0] == "local" and python == sys.executable and os.path.isfile(__file__)
 
 
 def sql_session(context: Any) -> Any:

@@ -40,16 +40,31 @@ def warm() -> None:
     with tempfile.TemporaryDirectory(prefix="logyard-warm-") as directory:
         segment = _written(directory)
         _audit(segment)
+        for _ in record_rows(segment):
+            pass
         _export(segment)
         _compact(segment, directory)
+        _shuffle(segment)
         _clean(segment)
 
 
-def _written(directory: str) -> SegmentFile:
+def load(job: str) -> None:
+    """Run the loops that nearly every run of a job needs, over a few records: those that are kept are loaded."""
+    with tempfile.TemporaryDirectory(prefix="logyard-warm-") as directory:
+        segment = _written(directory, 8)
+        if job == "audit":
+            _audit(segment)
+        elif job == "compact":
+            _compact(segment, directory)
+        elif job == "export":
+            _export(segment)
+
+
+def _written(directory: str, keys: int = KEYS) -> SegmentFile:
     """Write a segment of three batches: keys, the same keys again, and tombstones beside what has no key."""
     headers = (("a", b"b"), ("none", None))
-    first = [Record(n, NOW_MS, b"key %d" % n, b"value", headers) for n in range(KEYS)]
-    again = [Record(KEYS + n, NOW_MS, b"key %d" % n, b"value") for n in range(0, KEYS, 2)]
+    first = [Record(n, NOW_MS, b"key %d" % n, b"value", headers) for n in range(keys)]
+    again = [Record(keys + n, NOW_MS, b"key %d" % n, b"value") for n in range(0, keys, 2)]
     base = again[-1].offset + 1
     last = [Record(base, NOW_MS, b"key 1", None), Record(base + 1, NOW_MS, None, b"value")]
     data = b"".join(build(records, leader_epoch=0) for records in (first, again, last))
@@ -61,8 +76,6 @@ def _written(directory: str) -> SegmentFile:
 def _audit(segment: SegmentFile) -> None:
     work = SegmentAudit(segment, deep=True, leader_epochs=((0, 0),), compacted=True, now_ms=NOW_MS)
     SegmentAuditor(work).run()
-    for _ in record_rows(segment):
-        pass
 
 
 def _export(segment: SegmentFile) -> None:
@@ -76,6 +89,9 @@ def _export(segment: SegmentFile) -> None:
 def _compact(segment: SegmentFile, directory: str) -> None:
     decision = survey_segments([segment], _survey(segment), KeyTable())
     Rewriter(decision, directory).rewrite([segment])
+
+
+def _shuffle(segment: SegmentFile) -> None:
     dealt = hash_segment(segment, _survey(segment), SEED, 2)
     merge_bucket((piece for _, piece in dealt), SEED)
 
