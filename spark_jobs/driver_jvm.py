@@ -1,7 +1,7 @@
 """How a job's JVM is started where all of Spark is on this machine: it loads many classes and has little to do itself.
 
-Rule 1: the optimizing compiler waits until code is ten times as hot as by default. It took half of the JVM's CPU, from
-        the Python processes that do the work; what runs for minutes is still compiled by it.
+Rule 1: only the quick compiler is used. The optimizing one, and counting for it, took more than a quarter of the CPU of
+        an application's start, from the Python processes that do the work; the JVM passes their bytes on.
 Rule 2: the classes come from an archive beside the compiled loops, if `python -m logyard.spark_jobs.warm` has made it,
         by a job of one task (JEP 350, class data sharing). A JVM that is not of the kind that made it, or has other
         jars, leaves it alone.
@@ -21,11 +21,8 @@ from logyard.broker.compiled import kernel_place
 SETTING = "spark.driver.defaultJavaOptions"
 """The setting of Spark that takes `options`; those that a user gives with `extraJavaOptions` come after them."""
 
-# Ten times HotSpot's defaults. OpenJ9 passes over options that it does not know.
-_PATIENT = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
+# HotSpot's. OpenJ9 passes over options that it does not know.
+_QUICK = "-XX:TieredStopAtLevel=1"
 
 MAKING_S = 300.0
 _NAME = "spark-classes.jsa"
@@ -43,8 +40,8 @@ def options() -> str:
     """Return the options of a job's JVM, with those of the archive if there is one."""
     archive = path()
     if archive is None or not archive.is_file():
-        return _PATIENT
-    return f"{_PATIENT} {_quoted(f'-XX:SharedArchiveFile={archive}')} {_SILENT}"
+        return _QUICK
+    return f"{_QUICK} {_quoted(f'-XX:SharedArchiveFile={archive}')} {_SILENT}"
 
 
 def make() -> Path | None:
@@ -98,16 +95,23 @@ def _quoted(option: str) -> str:
     return option if escaped == option and not re.search(r"[\s']", option) else f'"{escaped}"'
 
 
-def _same(number: int) -> int:
-    return number
-
-
 def main() -> None:
-    """What is recorded: Spark's start, and one task."""
+    """What is recorded: Spark's start, and what the jobs use of it: progress, a broadcast, a shuffle."""
     from logyard.spark_jobs import session
+    from logyard.spark_jobs.command import say
+    from logyard.spark_jobs.progress import Progress, over_tasks
 
     context = session.start("classes")
-    assert session.run_each(context, [1], _same) == [1]
+    known = context.broadcast({"a": 1})
+    tell = over_tasks(context, Progress("classes", {"a": 1}, say))
+
+    def work(number: int) -> tuple[str, int]:
+        tell("a", 1)
+        return "a", number + known.value["a"]
+
+    assert session.run_each(context, [1, 2], work) == [("a", 2), ("a", 3)]
+    groups = context.parallelize([1, 2], 2).map(work).groupByKey(2).mapValues(sorted).collect()
+    assert groups == [("a", [2, 3])]
     context.stop()
 
 
