@@ -54,6 +54,7 @@ def writer(message: Message, version: int) -> Writer:
     names: dict[str, Any] = {
         "Shared": Shared,
         "Prepared": Prepared,
+        "append_prepared": _append_prepared,
         "ZERO_UUID": ZERO_UUID,
         "uvarint": primitives.uvarint,
         "no_null": _no_null,
@@ -79,6 +80,10 @@ def struct_writer(message: Message, version: int, path: Sequence[str], values: S
     entry = _struct(module, where, fields, values)
     made: StructWriter = module.run(f"write {where} v{version}", entry)
     return made
+
+
+def _append_prepared(out: bytearray, structs: Prepared) -> None:
+    structs.append_to(out)
 
 
 def _no_null(name: str) -> None:
@@ -199,7 +204,7 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
         body.add(
             depth,
             f"if type(v) is Shared and {key!r} in v.written: out += v.written[{key!r}]",
-            "elif isinstance(v, Prepared): v.append_to(out)",
+            "elif isinstance(v, Prepared): append_prepared(out, v)",
             "else:",
             "    begin = len(out)",
             f"    for each in v: {write}(out, each)",

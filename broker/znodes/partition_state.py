@@ -13,10 +13,10 @@ _RECOVERED, _RECOVERING = 0, 1
 # controller reads all states, and a JSON parser takes several times as long. Any other form is read by one.
 _NUMBER = rb"(0|-?[1-9][0-9]{0,8})"
 _ISR = rb"(\[(?:%s(?:,%s)*)?\])" % ((_NUMBER.replace(b"(", b"(?:"),) * 2)
-_OURS = re.compile(
+OURS = re.compile(
     rb'\{"version":[12],"leader":%s,"leader_epoch":%s,"controller_epoch":%s,"isr":%s\}' % (*(_NUMBER,) * 3, _ISR)
 )
-_KAFKAS = re.compile(
+KAFKAS = re.compile(
     rb'\{"controller_epoch":%s,"leader":%s,"version":[12],"leader_epoch":%s,"isr":%s\}' % (*(_NUMBER,) * 3, _ISR)
 )
 
@@ -41,12 +41,12 @@ def encode(state: PartitionState) -> bytes:
 
 def decode(data: bytes, version: int, path: str = "/brokers/topics/?/partitions/?/state") -> PartitionState:
     """Read a state; `version` is the znode's data version. Raises CorruptData."""
-    if usual := _OURS.fullmatch(data):
+    if usual := OURS.fullmatch(data):
         leader, leader_epoch, controller_epoch, isr = usual.groups()
-    elif usual := _KAFKAS.fullmatch(data):
+    elif usual := KAFKAS.fullmatch(data):
         controller_epoch, leader, leader_epoch, isr = usual.groups()
     else:
-        return _decode_any(data, version, path)
+        return decode_any(data, version, path)
     return PartitionState(int(leader), int(leader_epoch), _isr(isr), int(controller_epoch), version)
 
 
@@ -56,7 +56,7 @@ def _isr(text: bytes) -> tuple[int, ...]:
     return tuple(map(int, text[1:-1].split(b","))) if len(text) > 2 else ()
 
 
-def _decode_any(data: bytes, version: int, path: str) -> PartitionState:
+def decode_any(data: bytes, version: int, path: str) -> PartitionState:
     content = fields.Fields.parse(path, data)
     recovery = content.integer("leader_recovery_state", _RECOVERED)
     if recovery not in (_RECOVERED, _RECOVERING):

@@ -241,14 +241,14 @@ class TestPartitionState:
 
         found = read()
         never = re.compile(b"(?!)")
-        monkeypatch.setattr(partition_state, "_OURS", never)
-        monkeypatch.setattr(partition_state, "_KAFKAS", never)
+        monkeypatch.setattr(partition_state, "OURS", never)
+        monkeypatch.setattr(partition_state, "KAFKAS", never)
         assert found == read()
         if not isinstance(found, str):
             assert all(type(number) is int for number in (*found[:2], *found.isr, *found[3:5]))
 
     def test_both_usual_forms_take_the_short_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(partition_state, "_decode_any", None)
+        monkeypatch.setattr(partition_state, "decode_any", None)
         for form in (self.KAFKAS, self.OURS):
             for values in self.VALUES[:2]:
                 partition_state.decode((form % values).encode(), 9)
