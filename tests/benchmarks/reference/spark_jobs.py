@@ -44,6 +44,17 @@ source.option("startingOffsets", "earliest").load().write.parquet(target)
 spark.stop()
 """
 
+# What every application needs, whatever it does: Spark is started, a task of Python is run, Spark is stopped.
+EMPTY = """
+import sys
+from pyspark import SparkContext
+context = SparkContext()
+assert context.parallelize([1], 1).map(lambda n: n + 1).collect() == [2]
+print("Spark is up", file=sys.stderr, flush=True)
+context.stop()
+"""
+FLOOR = "floor: an empty application, s"
+
 
 def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = True) -> Measured:
     """100-byte records of 200,000 keys in eight partitions; `spark`: ours by the Spark job, else by the own cleaner.
@@ -67,7 +78,8 @@ def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = Tru
             eventually(lambda: _cleaned(alone, goals), "every closed segment cleaned", 600)
         ended, cost = time.perf_counter(), meter.figures(dirty / 1e6)
         assert _size(alone) < dirty, "nothing was compacted"
-    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up), **cost}
+        floor = _floor(alone)
+    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up), **cost, FLOOR: floor}
 
 
 def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
@@ -85,7 +97,8 @@ def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
             up = _run([sys.executable, "-c", EXPORT, alone.bootstrap, jars, str(target)])
         ended, cost = time.perf_counter(), meter.figures(megabytes)
         assert any(target.rglob("*.parquet")), "nothing was exported"
-    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost}
+        floor = _floor(alone)
+    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, FLOOR: floor}
 
 
 def audit(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
@@ -102,7 +115,8 @@ def audit(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
             files = ",".join(str(file) for folder in _folders(alone) for file in sorted(folder.glob("*.log")))
             kafka.tool("dump-log", "--deep-iteration", "--files", files, timeout_s=JOB_S_MAX)
         ended, cost = time.perf_counter(), meter.figures(megabytes)
-    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost}
+        floor = _floor(alone)
+    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, FLOOR: floor}
 
 
 def _is_ours(cluster: RealCluster) -> bool:
@@ -164,12 +178,25 @@ def _size(cluster: RealCluster) -> int:
     return _closed(cluster)[1]
 
 
+def _floor(cluster: RealCluster) -> float:
+    """How long an empty application takes, submitted as the jobs are."""
+    script = cluster.directory / "empty.py"
+    script.write_text(EMPTY)
+    begun = time.perf_counter()
+    _run([*_submission(), str(script)])
+    return time.perf_counter() - begun
+
+
 def _submit(job: str, cluster: RealCluster, *arguments: str) -> float:
+    script = str(ROOT / "spark_jobs" / f"{job}.py")
+    return _run([*_submission(), script, "--cluster-file", str(cluster.directory / "cluster.json"), *arguments])
+
+
+def _submission() -> list[str]:
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"]
     command += ["--conf", "spark.driver.bindAddress=127.0.0.1"]
-    command += ["--conf", f"{driver_jvm.SETTING}={_jvm_options()}", str(ROOT / "spark_jobs" / f"{job}.py")]
-    return _run([*command, "--cluster-file", str(cluster.directory / "cluster.json"), *arguments])
+    return [*command, "--conf", f"{driver_jvm.SETTING}={_jvm_options()}"]
 
 
 @cache
