@@ -96,6 +96,7 @@ SHELLS = {
     "broker.server.controller_orders": "gives the loop a turn between portions, and carries out one order at a time",
     "broker.server.dispatch": "measures handlers, and waits for those that answer later",
     "broker.server.handlers.fetch": "answers when there is data or the time is over",
+    "broker.server.handlers.list_offsets": "names the future of an answer that waits for a thread",
     "broker.server.handlers.metadata": "names the future of an answer that waits for a creation",
     "broker.server.handlers.add_partitions_to_txn": "adds to many transactions together; each waits for the log",
     "broker.server.handlers.produce": "answers when the replicas have it or the time is over",

@@ -81,7 +81,7 @@ async def test_one_partition_takes_the_short_way(
 ) -> None:
     topics = [{"name": "t", "partitions": [part(BEGUN_MS + 2_001)]}]
     found = await told(broker, version, topics)
-    monkeypatch.setattr(codec, "_decode", None)  # the long way's
+    monkeypatch.setattr(codec, "decode_request", None)  # the long way's
     assert await answered(broker, request(version, topics))
     assert found == [("t", [(0, 7)])]
 
