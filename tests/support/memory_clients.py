@@ -1,6 +1,7 @@
 """The twins of `cluster/client.py` and the launcher, over one `MemoryCluster`; for tests."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 from logyard.admin.cluster.snapshot import (
