@@ -21,7 +21,7 @@ from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, O
 from logyard.broker.controller.queue import Envelope
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ApiError
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import PartitionState, TopicPartition
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Check, Create, Delete, SetData, ZkOp
 from tests.support.controller_world import ScriptedBroker, World
@@ -197,8 +197,11 @@ def text(value: Any) -> str:
         return value.name
     if isinstance(value, TopicPartition):
         return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        fields = [getattr(value, name) for name in value.__dataclass_fields__]
+    names = (
+        PartitionState._fields if isinstance(value, PartitionState) else getattr(value, "__dataclass_fields__", None)
+    )
+    if names is not None:
+        fields = [getattr(value, name) for name in names]
         inner = " ".join(text(f) for f in fields if f not in (None, (), {}, -1))
         return f"{type(value).__name__}({inner})" if inner else type(value).__name__
     if isinstance(value, dict):
