@@ -57,7 +57,7 @@ def quick(services: Services, request: Request) -> "Encoded | asyncio.Future[Enc
     tp = _new(TopicPartition, (topic, partition))
     if not services.rights.is_open and not authorization.may(services, request, RIGHTS[request.api_key].topic, topic):
         return _one(request, asked, OffsetAnswer(tp, REFUSED))
-    if timestamp < 0 and version < _SINCE.get(timestamp, _NEVER):
+    if timestamp < 0 and _is_unknown(timestamp, version):
         return _one(request, asked, OffsetAnswer(tp, ErrorCode.UNSUPPORTED_VERSION))
     isolation = _ISOLATIONS[isolation_level] if replica_id == CONSUMER_ID else Isolation.LOG_END
     found = services.replicas.lookups.list_offset(
@@ -81,8 +81,7 @@ async def _one_later(
 def _one(request: Request, asked: wire.Asked, answer: OffsetAnswer) -> bytes:
     version = request.api_version
     _, code, timestamp, offset, leader_epoch = answer
-    if code is ErrorCode.OFFSET_NOT_AVAILABLE:
-        code = _code(code, version)
+    code = _code(code, version)
     return wire.encode_one(version, request.correlation_id, asked, code, timestamp, offset, leader_epoch)
 
 
@@ -190,8 +189,7 @@ class _Listing:
     def _refusal(self, query: OffsetQuery) -> ErrorCode | None:
         if query.tp in self._named_again:
             return ErrorCode.INVALID_REQUEST
-        timestamp = query.timestamp
-        if timestamp < 0 and self._version < _SINCE.get(timestamp, _NEVER):
+        if query.timestamp < 0 and _is_unknown(query.timestamp, self._version):
             return ErrorCode.UNSUPPORTED_VERSION
         return None
 
@@ -217,6 +215,11 @@ def _fields(version: int, answer: OffsetAnswer) -> Fields:
     if version == 0:
         fields["old_style_offsets"] = [offset] if code is ErrorCode.NONE and offset >= 0 else []
     return fields
+
+
+def _is_unknown(timestamp: int, version: int) -> bool:
+    """Whether the version does not have this negative timestamp, each of which stands for an offset."""
+    return version < _SINCE.get(timestamp, _NEVER)
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:
