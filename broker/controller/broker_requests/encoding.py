@@ -142,13 +142,9 @@ def _head(request: BrokerRequest) -> dict[str, Any]:
 
 
 # The values of a partition's struct, as `_LeaderAndIsrPartitions` and `_MetadataPartitions` give them.
+_VALUES_OF_BOTH = ("topic_name", "partition_index", "controller_epoch", "leader", "leader_epoch", "isr")
 _LEADER_AND_ISR_VALUES = (
-    "topic_name",
-    "partition_index",
-    "controller_epoch",
-    "leader",
-    "leader_epoch",
-    "isr",
+    *_VALUES_OF_BOTH,
     "partition_epoch",
     "replicas",
     "adding_replicas",
@@ -156,17 +152,7 @@ _LEADER_AND_ISR_VALUES = (
     "is_new",
     "leader_recovery_state",
 )
-_METADATA_VALUES = (
-    "topic_name",
-    "partition_index",
-    "controller_epoch",
-    "leader",
-    "leader_epoch",
-    "isr",
-    "zk_version",
-    "replicas",
-    "offline_replicas",
-)
+_METADATA_VALUES = (*_VALUES_OF_BOTH, "zk_version", "replicas", "offline_replicas")
 
 _Written = dict[int, tuple[LeaderAndIsrPartition, bytes]]
 """The encoded entries of a batch by identity, with the entry itself so that its id is not reused."""
