@@ -5,8 +5,14 @@ By the thread's own CPU time: what else the machine does counts for nothing.
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import AsyncIterator
+from typing import Any
+
+from logyard.broker.protocol import codec
+from tests.support.inside_broker import InsideBroker
+from tests.support.sasl_client import SaslClient
 
 
 class LongestTurn:
@@ -34,3 +40,19 @@ async def longest_turn() -> AsyncIterator[LongestTurn]:
     finally:
         await asyncio.sleep(0)
         watching.cancel()
+
+
+async def timed_answer(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
+    """Return a broker's answer, and the longest turn of the loop until it was there, without the collector."""
+    client = await SaslClient.connect(broker.port)
+    frame = client.encode(key, version, **fields)
+    gc.disable()
+    try:
+        async with longest_turn() as longest:
+            client.send(frame)
+            answer = await client.frame(120)
+    finally:
+        gc.enable()
+    await client.close()
+    assert answer is not None
+    return codec.decode_response(key, version, memoryview(answer))[1], longest.seconds

@@ -1,6 +1,5 @@
 """Requests that change many things, or one thing in many ways, do not hold the event loop up."""
 
-import gc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ import pytest
 import pytest_asyncio
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.protocol import codec
 from tests.support.inside_broker import InsideBroker
-from tests.support.longest_turn import longest_turn
-from tests.support.sasl_client import SaslClient
+from tests.support.longest_turn import timed_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MANY = 100_000
@@ -43,27 +40,12 @@ async def ask(broker: InsideBroker, key: int, version: int, fields: dict[str, An
 
     Work on the other half of a core makes CPU time dearer for a while: the least of some tries counts.
     """
-    answer, least = await _ask(broker, key, version, fields)
+    answer, least = await timed_answer(broker, key, version, fields)
     for _ in range(TRIES - 1):
         if least >= TURN_S:
-            answer, longest = await _ask(broker, key, version, fields)
+            answer, longest = await timed_answer(broker, key, version, fields)
             least = min(least, longest)
     return answer, least
-
-
-async def _ask(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
-    client = await SaslClient.connect(broker.port)
-    frame = client.encode(key, version, **fields)
-    gc.disable()
-    try:
-        async with longest_turn() as longest:
-            client.send(frame)
-            answer = await client.frame(120)
-    finally:
-        gc.enable()
-    await client.close()
-    assert answer is not None
-    return codec.decode_response(key, version, memoryview(answer))[1], longest.seconds
 
 
 def each(made: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:

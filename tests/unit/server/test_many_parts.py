@@ -1,7 +1,6 @@
 """Requests of many small parts do not hold the event loop up, and are answered in full."""
 
 import asyncio
-import gc
 import itertools
 import struct
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ from logyard.broker.protocol import codec
 from logyard.broker.server import authorization
 from logyard.broker.server.large_answers import Pauses
 from tests.support.inside_broker import InsideBroker
-from tests.support.longest_turn import longest_turn
+from tests.support.longest_turn import timed_answer
 from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,26 +41,10 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
         yield started
 
 
-async def ask(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
-    """Return the answer, and the longest turn of the loop until it was there, without the collector."""
-    client = await SaslClient.connect(broker.port)
-    frame = client.encode(key, version, **fields)
-    gc.disable()
-    try:
-        async with longest_turn() as longest:
-            client.send(frame)
-            answer = await client.frame(120)
-    finally:
-        gc.enable()
-    assert answer is not None
-    await client.close()
-    return codec.decode_response(key, version, memoryview(answer))[1], longest.seconds
-
-
 async def test_metadata_of_many_names(broker: InsideBroker) -> None:
     names = [f"no-{number}" for number in range(NAMES)]
     asked = {"topics": [{"name": name} for name in ["t", *names]], "allow_auto_topic_creation": False}
-    answer, longest_s = await ask(broker, METADATA, 9, asked)
+    answer, longest_s = await timed_answer(broker, METADATA, 9, asked)
     assert [topic.name for topic in answer.topics] == ["t", *names]
     assert [len(topic.partitions) for topic in answer.topics[:2]] == [1, 0]
     codes = {topic.error_code for topic in answer.topics[1:]}
@@ -72,7 +55,7 @@ async def test_metadata_of_many_names(broker: InsideBroker) -> None:
 
 async def test_metadata_of_one_name_again_and_again(broker: InsideBroker) -> None:
     asked = {"topics": [{"name": "t"}] * NAMES, "allow_auto_topic_creation": True}
-    answer, longest_s = await ask(broker, METADATA, 9, asked)
+    answer, longest_s = await timed_answer(broker, METADATA, 9, asked)
     assert [topic.name for topic in answer.topics] == ["t"]
     assert longest_s < TURN_S
 
@@ -91,7 +74,7 @@ async def test_a_large_request_for_all_topics(broker: InsideBroker, version: int
 
 async def test_a_large_request_creates_what_is_missing(broker: InsideBroker) -> None:
     asked = {"topics": [{"name": "t"}] * 9_000 + [{"name": "made"}], "allow_auto_topic_creation": True}
-    answer, _ = await ask(broker, METADATA, 9, asked)
+    answer, _ = await timed_answer(broker, METADATA, 9, asked)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("t", 0),
         ("made", int(ErrorCode.LEADER_NOT_AVAILABLE)),
@@ -103,7 +86,7 @@ async def test_a_large_request_creates_what_is_missing(broker: InsideBroker) -> 
 
 async def test_the_coordinators_of_many_groups(broker: InsideBroker) -> None:
     asked = {"key_type": 0, "coordinator_keys": [f"g{number}" for number in range(NAMES)]}
-    answer, longest_s = await ask(broker, FIND_COORDINATOR, 4, asked)
+    answer, longest_s = await timed_answer(broker, FIND_COORDINATOR, 4, asked)
     assert [found.key for found in answer.coordinators] == asked["coordinator_keys"]
     assert longest_s < TURN_S
 
@@ -114,7 +97,7 @@ async def test_many_producers_of_a_partition(broker: InsideBroker) -> None:
     for number in range(PRODUCERS):
         log.producers.entries[number] = ProducerEntry(number, 0)
     asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}
-    answer, longest_s = await ask(broker, DESCRIBE_PRODUCERS, 0, asked)
+    answer, longest_s = await timed_answer(broker, DESCRIBE_PRODUCERS, 0, asked)
     (partition,) = answer.topics[0].partitions
     assert [producer.producer_id for producer in partition.active_producers] == list(range(PRODUCERS))
     assert longest_s < TURN_S
@@ -136,7 +119,7 @@ async def test_a_commit_of_one_partition_again_and_again(broker: InsideBroker) -
     parts = [{"partition_index": 0, "committed_offset": n, "committed_metadata": ""} for n in range(NAMES)]
     parts.append({"partition_index": 7, "committed_offset": 1, "committed_metadata": ""})
     asked = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": [topic("t", parts)]}
-    answer, longest_s = await ask(broker, OFFSET_COMMIT, 8, asked)
+    answer, longest_s = await timed_answer(broker, OFFSET_COMMIT, 8, asked)
     (told,) = answer.topics
     unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert [p.error_code for p in told.partitions] == [0] * NAMES + [unknown]
@@ -152,7 +135,7 @@ def topic(name: str, partitions: list[dict[str, Any]]) -> dict[str, Any]:
 async def test_the_offsets_of_many_partitions(broker: InsideBroker) -> None:
     parts = [{"partition_index": n, "timestamp": -1} for n in range(NAMES)]
     asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
-    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    answer, longest_s = await timed_answer(broker, LIST_OFFSETS, 6, asked)
     (told,) = answer.topics
     assert [(p.partition_index, p.error_code, p.offset) for p in told.partitions[:2]] == [(0, 0, 0), (1, 3, -1)]
     assert len(told.partitions) == NAMES
@@ -165,7 +148,7 @@ PART = [{"partition_index": 0, "timestamp": -1}]
 async def test_the_offsets_of_many_topics(broker: InsideBroker) -> None:
     names = [f"no-{number}" for number in range(NAMES * 5 // 2)]
     asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic(name, PART) for name in names]}
-    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    answer, longest_s = await timed_answer(broker, LIST_OFFSETS, 6, asked)
     assert [told.name for told in answer.topics] == names
     assert longest_s < TURN_S
 
@@ -173,7 +156,7 @@ async def test_the_offsets_of_many_topics(broker: InsideBroker) -> None:
 async def test_a_partition_that_is_named_twice_in_a_large_request_is_not_searched(broker: InsideBroker) -> None:
     parts = [{"partition_index": n, "timestamp": 0} for n in [0, *range(1, 2000), 0]]
     asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
-    answer, _ = await ask(broker, LIST_OFFSETS, 6, asked)
+    answer, _ = await timed_answer(broker, LIST_OFFSETS, 6, asked)
     (told,) = answer.topics
     assert [p.partition_index for p in told.partitions] == [part["partition_index"] for part in parts]
     codes = [p.error_code for p in told.partitions]
@@ -192,7 +175,7 @@ async def test_many_partitions_without_the_right(
     monkeypatch.setattr(authorization, "topics_of_many", no_topics)
     parts = [{"partition_index": n, "timestamp": 0, "offset": 0} for n in range(8 * NAMES)]
     asked = {"replica_id": -1, "isolation_level": 0, "timeout_ms": 0, "topics": [topic("t", parts)]}
-    answer, longest_s = await ask(broker, key, version, asked)
+    answer, longest_s = await timed_answer(broker, key, version, asked)
     (told,) = answer.topics
     assert len(told.partitions) == 8 * NAMES
     assert {p.error_code for p in told.partitions} == {int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
@@ -227,7 +210,7 @@ async def test_the_rights_on_many_names_are_asked_for_in_portions() -> None:
 async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> None:
     parts = [{"partition": n, "leader_epoch": 0} for n in range(NAMES)]
     asked = {"replica_id": -1, "topics": [{"topic": "t", "partitions": parts}]}
-    answer, longest_s = await ask(broker, OFFSET_FOR_LEADER_EPOCH, 3, asked)
+    answer, longest_s = await timed_answer(broker, OFFSET_FOR_LEADER_EPOCH, 3, asked)
     (told,) = answer.topics
     assert [(p.partition, p.error_code) for p in told.partitions[:2]] == [(0, 0), (1, 3)]
     assert len(told.partitions) == NAMES
@@ -251,7 +234,7 @@ async def test_many_members_and_groups_go(
     left = Group("left", state_since_ms=0)
     left.add(Member("stays", None, "c", "/h", 9, 9, "consumer", ()))
     broker.components.coordinators.groups.roster.add(left)
-    answer, longest_s = await ask(broker, key, version, fields)
+    answer, longest_s = await timed_answer(broker, key, version, fields)
     assert len(getattr(answer, told)) == 4 * NAMES
     codes = {one.error_code for one in getattr(answer, told)}
     assert codes == {int(ErrorCode.UNKNOWN_MEMBER_ID if key == LEAVE_GROUP else ErrorCode.GROUP_ID_NOT_FOUND)}
@@ -264,7 +247,7 @@ async def test_a_group_that_is_named_twice_is_deleted_once(broker: InsideBroker)
     group = Group("twice", state_since_ms=0)
     group.offsets.load(("t", 0), Written(0, OffsetCommit("t", 0, 5)))
     broker.components.coordinators.groups.roster.add(group)
-    answer, _ = await ask(broker, DELETE_GROUPS, 2, {"groups_names": ["twice", "no", "twice"]})
+    answer, _ = await timed_answer(broker, DELETE_GROUPS, 2, {"groups_names": ["twice", "no", "twice"]})
     codes = [(one.group_id, one.error_code) for one in answer.results]
     assert codes == [("twice", 0), ("no", int(ErrorCode.GROUP_ID_NOT_FOUND))]
 
@@ -276,7 +259,7 @@ async def test_all_members_leave_in_several_portions(broker: InsideBroker) -> No
         group.add(Member(f"m{number}", None, "c", "/h", 9, 9, "consumer", (("range", b""),)))
     group.state = GroupState.STABLE
     broker.components.coordinators.groups.roster.add(group)
-    answer, _ = await ask(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": MEMBERS[:1000]})
+    answer, _ = await timed_answer(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": MEMBERS[:1000]})
     assert answer.error_code == 0
     assert [(one.member_id, one.error_code) for one in answer.members] == [(f"m{n}", 0) for n in range(1000)]
     assert not group.members
@@ -288,7 +271,9 @@ async def test_offsets_of_many_partitions_are_deleted(broker: InsideBroker) -> N
     group.offsets.load(("t", 0), Written(0, OffsetCommit("t", 0, 5)))
     broker.components.coordinators.groups.roster.add(group)
     parts = [{"partition_index": number} for number in [0, *range(4 * NAMES)]]
-    answer, longest_s = await ask(broker, OFFSET_DELETE, 0, {"group_id": group.group_id, "topics": [topic("t", parts)]})
+    answer, longest_s = await timed_answer(
+        broker, OFFSET_DELETE, 0, {"group_id": group.group_id, "topics": [topic("t", parts)]}
+    )
     assert answer.error_code == 0
     (told,) = answer.topics
     unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -301,7 +286,7 @@ async def test_a_leader_assigns_to_many(broker: InsideBroker) -> None:
     await led_offsets(broker)
     assignments = [{"member_id": "m", "assignment": b""}] * (10 * NAMES)
     asked = {"group_id": "nobody", "generation_id": 1, "member_id": "m", "assignments": assignments}
-    answer, longest_s = await ask(broker, SYNC_GROUP, 3, asked)
+    answer, longest_s = await timed_answer(broker, SYNC_GROUP, 3, asked)
     assert answer.error_code == int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert longest_s < TURN_S
 
@@ -312,7 +297,7 @@ async def test_many_groups_are_listed(broker: InsideBroker) -> None:
     names = [f"listed-{number}" for number in range(NAMES)]
     for name in names:
         roster.add(Group(name, state_since_ms=0))
-    answer, longest_s = await ask(broker, LIST_GROUPS, 4, {"states_filter": []})
+    answer, longest_s = await timed_answer(broker, LIST_GROUPS, 4, {"states_filter": []})
     assert {group.group_id for group in answer.groups} >= set(names)
     assert longest_s < TURN_S
 
@@ -324,7 +309,7 @@ async def test_a_large_request_is_refused_as_a_whole(broker: InsideBroker, monke
     monkeypatch.setattr(authorization, "topics_of_many", refuse)
     parts = [{"partition_index": n, "timestamp": 0} for n in range(8 * NAMES)]
     asked = {"replica_id": -1, "isolation_level": 0, "topics": [topic("t", parts)]}
-    answer, longest_s = await ask(broker, LIST_OFFSETS, 6, asked)
+    answer, longest_s = await timed_answer(broker, LIST_OFFSETS, 6, asked)
     (told,) = answer.topics
     assert len(told.partitions) == 8 * NAMES
     assert {p.error_code for p in told.partitions} == {int(ErrorCode.INVALID_REQUEST)}
