@@ -1,5 +1,6 @@
-"""A real cluster of three brokers over a real ZooKeeper, shared by the tests of one session."""
+"""A real cluster of three brokers over a real ZooKeeper, shared by the tests of one session; so are compiled loops."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster
 
+KERNELS = Path(__file__).resolve().parents[2] / ".numba_cache"
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -19,6 +21,13 @@ CONFIG = {
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.enable": "false",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels() -> None:
+    """The loops of Spark jobs are compiled once for a checkout, and not in each test that runs one."""
+    KERNELS.mkdir(mode=0o700, exist_ok=True)
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
 
 
 @pytest.fixture(scope="session")
