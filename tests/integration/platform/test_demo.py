@@ -1,13 +1,22 @@
 """The main job, end to end, as `make demo` runs it: nothing in it is a stand-in."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from logyard.local.demo import run as demo
+from tests.integration.conftest import KERNELS
+
+# What no other test of `make test` does through Airflow: Spark jobs as DAGs. Topics are moved and a controller is
+# recovered by DAGs in test_up_secure.py.
+SHORT = ("create", "load", "audit", "compact")
 # Alone on two cores it takes 190 s. Beside other tests, or on a slower machine, it may take three times as long.
 TOTAL_S, ENDING_S = 600, 120
 pytestmark = [
@@ -18,8 +27,33 @@ pytestmark = [
 ]
 
 
-# `make up SECURE=1` has a shorter way through a secured platform (test_up_secure.py).
-@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.long)], ids=["plain", "secured"])
+def test_the_short_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of SHORT, with loops that are compiled."""
+    (tmp_path / "kernels").symlink_to(KERNELS)
+    monkeypatch.setattr(demo, "STEPS", [step for step in demo.STEPS if step.name in SHORT])
+    said = io.StringIO()
+    demo.run(tmp_path / "demo", console=Console(file=said, width=120))
+    assert "passed after" in said.getvalue()
+    figures = figures_of(tmp_path)
+    assert list(figures) == ["start", *SHORT]
+    assert figures["load"]["events"] == figures["compact"]["records_before"] > figures["compact"]["records_after"]
+    assert figures["audit"]["verdict"] == "ok"
+    nothing_runs(tmp_path)
+
+
+def figures_of(directory: Path) -> dict[str, dict[str, Any]]:
+    report = json.loads((directory / "demo" / "report.json").read_text())
+    assert report["passed"] is True
+    return {step["name"]: step["figures"] for step in report["steps"]}
+
+
+def nothing_runs(directory: Path) -> None:
+    for table in ("cluster", "airflow"):
+        assert json.loads((directory / "demo" / table / "processes.json").read_text()) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "secured"])
 def test_the_main_job(tmp_path: Path, secure: bool) -> None:
     options = ["--secure"] if secure else []
     command = [sys.executable, "-m", "logyard.cli.main", "demo", "--dir", str(tmp_path), *options]
@@ -32,9 +66,7 @@ def test_the_main_job(tmp_path: Path, secure: bool) -> None:
             said, errors = demo.communicate(timeout=ENDING_S)
             pytest.fail(f"not done after {TOTAL_S} s\n{said}\n{errors}")
     assert demo.returncode == 0, errors
-    report = json.loads((tmp_path / "demo" / "report.json").read_text())
-    assert report["passed"] is True
-    figures = {step["name"]: step["figures"] for step in report["steps"]}
+    figures = figures_of(tmp_path)
     assert figures["start"]["secured"] is secure
     assert list(figures) == [
         "start", "create", "load", "audit", "compact", "export", "reassign", "recover", "audit_again"
@@ -50,6 +82,5 @@ def test_the_main_job(tmp_path: Path, secure: bool) -> None:
     security = tmp_path / "demo" / "cluster" / "security"
     assert security.is_dir() is secure
     for password in json.loads((security / "passwords.json").read_text()).values() if secure else ():
-        assert password not in said + errors + json.dumps(report)
-    for table in ("cluster", "airflow"):
-        assert json.loads((tmp_path / "demo" / table / "processes.json").read_text()) == {}
+        assert password not in said + errors + json.dumps(figures)
+    nothing_runs(tmp_path)
