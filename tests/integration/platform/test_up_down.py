@@ -35,31 +35,46 @@ def state(tmp_path: Path) -> Iterator[Path]:
     assert logyard("down", "--dir", str(tmp_path / ".logyard")).returncode == 0
 
 
-def connection_is_shown_tested_and_left(api: AirflowApi, state: Path) -> None:
-    """What *Admin → Connections* shows and does; an edited connection stays when the platform is started again."""
-    where = "/api/v2/connections/logyard_default"
-    shown = api.get(where)
+CONNECTION = "/api/v2/connections/logyard_default"
+
+
+def connection_is_shown_and_tested(api: AirflowApi) -> None:
+    """What *Admin → Connections* shows and does."""
+    shown = api.get(CONNECTION)
     assert (shown["conn_type"], shown["host"].partition(":")[0]) == ("logyard", "127.0.0.1")
     tested = api.send("POST", "/api/v2/connections/test", json={**shown, "connection_id": "tried"}).json()
     assert tested["status"], tested
-    again = logyard("up", "--dir", str(state), "--brokers", "1")
-    assert (again.returncode, "was edited" in again.stderr) == (0, False), again.stderr
-    assert api.get(where) == shown
-    edited = {**shown, "description": "as I want it"}
-    api.send("PATCH", where, params={"update_mask": "description"}, json=edited)
-    again = logyard("up", "--dir", str(state), "--brokers", "1")
-    assert "connection logyard_default was edited" in again.stderr
-    assert api.get(where) == edited
-    # Deleted, it is made anew.
-    api.send("DELETE", where)
-    assert logyard("up", "--dir", str(state), "--brokers", "1").returncode == 0
-    assert api.get(where) == shown
+
+
+def what_is_said(up: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """Name → value of the lines that `up` prints."""
+    assert up.returncode == 0, up.stderr
+    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in up.stdout.splitlines() if "  " in line)
+
+
+@pytest.mark.long
+def test_an_edited_connection_stays(state: Path) -> None:
+    """When the platform is started again, however often."""
+    said = what_is_said(logyard("up", "--dir", str(state), "--brokers", "1"))
+    with AirflowApi(said["Airflow"], "admin", said["log in as"].rpartition(" ")[2]) as api:
+        shown = api.get(CONNECTION)
+        again = logyard("up", "--dir", str(state), "--brokers", "1")
+        assert (again.returncode, "was edited" in again.stderr) == (0, False), again.stderr
+        assert api.get(CONNECTION) == shown
+        edited = {**shown, "description": "as I want it"}
+        api.send("PATCH", CONNECTION, params={"update_mask": "description"}, json=edited)
+        again = logyard("up", "--dir", str(state), "--brokers", "1")
+        assert "connection logyard_default was edited" in again.stderr
+        assert api.get(CONNECTION) == edited
+        # Deleted, it is made anew.
+        api.send("DELETE", CONNECTION)
+        assert logyard("up", "--dir", str(state), "--brokers", "1").returncode == 0
+        assert api.get(CONNECTION) == shown
 
 
 def test_up_and_down(state: Path) -> None:
     up = logyard("up", "--dir", str(state), "--brokers", "1")
-    assert up.returncode == 0, up.stderr
-    said = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in up.stdout.splitlines() if "  " in line)
+    said = what_is_said(up)
     password = re.fullmatch(r"admin, password (\S+)", said["log in as"])
     assert password is not None
 
@@ -74,7 +89,7 @@ def test_up_and_down(state: Path) -> None:
         api.wait_dag("logyard_create_topic", 90)
         assert api.import_errors() == []
         assert api.plugin_import_errors() == []
-        connection_is_shown_tested_and_left(api, state)
+        connection_is_shown_and_tested(api)
         own = state.parent / "my-dags"
         assert said["your DAGs"] == str(own)
         (own / "mine.py").write_text(OWN_DAG)
