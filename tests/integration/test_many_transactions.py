@@ -1,7 +1,6 @@
 """Ten thousand open transactions, whose coordinator dies: the next one loads them, ends them, and serves meanwhile."""
 
 import asyncio
-import os
 import signal
 import time
 from collections import Counter
@@ -24,18 +23,17 @@ from tests.support.real_cluster import RealCluster, eventually
 from tests.support.transactional import values
 from tests.support.wire_client import ask
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
-IS_PROOF = bool(os.environ.get("LOGYARD_EXPLORE"))  # make proof, which has the machine for itself
-IDS = 10_000 if IS_PROOF else 2_000
+IDS = 10_000
 CONNECTIONS = 40
 TIMEOUT_MS = 45_000
 SETTINGS = TRANSACTIONS | {"transaction.state.log.num.partitions": "1"}
 API_VERSIONS = 18
 CLIENT = {"client_software_name": "test", "client_software_version": "1"}
-LONGEST_S = 2.0 if IS_PROOF else 10.0
+LONGEST_S = 2.0
 # The dead broker's session, six seconds, and the load.
-TAKEN_OVER_S = 20.0 if IS_PROOF else 40.0
+TAKEN_OVER_S = 20.0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from logyard.spark_jobs import driver_jvm
 from tests.integration.spark.test_spark_jobs import EVENTS, submit
 from tests.support.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_jobs_find_all_that_was_compiled(cluster: RealCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
