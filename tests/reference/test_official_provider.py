@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import references
-from tests.support.needed import fetched, lacks, run
+from tests.support.needed import OWN_UV, fetched, lacks, run
 
 VERSION = "2.1.0"
 CACHE = references.ROOT / ".logyard" / "reference" / f"airflow-kafka-provider-{VERSION}"
@@ -19,7 +19,7 @@ INNER = {"KafkaAuthenticationError", "KafkaBrokerPayload", "KafkaSharedStreamPro
 
 @pytest.fixture(scope="module")
 def provider() -> Path:
-    uv = shutil.which("uv") or str(references.ROOT / ".logyard" / "uv" / "bin" / "uv")
+    uv = shutil.which("uv") or str(OWN_UV)
     if not Path(uv).exists():
         lacks("uv is missing: make setup brings it")
     wanted = f"apache-airflow-providers-apache-kafka=={VERSION}"

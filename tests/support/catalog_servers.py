@@ -15,13 +15,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-import venv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from logyard.local.ports import free_port
-from tests.support.needed import fetched, lacks, run
+from tests.support.needed import fetched, lacks, python_with, run
 from tests.support.table_jars import CACHE
 from tests.support.zookeeper import java, pyspark_jars
 
@@ -64,7 +63,8 @@ def running_hive(directory: Path) -> Iterator[str]:
 def running_glue(directory: Path) -> Iterator[str]:
     """Run moto's server; gives its address. The test lacks it where it cannot be had."""
     port = free_port()
-    home = fetched(CACHE / "moto-5.2.5", lambda aside: _install(aside, [MOTO]))
+    # Scripts of an environment name its path, so nothing of it is used but Python, from wherever it is moved to.
+    home = fetched(CACHE / "moto-5.2.5", lambda aside: python_with(aside, [MOTO], "site"))
     starts = (
         "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('moto.server', run_name='__main__')"
     )
@@ -75,7 +75,7 @@ def running_glue(directory: Path) -> Iterator[str]:
 
 def clients_or_skip() -> str:
     """The folder of the libraries with which PyIceberg asks Hive and Glue, for sys.path."""
-    return str(fetched(CACHE / "catalog-clients-1", lambda aside: _install(aside, CLIENTS)) / "site")
+    return str(fetched(CACHE / "catalog-clients-1", lambda aside: python_with(aside, CLIENTS, "site")) / "site")
 
 
 @contextmanager
@@ -95,12 +95,6 @@ def _running(command: Sequence[str], directory: Path, is_up: Callable[[], bool])
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
-
-
-def _install(home: Path, packages: Sequence[str]) -> None:
-    # Scripts of an environment name its path, so nothing of it is used but Python, from wherever it is moved to.
-    venv.create(home, with_pip=True)
-    run([f"{home}/bin/python", "-m", "pip", "install", "-q", "--target", f"{home}/site", *packages], packages[0])
 
 
 def _hadoop(patterns: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import venv
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ import pytest
 from logyard.local import files
 
 FETCH_S = 300
+OWN_UV = Path(__file__).resolve().parents[2] / ".logyard" / "uv" / "bin" / "uv"
 
 
 def lacks(what: str) -> NoReturn:
@@ -43,10 +45,23 @@ def fetched(place: Path, fetch: Callable[[Path], object]) -> Path:
     return place
 
 
-def run(command: Sequence[str], wanted: str) -> None:
+def python_with(home: Path, packages: Sequence[str], site: str | None = None) -> None:
+    """Make a Python in `home` that has these packages, or whose folder `site` has them, for who puts it on a path.
+
+    By uv, which `make setup` has used: it keeps what it has fetched for the next checkout.
+    """
+    venv.create(home)
+    uv = shutil.which("uv") or str(OWN_UV)
+    mirror = {"UV_DEFAULT_INDEX": os.environ["PIP_INDEX_URL"]} if "PIP_INDEX_URL" in os.environ else {}
+    where = ["--target", str(home / site)] if site else []
+    run([uv, "pip", "install", "-q", "--python", f"{home}/bin/python", *where, *packages], packages[0], mirror)
+
+
+def run(command: Sequence[str], wanted: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a package manager that fetches what is wanted; the test lacks it where that fails."""
+    own = {**(environment or {}), **os.environ}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
+        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=FETCH_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         lacks(f"{wanted} cannot be had: {error}")
     if done.returncode:

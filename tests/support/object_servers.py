@@ -18,7 +18,6 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from logyard.local.ports import free_port
-from tests.support.needed import fetched, lacks, run
+from tests.support.needed import fetched, lacks, python_with, run
 
 CACHE = Path(__file__).resolve().parents[2] / ".logyard" / "stores"
 START_S = 60
@@ -130,8 +129,7 @@ def _ministack() -> Path:
 
 
 def _install_ministack(home: Path) -> None:
-    venv.create(home, with_pip=True)
-    run([f"{home}/bin/python", "-m", "pip", "install", "-q", "--target", f"{home}/site", MINISTACK], MINISTACK)
+    python_with(home, [MINISTACK], "site")
     # Scripts of an environment name its path: this one starts the module from wherever it is moved to.
     script = home / "run"
     script.write_text('#!/bin/sh\nhome=$(dirname "$0")\nPYTHONPATH="$home/site" exec "$home/bin/python" -m ministack\n')

@@ -4,11 +4,10 @@ Readers that nobody here wrote are in Pythons of their own: only tests want them
 """
 
 import shutil
-import venv
 from functools import partial
 from pathlib import Path
 
-from tests.support.needed import fetched, lacks, run
+from tests.support.needed import fetched, lacks, python_with, run
 
 CACHE = Path(__file__).resolve().parents[2] / ".logyard" / "tables"
 _DELTA = "4.4.0"
@@ -32,12 +31,8 @@ READERS = {
 def python_or_skip(reader: str) -> str:
     """A Python that has this reader; the test lacks it where it cannot be had."""
     packages = READERS[reader]
-
-    def install(home: Path) -> None:
-        venv.create(home, with_pip=True)
-        run([f"{home}/bin/python", "-m", "pip", "install", "-q", *packages], packages[0])
-
-    return str(fetched(CACHE / f"{reader}-{packages[0].rpartition('=')[2]}", install) / "bin" / "python")
+    place = CACHE / f"{reader}-{packages[0].rpartition('=')[2]}"
+    return str(fetched(place, lambda aside: python_with(aside, packages)) / "bin" / "python")
 
 
 def jars_or_skip(name: str) -> str:
