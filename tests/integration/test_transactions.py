@@ -342,6 +342,7 @@ def test_a_copy_is_exactly_once_while_brokers_are_restarted(own_yard: RealCluste
     copy_while_they_are_killed(own_yard, copier, partial(killed, number=signal.SIGTERM))
 
 
+@pytest.mark.long
 def test_a_copy_is_exactly_once_whoever_stands_still(own_yard: RealCluster) -> None:
     """Coordinator and leader wake up when others have taken their places, with requests that were on their way."""
     copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH), frozen)

@@ -1,5 +1,6 @@
 """Stock clients where `transaction.version` 2 is finalized: those that know it, and those that do not, as before."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 from logyard.cli.main import main
 from tests.integration.test_transactions import (  # noqa: F401  # pytest runs them here too
     started,
-    test_a_copy_is_exactly_once_whoever_is_killed,
     test_a_second_producer_fences_the_first,
     test_a_transaction_over_topics_and_nothing_at_all,
     test_a_transaction_that_takes_too_long_is_aborted,
@@ -19,10 +19,10 @@ from tests.integration.test_transactions import (  # noqa: F401  # pytest runs t
     test_what_is_committed_is_read_and_nothing_else,
     topic,
 )
-from tests.support.copying import BATCH, copy_while_they_are_killed
+from tests.support.copying import BATCH, copy_while_they_are_killed, has_copied
 from tests.support.other_clients import franz_go_copier
 from tests.support.real_cluster import RealCluster, eventually
-from tests.support.transactional import ProcessCopier
+from tests.support.transactional import Copier, ProcessCopier, values
 from tests.support.wire_client import ask
 
 pytestmark = pytest.mark.timeout(600)
@@ -66,6 +66,28 @@ def told(address: str) -> dict[str, int]:
     return {one.name: one.max_version_level for one in ask(address, API_VERSIONS, 3, CLIENT).finalized_features}
 
 
+def test_franz_go_copies(yard: RealCluster) -> None:
+    """The short path of what follows: nobody is killed."""
+    for name in ("source", "target"):
+        yard.create(name, 4, 3, min_insync_replicas="2")
+    sent = [(str(n).encode(), f"value-{n}".encode()) for n in range(2_000)]
+    yard.produce("source", sent)
+    copier = ProcessCopier(franz_go_copier(yard.bootstrap, "source", "target", BATCH))
+    copier.start()
+    try:
+        eventually(lambda: has_copied(yard, len(sent)), "all is copied", 60)
+    finally:
+        copier.stop()
+        print("\n".join(copier.log))
+    assert values(yard.bootstrap, "target") == Counter(value for _, value in sent)
+
+
+@pytest.mark.long
+def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None:
+    copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH))
+
+
+@pytest.mark.long
 def test_franz_go_copies_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None:
     command = franz_go_copier(own_yard.bootstrap, "source", "target", BATCH)
     copy_while_they_are_killed(own_yard, ProcessCopier(command))

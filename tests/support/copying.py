@@ -13,12 +13,13 @@ from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.lengths import IS_PROOF
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.transactional import WAIT_S, AnyCopier, read
 from tests.support.wire_client import ask
 
 # `make proof` copies a million.
-COPIED = 1_000_000 if os.environ.get("LOGYARD_EXPLORE") else 20_000
+COPIED = 1_000_000 if IS_PROOF else 20_000
 BATCH = max(COPIED // 100, 200)
 # The sessions of CONFIG are of six seconds.
 FROZEN_S = 8.0
