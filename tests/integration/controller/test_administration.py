@@ -154,9 +154,15 @@ def _throttled(client: KafkaClusterClient) -> list[str]:
     return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
 
 
-def test_a_dead_and_then_a_hung_controller_are_recovered(own_cluster: RealCluster) -> None:
+DEAD, HUNG = (signal.SIGKILL, Finding.CONTROLLER_DEAD), (signal.SIGSTOP, Finding.CONTROLLER_HUNG)
+
+
+@pytest.mark.parametrize("faults", [[DEAD], pytest.param([DEAD, HUNG], marks=pytest.mark.long)], ids=["dead", "both"])
+def test_a_dead_and_then_a_hung_controller_are_recovered(
+    own_cluster: RealCluster, faults: list[tuple[signal.Signals, Finding]]
+) -> None:
     own_cluster.create("admin-kept", partitions=6)
-    for number, finding in ((signal.SIGKILL, Finding.CONTROLLER_DEAD), (signal.SIGSTOP, Finding.CONTROLLER_HUNG)):
+    for number, finding in faults:
         holder, epoch = own_cluster.controller()
         os.kill(_pid(own_cluster, holder), number)
         result = recover(own_cluster, Expectation(brokers=settings_of(own_cluster).expected_brokers()))
@@ -170,6 +176,7 @@ def test_a_dead_and_then_a_hung_controller_are_recovered(own_cluster: RealCluste
     assert (again.finding, again.actions) == (Finding.HEALTHY, ())
 
 
+@pytest.mark.long
 def test_a_garbled_epoch_is_repaired(own_cluster: RealCluster) -> None:
     """Nobody can be elected over a /controller_epoch that is no number."""
     own_cluster.create("admin-wedged", partitions=3)
