@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.airflow_yard import Yard, running_yard
+from tests.support.lengths import IS_PROOF
 from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
@@ -134,7 +135,7 @@ def test_records_start_runs_and_a_killed_triggerer_loses_none(yard: Yard, seen: 
     assert _values(seen) == set(wanted)
 
     # Killed with records that nobody has announced, and at random moments of announcing them.
-    for step in range(3):
+    for step in range(3 if IS_PROOF else 1):
         more = [f"b{step}-{n}" for n in range(20)]
         wanted += more
         _write(yard, more)
@@ -147,6 +148,7 @@ def test_records_start_runs_and_a_killed_triggerer_loses_none(yard: Yard, seen: 
     assert _values(seen) == set(wanted)
 
 
+@pytest.mark.long
 def test_records_of_a_run_that_failed_come_again(yard: Yard, seen: Path) -> None:
     before = _committed(yard)
     fails = seen.with_name(seen.name + ".fail")
