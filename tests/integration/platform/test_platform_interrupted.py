@@ -32,7 +32,12 @@ def traces(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("moment", "delay_s"),
-    [("starting ZooKeeper", 0.0), ("starting brokers", 0.1), ("starting Airflow", 0.0), ("waiting for Airflow", 4.0)],
+    [
+        ("starting ZooKeeper", 0.0),
+        ("starting brokers", 0.1),
+        ("starting Airflow", 0.0),
+        pytest.param("waiting for Airflow", 4.0, marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupt_leaves_nothing(moment: str, delay_s: float, tmp_path: Path) -> None:
     interrupt_at(moment, delay_s, signal.SIGINT, tmp_path)

@@ -114,7 +114,7 @@ def test_several_at_once(lake: Lake) -> None:
 def test_sparks_tasks_write_and_a_driver_that_died_costs_nothing(lake: Lake) -> None:
     given = ["--log-dir", str(lake.flights.log), "--destination", lake.exports.url]
     given += ["--store", str(lake.exports.settings_file()), *lake.words]
-    for place, status in (("before the manifest", -signal.SIGKILL), ("nowhere", 0), ("nowhere", 0)):
+    for place, status in (("before the manifest", -signal.SIGKILL), ("nowhere", 0)):
         process = dying_export.start(place, lake.flights.target, given)
         out, err = process.communicate(timeout=400)
         assert process.returncode == status, err[-3000:]

@@ -60,7 +60,7 @@ def test_spark_reads_the_same(tmp_path: Path, rest: str) -> None:
     [
         faulty_proxy.DROP_ANSWER,
         pytest.param(faulty_proxy.NEVER_SEND, marks=pytest.mark.long),
-        faulty_proxy.REPEAT,
+        pytest.param(faulty_proxy.REPEAT, marks=pytest.mark.long),
         pytest.param(faulty_proxy.DELAY, marks=pytest.mark.long),
         pytest.param(faulty_proxy.BUSY, marks=pytest.mark.long),
     ],

@@ -23,7 +23,7 @@ REQUESTS_MAX = 60
 FAULTS = [
     faulty_proxy.DROP_ANSWER,
     pytest.param(faulty_proxy.NEVER_SEND, marks=pytest.mark.long),
-    faulty_proxy.REPEAT,
+    pytest.param(faulty_proxy.REPEAT, marks=pytest.mark.long),
     pytest.param(faulty_proxy.DELAY, marks=pytest.mark.long),
     pytest.param(faulty_proxy.BUSY, marks=pytest.mark.long),
 ]
