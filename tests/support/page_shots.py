@@ -1,8 +1,12 @@
-"""Pictures of the page's views in light, in dark and on a phone, for people to look at."""
+"""Pictures of the page's views in light, in dark and on a phone, for people to look at; in light by `make proof` alone.
+
+What is asserted of them has both themes and both sizes without that.
+"""
 
 from pathlib import Path
 
 from tests.support.browser import Browser
+from tests.support.lengths import IS_PROOF
 from tests.support.page_steps import settled
 
 SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
@@ -36,7 +40,7 @@ return [...document.querySelectorAll('[data-testid=logyard] table[aria-label]')]
   .filter((one) => one.parentElement.clientHeight < Math.min(one.scrollHeight, 170))
   .map((one) => one.ariaLabel);
 """
-_WAYS = (("light", "light", _WIDE), ("dark", "dark", _WIDE), ("phone", "light", _PHONE))
+_WAYS = (*([("light", "light", _WIDE)] if IS_PROOF else []), ("dark", "dark", _WIDE), ("phone", "light", _PHONE))
 _OFF = """
 const box = document.querySelector('[role=dialog]').getBoundingClientRect();
 return [...document.querySelectorAll('[role=dialog] :is(button, input, textarea, label)')]
@@ -46,7 +50,7 @@ return [...document.querySelectorAll('[role=dialog] :is(button, input, textarea,
 
 
 def dialog_pictures(browser: Browser, name: str) -> None:
-    """Keep `name`-light, -dark, -phone of the open dialog; nothing is off its edge."""
+    """Keep `name`-dark, -phone (and -light) of the open dialog; nothing is off its edge."""
     for way, theme, size in _WAYS:
         browser.resize(*size)
         browser.script("document.documentElement.className = arguments[0]", theme)
@@ -57,7 +61,7 @@ def dialog_pictures(browser: Browser, name: str) -> None:
 
 
 def pictures(browser: Browser, address: str, name: str, shown: str) -> None:
-    """Open the address in each way, wait for `shown`, and keep `name`-light, -dark, -phone; nothing is cut."""
+    """Open the address in each way, wait for `shown`, and keep `name`-dark, -phone (and -light); nothing is cut."""
     for way, theme, size in _WAYS:
         browser.resize(*size)
         browser.script("localStorage.setItem('theme', arguments[0])", theme)

@@ -71,7 +71,13 @@ def test_every_view_has_its_picture() -> None:
     assert set(re.findall(r"^  (\w+): \[", listed[1], re.MULTILINE)) == set(VIEWS)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+# The tests of these views take pictures of their own: test_page_{clusters,compare,disks,findings,history,security}.py.
+ELSEWHERE = {"clusters", "compare", "broker", "findings", "topic", "acls", "users", "quotas", "brokers"}
+
+
+@pytest.mark.parametrize(
+    "view", [pytest.param(view, marks=[pytest.mark.long] if view in ELSEWHERE else []) for view in VIEWS]
+)
 def test_pictures(browser: Browser, page: str, view: str) -> None:
     query, shown = VIEWS[view]
     pictures(browser, f"{page}?{query}", f"view-{view}", shown)
