@@ -23,6 +23,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import Plan, plan
 from tests.simulation.run import EXPECTED_IN_A_LONG_RUN, run_seed
 from tests.simulation.trace import Trace
+from tests.support.lengths import IS_PROOF
 
 pytestmark = pytest.mark.simulation
 
@@ -163,7 +164,8 @@ def test_a_late_end_of_a_transaction_is_caught(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(run, "plan", calm)
     monkeypatch.setattr(tellers, "PAUSE_S", 0.02)
     caught = []
-    for seed in range(1, 4):
+    # The one that meets it in its first seed tells that this seed would.
+    for seed in range(1, 4 if IS_PROOF else 2):
         try:
             counts = run_seed(seed, CAUGHT_STEPS).trace.counts
             assert counts["end txn: LinkError"] > 0
