@@ -14,8 +14,9 @@ from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.replication.events import FetchedPartition, FollowerFetch, FollowerFetchAnswer, PartitionFetch
 from logyard.broker.replication.fetch import plain, plain_following, wire
+from tests.support.lengths import examples
 
-SLOW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 IDS = [uuid.UUID(int=n) for n in (0, 7, 2**127 + 5)]
 NAMES = {IDS[1]: "seven", IDS[2]: "large"}
 

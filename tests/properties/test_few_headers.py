@@ -7,6 +7,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.records import batch, few_headers
 from logyard.broker.records.batch import HEADER_SIZE, Record
 from logyard.broker.records.varint import read_varint
+from tests.support.lengths import examples
 
 NOW = 1_700_000_000_000
 LIMIT = 5
@@ -40,7 +41,7 @@ def field_by_field(data: memoryview, count: int, end: int) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(records, min_size=1, max_size=6), st.integers(1, 12), st.data())
 def test_it_is_what_a_look_at_every_field_finds(
     some: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]], times: int, data: st.DataObject

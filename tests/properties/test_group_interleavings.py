@@ -18,6 +18,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import loading, membership, record_format
 from logyard.broker.groups.events import Join, Joined, Leaver, OffsetCommit, Sync
 from logyard.broker.groups.runner import GroupCoordinator
+from tests.support.lengths import examples
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 DAY_S = 86_400.0
@@ -242,7 +243,7 @@ class History:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_answers_hold_for_any_interleaving(seed: int) -> None:
     with structlog.testing.capture_logs():
         asyncio.run(History(seed).run(60))

@@ -17,6 +17,7 @@ from logyard.broker.compiled import chunks
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records.header import parse_header
 from tests.support.batches import Rec, batch
+from tests.support.lengths import examples
 from tests.support.whole_segments import DictKeyMap
 from tests.unit.spark_jobs.segments.test_chunks import chunk_of
 
@@ -81,7 +82,7 @@ few_keys = st.one_of(st.none(), st.binary(max_size=2), st.sampled_from([b"k" * 3
 
 
 @pytest.mark.parametrize("last_offsets", WAYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(keys=st.lists(few_keys, max_size=60))
 def test_the_last_offset_of_each_key_and_nothing_else(last_offsets: Callable[[Keys], list[int]], keys: Keys) -> None:
     expected = {record.key: record.offset for record in records_of(keys) if record.key is not None}

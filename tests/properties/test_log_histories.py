@@ -20,6 +20,7 @@ from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
+from tests.support.lengths import examples
 from tests.support.log_model import TRANSACTIONAL, Model
 from tests.support.logs import (
     DIRECTORY,
@@ -293,7 +294,7 @@ def thinned(data: bytes) -> bytes:
     )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(max_size=40))
 def test_a_log_is_the_list_of_what_was_written(steps: list[tuple[str, int]]) -> None:
     history = History()
@@ -307,7 +308,7 @@ def test_a_log_is_the_list_of_what_was_written(steps: list[tuple[str, int]]) -> 
             assert producer.last_sequence == written[-1].last_sequence
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(min_size=5, max_size=30), st.integers(1, 400))
 def test_stopped_anywhere_it_is_what_was_written_before_or_after_the_step(
     steps: list[tuple[str, int]], stop_after: int
@@ -341,7 +342,7 @@ def is_between(found: list[bytes], start: int, before: list[bytes], after: list[
     return found in (old, new) or grown
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(min_size=5, max_size=30), st.randoms(use_true_random=False))
 def test_after_a_power_loss_it_is_what_was_written_up_to_some_batch(
     steps: list[tuple[str, int]], chance: random.Random

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from logyard.admin.reassignment.disks import LIMIT, Disks, DiskTooFull
 from logyard.admin.reassignment.planner import Goals, PlanImpossible, PlanInput, plan_moves
 from logyard.broker.model import TopicPartition
+from tests.support.lengths import examples
 
 
 @st.composite
@@ -35,7 +36,7 @@ def apply(start: PlanInput, goals: Goals) -> PlanInput | None:
 
 
 @given(inputs())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_plan_meets_its_goals_and_the_next_one_is_empty(case: tuple[PlanInput, Goals]) -> None:
     start, goals = case
     after = apply(start, goals)
@@ -55,7 +56,7 @@ def test_every_plan_meets_its_goals_and_the_next_one_is_empty(case: tuple[PlanIn
 
 
 @given(inputs(), st.integers(1, 60), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_no_disk_is_filled_above_its_limit(case: tuple[PlanInput, Goals], size: int, larger: bool) -> None:
     """Whatever the goals: what comes beside what is there stays below the limit, or there is no plan."""
     start, goals = case
@@ -72,7 +73,7 @@ def test_no_disk_is_filled_above_its_limit(case: tuple[PlanInput, Goals], size: 
 
 
 @given(inputs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_repair_touches_only_what_it_must(case: tuple[PlanInput, Goals]) -> None:
     """Without racks, balance and another factor: slots on brokers that may stay keep their broker."""
     start, goals = case

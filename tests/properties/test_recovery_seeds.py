@@ -17,10 +17,12 @@ from logyard.admin.recovery import rules
 from logyard.admin.recovery.case import Case, Expectation, Limits
 from logyard.admin.recovery.recovery import NotRecovered, Recoverer
 from logyard.admin.recovery.witnesses import STOP, HostState, Probe, Queue, Wire
+from tests.support.lengths import IS_PROOF
 from tests.support.recovery_ports import WorldClient, WorldEnsemble, WorldLauncher, WorldPause
 from tests.support.recovery_world import GRACE_S, PAUSE_S_MAX, Touched, Way, World
 
 SEEDS = 3000
+PLAYED = SEEDS if IS_PROOF else SEEDS // 3
 TROUBLE_S = 300.0  # for so long faults come; then those of Airflow's side are over
 ENOUGH_S = 900.0  # and after so long everything that is ill and may be treated is whole again
 
@@ -154,7 +156,7 @@ def may_be_treated(world: World, ill: int, how: str, told: bool) -> bool:
 
 @pytest.mark.parametrize("tenth", [0, *(pytest.param(tenth, marks=pytest.mark.slow) for tenth in range(1, 10))])
 def test_healthy_brokers_are_never_touched_and_broken_ones_come_back(tenth: int) -> None:
-    for seed in range(tenth, SEEDS, 10):
+    for seed in range(tenth, PLAYED, 10):
         try:
             play(seed)
         except Touched as problem:
@@ -193,7 +195,7 @@ BUGS: dict[str, list[tuple[Any, str, Any]]] = {
 def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name, planted in BUGS[bug]:
         monkeypatch.setattr(owner, name, planted)
-    for seed in range(SEEDS):
+    for seed in range(PLAYED):
         try:
             play(seed)
         except AssertionError:

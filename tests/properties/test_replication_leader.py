@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.ports import IsrChangeResult
+from tests.support.lengths import examples
 from tests.support.replica_world import T0, Pending, World, follower_fetch, produce
 
 FOLLOWERS = (2, 3)
@@ -83,7 +84,7 @@ class History:
                 assert log.high_watermark >= required, "acknowledged too early"
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.integers(1, 3), st.lists(steps, max_size=40))
 def test_the_high_watermark_keeps_its_invariants(min_isr: int, history: list[Step]) -> None:
     told = History(min_isr)

@@ -15,6 +15,7 @@ from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import BROKER, HELD, TOPIC, ThrottleSetting, standing
 from logyard.admin.reassignment.throttles.settings import throttle_settings
 from logyard.broker.model import TopicPartition
+from tests.support.lengths import examples
 from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_records import MemoryRecords
@@ -132,7 +133,7 @@ def do(yard: Yard, kind: str, whom: Any, how: Any) -> None:
 
 
 @given(st.lists(steps, max_size=14))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_the_last_foreign_values_stand_in_the_end(history: list[tuple[str, Any, Any]]) -> None:
     yard = Yard()
     for step in history:
@@ -143,7 +144,7 @@ def test_the_last_foreign_values_stand_in_the_end(history: list[tuple[str, Any, 
 
 
 @given(st.lists(steps.filter(lambda step: step[0] not in ("foreign", "away", "back")), max_size=10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_owners_throttle_stays_until_it_ends(history: list[tuple[str, Any, Any]]) -> None:
     """Ending somebody else's throttle does not remove it, and the latest owner's rate counts."""
     yard = Yard()
@@ -192,7 +193,7 @@ class Turns:
 
 @pytest.mark.parametrize(("first", "second"), [("release", "hold"), ("release", "release"), ("hold", "hold")])
 @given(order=st.lists(st.booleans(), max_size=60), rate=st.sampled_from([None, "5"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_two_at_the_same_time(first: str, second: str, order: list[bool], rate: str | None) -> None:
     yard = Yard()
     for place in PLACES:
@@ -222,7 +223,7 @@ def test_two_at_the_same_time(first: str, second: str, order: list[bool], rate: 
 @pytest.mark.parametrize("second", ["release", "hold"])
 @given(order=st.lists(st.booleans(), max_size=80), rate=st.sampled_from([None, "5"]))
 @example(order=[*[False] * 3, *[True] * 13], rate=None)  # a hold whose record is dropped before it writes settings
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_two_with_the_same_throttle_at_the_same_time(second: str, order: list[bool], rate: str | None) -> None:
     """A task that is killed and the verification of its run, two runs that find what a dead one left, or a late end
     and the next try."""

@@ -12,6 +12,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.transactions import addition, completion, expiry, initialization, raising_end, record_format
 from logyard.broker.transactions.events import Initialize, Needs, Producer
 from logyard.broker.transactions.transaction import Change, Transaction
+from tests.support.lengths import examples
 
 TIMEOUT_MS, EXPIRATION_MS = 1_000, 10_000
 LAST, LARGEST = 32766, 32767
@@ -316,4 +317,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
