@@ -101,6 +101,7 @@ def unknown(text: str) -> list[str]:
     return sorted(name for name in names(text) if not known(name))
 
 
+@cache
 def known(name: str) -> bool:
     """Whether a name exists here, or is none that would have to."""
     if any(sign in name for sign in "<>?="):
@@ -115,7 +116,7 @@ def known(name: str) -> bool:
     if TEST.match(name):
         return _test_exists(name)
     if CLASS.match(name):
-        return any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in _python().values())
+        return name in _classes()
     if MEMBER.match(name):
         return _member_exists(name.removesuffix("()"))
     return True
@@ -204,13 +205,22 @@ def _is_a_setting(name: str) -> bool:
     return any(f'"{name}"' in text for text in _python().values())
 
 
+@cache
+def _classes() -> frozenset[str]:
+    return frozenset(name for text in _python().values() for name in re.findall(r"^class (\w+)", text, re.MULTILINE))
+
+
+@cache
+def _tests() -> frozenset[str]:
+    """What files of tests define, and their own names."""
+    found = {path: text for path, text in _python().items() if path.startswith("tests/")}
+    defined = {name for text in found.values() for name in re.findall(r"def (test_\w+)\(", text)}
+    return frozenset(defined.union(Path(path).stem for path in found))
+
+
 def _test_exists(name: str) -> bool:
-    stem = re.escape(name.rstrip("…*")) + (r"\w*" if name[-1] in "…*" else "")
-    pattern = re.compile(rf"def {stem}\(")
-    return any(
-        path.startswith("tests/") and (re.fullmatch(stem, Path(path).stem) or pattern.search(text))
-        for path, text in _python().items()
-    )
+    begins = name.rstrip("…*")
+    return begins in _tests() if begins == name else any(one.startswith(begins) for one in _tests())
 
 
 def _member_exists(name: str) -> bool:
