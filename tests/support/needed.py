@@ -4,11 +4,15 @@
 """
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import venv
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -52,9 +56,20 @@ def python_with(home: Path, packages: Sequence[str], site: str | None = None) ->
     """
     venv.create(home)
     uv = shutil.which("uv") or str(OWN_UV)
-    mirror = {"UV_DEFAULT_INDEX": os.environ["PIP_INDEX_URL"]} if "PIP_INDEX_URL" in os.environ else {}
     where = ["--target", str(home / site)] if site else []
-    run([uv, "pip", "install", "-q", "--python", f"{home}/bin/python", *where, *packages], packages[0], mirror)
+    run([uv, "pip", "install", "-q", "--python", f"{home}/bin/python", *where, *packages], packages[0], as_pip())
+
+
+@cache
+def as_pip() -> dict[str, str]:
+    """How uv reaches packages: as pip has been told, of which uv reads nothing (scripts/setup does the same)."""
+    command = [f"{sys.base_prefix}/bin/python3", "-m", "pip", "config", "list"]
+    with suppress(OSError):
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        told = dict(re.findall(r"^(?:global|:env:)\.(index-url|cert)='(.*)'$", said, re.MULTILINE))
+        names = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
+        return {names[name]: value for name, value in told.items()}
+    return {}
 
 
 def run(command: Sequence[str], wanted: str, environment: Mapping[str, str] | None = None) -> None:
