@@ -2,9 +2,8 @@
 
 Each is a program in tests/clients that does one verb and ends: `produce` `count` messages PREFIX-0… in batches of
 `batch`, `consume` them in a group of `members` and commit, `administer` a topic from its creation to its deletion,
-`committed` offsets of a group (which it deletes), offsets `first_since` a time, `transact` once. What is fetched and
-built
-lies in .logyard/clients, by the digest of what it is made from.
+`committed` offsets of a group (which it deletes), offsets `first_since` a time, `transact` once. What is built lies in
+.logyard/clients, by the digest of what it is made from; Go's modules are where Go keeps them, for every checkout.
 """
 
 import hashlib
@@ -103,8 +102,6 @@ def _in_go(name: str) -> Client:
 
     def build(aside: Path) -> None:
         environment = {
-            "GOMODCACHE": str(CACHE / "go-modules"),
-            "GOCACHE": str(CACHE / "go-built"),
             "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
             "GOTOOLCHAIN": "local",
             "CGO_ENABLED": "0",
