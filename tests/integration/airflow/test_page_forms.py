@@ -42,12 +42,12 @@ def page(cluster: RealCluster) -> Iterator[str]:
     ("filled", "field", "said"),
     [
         ({"topic": TOPIC}, "topic", "exists"),
-        ({"topic": ".."}, "topic", "'.' or '..'"),
         ({"topic": "new", "replication_factor": "9"}, "replication_factor", "available brokers"),
-        ({"topic": "new", "configs": "retention.ms=abc"}, "configs", "retention.ms"),
         ({"topic": "new", "configs": "no.such.setting=1"}, "configs", "no.such.setting"),
+        pytest.param({"topic": ".."}, "topic", "'.' or '..'", marks=pytest.mark.long),
+        pytest.param({"topic": "new", "configs": "retention.ms=abc"}, "configs", "retention.ms", marks=pytest.mark.long),
     ],
-    ids=["exists", "dots", "replicas", "value", "setting"],
+    ids=["exists", "replicas", "setting", "dots", "value"],
 )
 def test_what_brokers_would_refuse_is_said_at_its_field(
     browser: Browser, page: str, filled: dict[str, str], field: str, said: str
@@ -115,6 +115,7 @@ def test_no_header_is_cut(browser: Browser, page: str, cluster: RealCluster) -> 
             assert browser.script(CUT) == [], (view, number)
 
 
+@pytest.mark.long
 def test_nothing_is_off_the_edge_of_a_phone(browser: Browser, page: str) -> None:
     browser.resize(390, 844)
     try:
