@@ -41,6 +41,7 @@ def test_every_record_is_in_the_table_once(tmp_path: Path, rest: str) -> None:
     assert lake.offsets("timestamp < '1970-01-02T00:00:00+00:00'") == list(range(DAY))
 
 
+@pytest.mark.long
 def test_duckdb_reads_the_same(tmp_path: Path, rest: str) -> None:
     lake = RestLake(tmp_path, rest, "duckdb")
     wanted = lake.grown()

@@ -54,5 +54,6 @@ def test_workers_have_what_the_job_needs(tmp_path: Path) -> None:
     assert looked(tmp_path) == [[["-m", "logyard.spark_jobs.worker_daemon"], True]] * 2
 
 
+@pytest.mark.long
 def test_a_daemon_that_was_chosen_stays(tmp_path: Path) -> None:
     assert looked(tmp_path, "spark.python.daemon.module=pyspark.daemon") == [[["-m", "pyspark.daemon"], False]] * 2
