@@ -9,6 +9,7 @@ import pytest
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster
+from tests.support.zookeeper import QUICK_JAVA
 
 KERNELS = Path(__file__).resolve().parents[2] / ".numba_cache"
 CONFIG = {
@@ -24,10 +25,15 @@ CONFIG = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _kernels() -> None:
-    """The loops of Spark jobs are compiled once for a checkout, and not in each test that runs one."""
+def _quick_starts() -> None:
+    """The loops of Spark jobs are compiled once for a checkout, and not in each test that runs one.
+
+    What Java starts for a short time uses the quick compiler alone, as our operators' jobs do.
+    """
     KERNELS.mkdir(mode=0o700, exist_ok=True)
     os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
+    for name in ("SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
+        os.environ.setdefault(name, QUICK_JAVA)
 
 
 @pytest.fixture(scope="session")

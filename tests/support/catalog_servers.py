@@ -22,7 +22,7 @@ from pathlib import Path
 from logyard.local.ports import free_port
 from tests.support.needed import fetched, lacks, python_with, run
 from tests.support.table_jars import CACHE
-from tests.support.zookeeper import java, pyspark_jars
+from tests.support.zookeeper import QUICK_JAVA, java, pyspark_jars
 
 HERE = Path(__file__).parent
 REST, HIVE = "rest-1.11.0", "hive-4.0.0"
@@ -42,7 +42,7 @@ def running_rest(directory: Path) -> Iterator[str]:
     wanted = ("hadoop-client-*", "slf4j-api*", "log4j-*")
     jars = [f"{_jars_or_skip(REST, 'iceberg_rest', 'REST catalog')}/*", *_hadoop(wanted)]
     source = str(HERE / "iceberg_rest" / "IcebergRest.java")
-    command = [java(), "-Xmx256m", "-cp", os.pathsep.join(jars), source, str(port), str(directory)]
+    command = [java(), "-Xmx256m", QUICK_JAVA, "-cp", os.pathsep.join(jars), source, str(port), str(directory)]
     with _running(command, directory, lambda: _answers(f"http://127.0.0.1:{port}/v1/config")):
         yield f"http://127.0.0.1:{port}"
 
@@ -53,7 +53,7 @@ def running_hive(directory: Path) -> Iterator[str]:
     port = free_port()
     jars = [f"{_jars_or_skip(HIVE, 'hive_metastore', 'the Hive metastore')}/*", *_hadoop(("hadoop-client-*",))]
     opened = [word for name in OPENED for word in ("--add-opens", f"java.base/java.{name}=ALL-UNNAMED")]
-    command = [java(), "-Xmx384m", f"-Dderby.stream.error.file={directory}/derby.log", *opened]
+    command = [java(), "-Xmx384m", QUICK_JAVA, f"-Dderby.stream.error.file={directory}/derby.log", *opened]
     command += ["-cp", os.pathsep.join(jars), str(HERE / "hive_metastore" / "HiveMetastore.java")]
     with _running([*command, str(port), str(directory)], directory, lambda: _listens(port)):
         yield f"thrift://127.0.0.1:{port}"

@@ -12,6 +12,8 @@ from pathlib import Path
 from logyard.local.ports import free_port
 from tests.support.needed import lacks
 
+# For what Java starts for a short time: its other compiler never earns what it takes.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 _CONFIG = """\
 dataDir={data}
 clientPort={port}
@@ -54,6 +56,7 @@ class ZooKeeperServer:
                     java(),
                     f"-Xmx{self._heap}",
                     "-XX:+UseSerialGC",
+                    QUICK_JAVA,
                     *self._options,
                     "-cp",
                     f"{jars}/*",
