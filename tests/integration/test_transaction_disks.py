@@ -88,7 +88,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("strike", [full, failing])
+@pytest.mark.parametrize("strike", [full, pytest.param(failing, marks=pytest.mark.long)])
 def test_a_copy_is_exactly_once_whoever_loses_a_disk(small_disks: RealCluster, strike: Strike) -> None:
     copier = Copier(small_disks.bootstrap, "source", "target", batch=BATCH)
     copy_while_they_are_killed(small_disks, copier, strike, count=20_000)

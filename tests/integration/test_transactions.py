@@ -337,6 +337,7 @@ def test_a_copy_is_exactly_once_whoever_is_killed(own_yard: RealCluster) -> None
     copy_while_they_are_killed(own_yard, Copier(own_yard.bootstrap, "source", "target", batch=BATCH))
 
 
+@pytest.mark.long
 def test_a_copy_is_exactly_once_while_brokers_are_restarted(own_yard: RealCluster) -> None:
     copier = Copier(own_yard.bootstrap, "source", "target", batch=BATCH)
     copy_while_they_are_killed(own_yard, copier, partial(killed, number=signal.SIGTERM))
