@@ -45,7 +45,9 @@ def page(cluster: RealCluster) -> Iterator[str]:
         ({"topic": "new", "replication_factor": "9"}, "replication_factor", "available brokers"),
         ({"topic": "new", "configs": "no.such.setting=1"}, "configs", "no.such.setting"),
         pytest.param({"topic": ".."}, "topic", "'.' or '..'", marks=pytest.mark.long),
-        pytest.param({"topic": "new", "configs": "retention.ms=abc"}, "configs", "retention.ms", marks=pytest.mark.long),
+        pytest.param(
+            {"topic": "new", "configs": "retention.ms=abc"}, "configs", "retention.ms", marks=pytest.mark.long
+        ),
     ],
     ids=["exists", "replicas", "setting", "dots", "value"],
 )
