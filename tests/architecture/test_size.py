@@ -34,10 +34,16 @@ BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What lies in a statement but expressions, in which there are no blocks."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        yield from getattr(node, name, ())
+
+
 def nesting(node: ast.AST, depth: int = 0) -> int:
     """How deep blocks lie in each other below `node`; an `elif` is no deeper than its `if`, inner functions apart."""
     deepest = depth
-    for child in ast.iter_child_nodes(node):
+    for child in statements(node):
         if isinstance(child, NAMED):
             continue
         is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
