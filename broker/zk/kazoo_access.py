@@ -38,6 +38,9 @@ _silent = logging.getLogger("logyard.zookeeper.silent")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
+# Of a client that was connected and has not logged in: kazoo goes from the first to the second at once.
+_REFUSED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
+
 # kazoo's changes of state, and what it says when it is stopped.
 _SAYS_NOTHING = ("Transition to CONNECTING", "within the connection retry policy")
 
@@ -130,7 +133,7 @@ def started_client(hosts: str, access: Access, timeout_s: float) -> KazooClient:
             warnings.simplefilter("ignore")  # about a missing chroot, which callers find out
             client.start(timeout=timeout_s)
         while not ready.wait(LOGIN_POLL_S):
-            if client.client_state == KeeperState.AUTH_FAILED or time.monotonic() > deadline:
+            if client.client_state in _REFUSED or time.monotonic() > deadline:
                 raise AuthFailedError
     except (KazooException, KazooTimeoutError, OSError) as problem:
         client.stop()
