@@ -16,6 +16,7 @@ from logyard.broker.tls.context import read_file
 from logyard.broker.tls.handshakes import Handshakes
 from logyard.broker.tls.renewal import read_material
 from logyard.broker.tls.server_side import ServerSide
+from tests.support.lengths import IS_PROOF
 from tests.support.tls_listener import CLIENT, client_context, config, settings
 
 SAID = b"what the client says once it is connected"
@@ -159,7 +160,7 @@ def places(flights: list[bytes], every: int) -> Iterator[tuple[int, Spoil]]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(1 if IS_PROOF else 3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_spoilt_handshakes(version: ssl.TLSVersion, every: int) -> None:
     context = client_context(CLIENT)

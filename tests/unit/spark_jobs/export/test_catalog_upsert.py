@@ -20,6 +20,7 @@ from logyard.spark_jobs.tables.publisher import TableFailed
 from tests.support import faulty_catalog
 from tests.support.faulty_catalog import Died
 from tests.support.lakes import Lake
+from tests.support.lengths import some
 
 FIRST = [(b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"b", None)]
 SECOND = [(b"c", None), (b"d", b"1"), (b"a", b"3"), (b"b", b"9"), (b"b", b"4")]
@@ -167,7 +168,7 @@ def test_killed_or_unanswered_at_any_request_and_file(lake: Keyed, how: Callable
     back = lake.kept_aside()
     count = requests_of(lake)
     assert count >= 8
-    for request in range(count):
+    for request in some(range(count), FAULTS.index(how)):
         back()
         faulty_catalog.at(request, how)
         try:
@@ -195,7 +196,7 @@ def test_overtaken_at_any_request_and_file_one_of_two_wins(lake: Keyed) -> None:
         faulty_catalog.quiet()
         lake.run()
 
-    for request in range(count):
+    for request in some(range(count)):
         back()
         faulty_catalog.at(request, other)
         with suppress(Fenced, ExportRefused):

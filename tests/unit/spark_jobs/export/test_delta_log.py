@@ -18,6 +18,7 @@ from logyard.spark_jobs.export.staged_files import NotShared
 from logyard.spark_jobs.tables.publisher import TableFailed
 from tests.support import memory_objects
 from tests.support.export_runs import Flights, pairs
+from tests.support.lengths import some
 from tests.support.memory_objects import URL, KilledRun, MemoryObjects
 
 LOG = "data/_delta_log"
@@ -84,14 +85,17 @@ def test_partition_columns_are_values_of_the_log(flights: Flights, objects: Memo
     assert all(f"data/{unquote(add['path'])}" in objects.objects for add in actions(objects, "add"))
 
 
+HOWS = [memory_objects.kill_before, memory_objects.kill_after, memory_objects.lose_answer]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [memory_objects.kill_before, memory_objects.kill_after, memory_objects.lose_answer])
+@pytest.mark.parametrize("how", HOWS)
 def test_killed_or_unanswered_at_any_request(how: Any, flights: Flights, objects: MemoryObjects) -> None:
     run(flights)
     flights.grow(pairs(8))
     begun, objects.requests = dict(objects.objects), 0
     run(flights)
-    for request in range(objects.requests):
+    for request in some(range(objects.requests), HOWS.index(how)):
         objects.objects = dict(begun)
         objects.at(request, how)
         try:
@@ -115,7 +119,7 @@ def test_overtaken_at_any_request(flights: Flights, objects: MemoryObjects) -> N
         objects.pass_time(timedelta(days=2))
         run(flights)
 
-    for request in range(objects.requests):
+    for request in some(range(objects.requests)):
         objects.objects, objects.now = dict(begun), start
         objects.at(request, other)
         with suppress(Fenced, NotShared, ExportRefused):

@@ -24,6 +24,7 @@ from tests.support.export_runs import pairs
 from tests.support.faulty_catalog import Died
 from tests.support.here_workers import HereWorkers
 from tests.support.lakes import Lake
+from tests.support.lengths import some
 
 HOUR_MS = 3_600_000
 AT_ONCE = ("--older-than-hours", "0")
@@ -261,7 +262,7 @@ def test_killed_or_unanswered_at_any_request_and_file(lake: Kept, how: Callable[
     back = lake.kept_aside()
     count = requests_of(lake)
     assert count >= 12
-    for request in range(count):
+    for request in some(range(count), FAULTS.index(how)):
         back()
         faulty_catalog.at(request, how)
         with suppress(Died, CatalogFailed):
@@ -285,7 +286,7 @@ def test_an_export_at_any_request_of_a_maintenance(lake: Kept) -> None:
         faulty_catalog.quiet()
         lake.run()
 
-    for request in range(count):
+    for request in some(range(count)):
         back()
         faulty_catalog.at(request, other)
         lake.maintain(*AT_ONCE)
@@ -307,7 +308,7 @@ def test_a_maintenance_at_any_request_of_an_export(lake: Kept, mode: str) -> Non
         faulty_catalog.quiet()
         lake.maintain(*AT_ONCE)
 
-    for request in range(count):
+    for request in some(range(count)):
         back()
         faulty_catalog.at(request, other)
         lake.run("--mode", mode)
@@ -325,7 +326,7 @@ def test_two_maintenances(lake: Kept) -> None:
         faulty_catalog.quiet()
         lake.maintain(*AT_ONCE)
 
-    for request in range(count):
+    for request in some(range(count)):
         back()
         faulty_catalog.at(request, other)
         with suppress(Fenced):
