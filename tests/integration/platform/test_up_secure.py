@@ -20,10 +20,10 @@ from logyard.local import files
 from logyard.local.airflow.api import AirflowApi
 from logyard.local.platform import Platform
 from logyard.login import librdkafka, security
-from tests.support.lengths import IS_PROOF
 from tests.support.real_cluster import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
+# The short path is test_the_short_job, on the same platform.
+pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 NEW = "password-of-the-loader"
 
@@ -91,9 +91,8 @@ def test_topics_are_created_and_moved(secure: Secure) -> None:
     secure.run("create_topic", topic="flights", partitions=3, replication_factor=2)
     before = secure.replicas("flights")
     assert [len(replicas) for replicas, _ in before.values()] == [2, 2, 2]
-    if IS_PROOF:
-        secure.run("reassign_replicas", topics=["flights"], approve=False, drain=[2], replication_factor=2)
-        assert {frozenset(replicas) for replicas, _ in secure.replicas("flights").values()} == {frozenset({0, 1})}
+    secure.run("reassign_replicas", topics=["flights"], approve=False, drain=[2], replication_factor=2)
+    assert {frozenset(replicas) for replicas, _ in secure.replicas("flights").values()} == {frozenset({0, 1})}
     secure.run("reassign_replicas", topics=["flights"], approve=False, replication_factor=3)
     eventually(
         lambda: all(isr == replicas == {0, 1, 2} for replicas, isr in secure.replicas("flights").values()), "in sync"
