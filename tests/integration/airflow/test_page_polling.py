@@ -13,7 +13,7 @@ from tests.support.page_host import hosted
 from tests.support.page_steps import PAGE, settled
 from tests.support.real_cluster import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -16,7 +16,11 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = (0, 1, -1)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+# In make test one of Go's two.
+CLIENTS = [pytest.param(name, marks=[pytest.mark.long] if name == "kafka-go" else []) for name in NAMES]
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> Client:
     return client_or_skip(request.param)
 

@@ -12,7 +12,7 @@ import pytest
 from logyard.spark_jobs import cluster as clusters
 from tests.support.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 # One core: the second partition's task begins when the first one's has slept for longer than the time to live.
 DRIVER = """
@@ -50,7 +50,7 @@ def runs(cluster: RealCluster) -> list[str]:
     return [name.partition("-")[0] for name in names]
 
 
-@pytest.mark.parametrize("how", ["kept", pytest.param("again", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["kept", "again"])
 def test_every_row_is_read(how: str, cluster: RealCluster, tmp_path: Path) -> None:
     cluster.create(f"slow-{how}", 2, 3)
     cluster.produce(f"slow-{how}", [(b"k%d" % n, b"v") for n in range(200)])
