@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import subprocess
 import time
 
@@ -10,6 +9,7 @@ from confluent_kafka import Producer
 
 from logyard.broker.model import TopicPartition
 from tests.benchmarks import frames, harness
+from tests.benchmarks.reference import kcat
 from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.measure import Measured, cpu_s
 from tests.benchmarks.reference.moves import client_of, once
@@ -34,7 +34,7 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     if cold:
         forget_pages(cluster, name)
     cpu, begun = cpu_s(cluster), time.perf_counter()
-    command = [*kcat(cluster, name), "-f", "", "-X", "check.crcs=false", "-X", "fetch.message.max.bytes=1048576"]
+    command = [*kcat.command(cluster, name), "-X", "fetch.message.max.bytes=1048576"]
     started = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(readers)]
     for process in started:
         _, said = process.communicate(timeout=READ_S)
@@ -42,19 +42,6 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
     amount = each * readers
     return {"MB/s": amount / taken, "CPU s per GB": used / amount * 1000}
-
-
-def kcat(cluster: RealCluster, topic: str) -> list[str]:
-    """The first words of a command that reads a topic from its first record to its end.
-
-    By default librdkafka waits a second when its queue was full for a moment, and half a second for what comes after
-    the last record: more than the reading takes.
-    """
-    found = shutil.which("kcat")
-    assert found, "kcat is missing: apt-get install kcat"
-    no_waits = ["-X", "queued.min.messages=10000000", "-X", "queued.max.messages.kbytes=2000000"]
-    no_waits += ["-X", "fetch.wait.max.ms=10"]
-    return [found, "-C", "-b", cluster.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", *no_waits]
 
 
 def fill(cluster: RealCluster, name: str, megabytes: int, *, size: int = 1024, replicas: int = 1) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from tests.benchmarks.reference import kcat
 from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.group import Group
 from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
@@ -60,8 +61,7 @@ def produce_and_consume(
 ) -> Measured:
     """librdkafka with its default batches or `large` ones of a megabyte, six partitions: in, then out again.
 
-    `megabytes` of records of 1 KiB or more; of smaller ones a million records. The client's own CPU says how much of
-    the machine's cores the reading leaves to brokers.
+    `megabytes` of records of 1 KiB or more; of smaller ones a million records. kcat reads them.
     """
     count = min(megabytes * 1_000_000 // size, 1_000_000)
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]  # lz4 halves it
@@ -73,18 +73,8 @@ def produce_and_consume(
         pour(producer, name, (values[n % 1024] for n in range(count)))
         produced = time.perf_counter() - begun
         cost = meter.figures(count * size / 1e6, "produce")
-        cpu, own, begun = cpu_s(cluster), time.process_time(), time.perf_counter()
-        read_all(cluster, name, count, tls=tls)
-        consumed = time.perf_counter() - begun
-        cpu_of_consuming, own = cpu_s(cluster) - cpu, time.process_time() - own
-    amount = count * size / 1e6
-    return {
-        "produce MB/s": amount / produced,
-        **cost,
-        "consume MB/s": amount / consumed,
-        "consume CPU s per GB": cpu_of_consuming / amount * 1000,
-        "consume, client's CPU s per GB": own / amount * 1000,
-    }
+        consumed = kcat.readings(cluster, name, count, size, "consume", tls=tls)
+    return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 
 
 def pour(producer: Producer, name: str, values: Iterable[bytes], together: int = 1000) -> None:
@@ -98,18 +88,6 @@ def pour(producer: Producer, name: str, values: Iterable[bytes], together: int =
                 producer.poll(0.05)
     left = producer.flush(120)
     assert left == 0, f"{left} records of {name} are not acknowledged"
-
-
-def read_all(cluster: RealCluster, name: str, count: int, *, tls: bool = False) -> None:
-    settings = {**client(cluster, tls=tls), "group.id": "bench", "enable.auto.commit": False}
-    # Whole seconds of waiting by itself, as often as its queue is full, would be most of what is measured.
-    consumer = Consumer({**settings, "fetch.queue.backoff.ms": 10})
-    consumer.assign([TopicPartition(name, partition, 0) for partition in range(6)])
-    seen, deadline = 0, time.monotonic() + 120
-    while seen < count and time.monotonic() < deadline:
-        seen += len(consumer.consume(min(10_000, count - seen), 1.0))  # more would wait for what never comes
-    consumer.close()
-    assert seen >= count, f"{seen} of {count} records read"
 
 
 def java_produce(cluster: RealCluster, *, size: int, acks: str) -> Measured:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from tests.benchmarks.reference import kcat
 from tests.benchmarks.reference.measure import Measured, cpu_s
-from tests.benchmarks.reference.reading import kcat
 from tests.benchmarks.reference.rows import topic
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster
@@ -20,7 +20,6 @@ PARTITIONS = 6
 RECORD_BYTES = 100
 WAIT_S = 60.0
 WARM = 20  # transactions of each producer before the clock starts
-READS = 5  # of the same records
 SOURCE = Path(__file__).parent / "Transactions.java"
 
 
@@ -100,10 +99,7 @@ def java_commits(cluster: RealCluster, *, records: int, producers: int, transact
 
 
 def written_and_read(cluster: RealCluster, *, size: int, records: int, megabytes: int) -> Measured:
-    """librdkafka: transactions of `records` records, every tenth aborted; then kcat reads the committed ones.
-
-    It reads them READS times: once takes a tenth of a second.
-    """
+    """librdkafka: transactions of `records` records, every tenth aborted; then kcat reads the committed ones."""
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]
     transactions = megabytes * 1_000_000 // size // records
     with topic(cluster, PARTITIONS, 3) as name:
@@ -122,22 +118,10 @@ def written_and_read(cluster: RealCluster, *, size: int, records: int, megabytes
                 producer.commit_transaction(WAIT_S)
         produced, cpu_of_producing = time.perf_counter() - begun, cpu_s(cluster) - cpu
         committed = (transactions - transactions // 10) * records
-        cpu, begun = cpu_s(cluster), time.perf_counter()
-        for _ in range(READS):
-            _read_committed(cluster, name, committed)
-        consumed, cpu_of_consuming = time.perf_counter() - begun, cpu_s(cluster) - cpu
-    written, read = transactions * records * size / 1e6, READS * committed * size / 1e6
+        read = kcat.readings(cluster, name, committed, size, "read_committed", committed=True)
+    written = transactions * records * size / 1e6
     return {
         "produce MB/s": written / produced,
         "produce CPU s per GB": cpu_of_producing / written * 1000,
-        "read_committed MB/s": read / consumed,
-        "read_committed CPU s per GB": cpu_of_consuming / read * 1000,
+        **read,
     }
-
-
-def _read_committed(cluster: RealCluster, name: str, count: int) -> None:
-    """By kcat, which writes a dot for each record: a reader in Python would be what is measured."""
-    words = ["-f", ".", "-X", "isolation.level=read_committed", "-X", "check.crcs=false"]
-    said = subprocess.run([*kcat(cluster, name), *words], capture_output=True, timeout=120, check=True)
-    seen = len(said.stdout)
-    assert seen == count, f"{seen} instead of {count} committed records read"

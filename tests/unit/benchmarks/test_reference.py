@@ -1,0 +1,78 @@
+"""The rows beside Apache Kafka measure what they say: with a kcat and brokers of the tests' own."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.reference import catalogue, kcat
+
+# As many dots as the file `records` says, where dots are asked for; its words are kept for the test.
+KCAT = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$@" >> asked
+case "$*" in *"-f ."*) head -c "$(cat records)" /dev/zero | tr '\\0' . ;; esac
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    script = tmp_path / "kcat"
+    script.write_text(KCAT)
+    script.chmod(0o755)
+    (tmp_path / "records").write_text("60")
+    monkeypatch.setattr("shutil.which", lambda _: str(script))
+    return tmp_path
+
+
+def cluster(directory: Path) -> Any:
+    return SimpleNamespace(bootstrap="127.0.0.1:9", description={"brokers": []}, directory=directory)
+
+
+def asked(fake: Path) -> list[str]:
+    return (fake / "asked").read_text().splitlines()
+
+
+def test_a_topic_is_counted_once_and_read_several_times_without_printing(fake: Path) -> None:
+    found = kcat.readings(cluster(fake), "t", 60, 1_000_000, "consume")
+    counted, *others = asked(fake)
+    assert counted.endswith("-f .")
+    timed, floors = others[: kcat.READS], others[kcat.READS :]
+    assert len(floors) == kcat.READS
+    assert all("-o beginning" in each and "-f ." not in each for each in timed)
+    assert all("-o end" in each and "-f ." not in each for each in floors)
+    assert found["consume MB/s"] == pytest.approx(60 / found["consume, a reading, s"])
+
+
+def test_a_reader_that_misses_records_or_finds_too_many_fails_the_row(fake: Path) -> None:
+    for count in (59, 61):
+        with pytest.raises(AssertionError, match=f"60 instead of {count} records read"):
+            kcat.readings(cluster(fake), "t", count, 100, "consume")
+
+
+def test_a_reader_that_fails_fails_the_row(fake: Path) -> None:
+    (fake / "kcat").write_text("#!/bin/sh\necho 'no such topic' >&2\nexit 1\n")
+    with pytest.raises(AssertionError, match="no such topic"):
+        kcat.readings(cluster(fake), "t", 60, 100, "consume")
+
+
+def test_only_what_is_committed_is_read_where_the_row_says_so(fake: Path) -> None:
+    kcat.readings(cluster(fake), "t", 60, 100, "consume", committed=True)
+    kcat.readings(cluster(fake), "t", 60, 100, "consume")
+    levels = [each.split("isolation.level=")[1].split()[0] for each in asked(fake)]
+    each = 1 + 2 * kcat.READS
+    assert levels == ["read_committed"] * each + ["read_uncommitted"] * each
+
+
+def test_rows_of_tls_read_by_tls(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:8", "security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
+    monkeypatch.setattr(kcat, "client", lambda _, tls: settings if tls else {"bootstrap.servers": "127.0.0.1:9"})
+    kcat.readings(cluster(fake), "t", 60, 100, "consume", tls=True)
+    assert all("-b 127.0.0.1:8" in each for each in asked(fake))
+    assert all("-X security.protocol=SSL -X ssl.ca.location=/ca.pem" in each for each in asked(fake))
+
+
+def test_no_two_rows_have_one_name() -> None:
+    names = [row.name for row in catalogue.rows()]
+    assert len(names) == len(set(names))
