@@ -1,12 +1,13 @@
 """The rows beside Apache Kafka measure what they say: with a kcat and brokers of the tests' own."""
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.reference import catalogue, kcat
+from tests.benchmarks.reference import catalogue, kcat, rows
 
 # As many dots as the file `records` says, where dots are asked for; its words are kept for the test.
 KCAT = """#!/bin/sh
@@ -71,6 +72,13 @@ def test_rows_of_tls_read_by_tls(fake: Path, monkeypatch: pytest.MonkeyPatch) ->
     kcat.readings(cluster(fake), "t", 60, 100, "consume", tls=True)
     assert all("-b 127.0.0.1:8" in each for each in asked(fake))
     assert all("-X security.protocol=SSL -X ssl.ca.location=/ca.pem" in each for each in asked(fake))
+
+
+def test_how_soon_a_killed_process_is_gone_is_no_figure_of_a_broker() -> None:
+    control = SimpleNamespace(stop_broker=lambda *_: None, start_broker=lambda _: None)
+    restarted: Any = SimpleNamespace(cluster=control, isrs_full=lambda _: True)
+    assert list(rows.restart(restarted, number=signal.SIGKILL)) == ["start s"]
+    assert list(rows.restart(restarted, number=signal.SIGTERM)) == ["stop s", "start s"]
 
 
 def test_no_two_rows_have_one_name() -> None:
