@@ -124,7 +124,10 @@ class Reading:
             follower = partition.remotes.get(params.replica_id) or partition.follower(params.replica_id, epoch)
         end = log.log_end_offset
         result = FetchedPartition(tp, topic_id=topic_id)
-        found = self._find(partition, log, end, ask, result)
+        found = None
+        # Nothing is found for a follower that is at the log's end, and agrees with the log up to there.
+        if not self._follows or ask.offset != end or ask.last_fetched_epoch != log.epochs.latest:
+            found = self._find(partition, log, end, ask, result)
         if result.diverging is not None:
             self._not_fetched(ask)
         elif follower is not None and self._record:

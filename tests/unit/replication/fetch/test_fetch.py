@@ -258,6 +258,7 @@ def test_diverging_epoch_and_no_progress_noted(world: World) -> None:
     assert partition.remotes[2].log_end_offset == -1
     assert told(3, 2) == (0, 2)
     assert told(2, 0) is None
+    assert told(4, 0) == (0, 2), "at the log's end, but with another epoch"
     assert told(4, 3) is None
     assert told(4, 4) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert partition.remotes[2].log_end_offset == 4
