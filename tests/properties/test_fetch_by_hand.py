@@ -22,6 +22,8 @@ NAMES = {IDS[1]: "seven", IDS[2]: "large"}
 
 ids = st.sampled_from(IDS)
 int8, int16, int32, int64 = (st.integers(-(2 ** (8 * n - 1)), 2 ** (8 * n - 1) - 1) for n in (1, 2, 4, 8))
+# Their number has one byte up to 126 of them.
+aborted_ones = st.lists(st.tuples(int64, int64), max_size=2) | st.builds(lambda n: [(7, 1)] * n, st.integers(125, 127))
 pairs = st.none() | st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9))
 partitions = st.builds(TopicPartition, st.sampled_from(["seven", "large", "x" * 130]), int32)
 errors = st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
@@ -49,7 +51,7 @@ fetched = st.builds(
     int64,
     int64,
     st.binary(max_size=200) | st.builds(bytes, st.sampled_from([126, 127, 4096, 4097, 20_000])),
-    st.none() | st.just([]) | st.just([]) | st.lists(st.tuples(int64, int64), max_size=2),
+    st.none() | st.just([]) | st.just([]) | aborted_ones,
     st.just(-1) | int32,
     pairs,
     pairs,
@@ -185,5 +187,6 @@ def test_the_usual_ones_are_coded_by_hand() -> None:
         sent = b"".join(wire.answer(version, 1, answers, error_code=0, session_id=9))
         heard = wire.follower_answer(version, memoryview(sent)[4:], NAMES.get)
         assert heard == FollowerFetchAnswer(ErrorCode.NONE, 9, answers)
-        answers[0].aborted = []
-        assert len(b"".join(wire.answer(12, 1, answers, error_code=0, session_id=9))) > 50
+        for aborted in ([], [(7, 3)], [(7, n) for n in range(126)]):
+            answers[0].aborted = aborted
+            assert len(b"".join(wire.answer(12, 1, answers, error_code=0, session_id=9))) > 50 + 17 * len(aborted)

@@ -1,7 +1,7 @@
 """The usual Fetch of versions 12 to 17 as it is served, without a step between its bytes and replication's values.
 
 Hot path: one of each goes with nearly every record that is consumed or replicated. What is unusual (tags, more than 126
-topics, aborted transactions, a divergence, …) is None here, and goes by `protocol/fetch.py`.
+topics or aborted transactions, a divergence, …) is None here, and goes by `protocol/fetch.py`.
 """
 
 import struct
@@ -35,6 +35,8 @@ _REPLICA = struct.Struct(">BBBiqB")
 _ANSWER = struct.Struct(">iiBihiB")
 # Index, error, high watermark, stable offset, log start, number of aborted transactions, preferred replica.
 _PARTITION = struct.Struct(">ihqqqBi")
+# An aborted transaction, which stands before the preferred replica: producer id, first offset, tags.
+_ABORTED, _PREFERRED_SIZE = struct.Struct(">qqB"), 4
 _BAD = (struct.error, IndexError, UnicodeDecodeError)
 # What one byte of a compact length can say: one more than the length.
 _SMALL = 127
@@ -138,7 +140,7 @@ def answer(
     last: int | str | None = None
     for each in answers:
         aborted = each.aborted
-        if aborted or each.diverging is not None or each.leader is not None:
+        if each.diverging is not None or each.leader is not None or (aborted and len(aborted) >= _SMALL):
             return None
         tp, records = each.tp, each.records
         key = each.topic_id.int if by_id else tp.topic
@@ -160,9 +162,11 @@ def answer(
             each.high_watermark,
             each.last_stable_offset,
             each.log_start_offset,
-            aborted is not None,  # null or empty
+            0 if aborted is None else len(aborted) + 1,
             each.preferred_read_replica,
         )
+        if aborted:
+            out[-_PREFERRED_SIZE:-_PREFERRED_SIZE] = b"".join([_ABORTED.pack(*one, 0) for one in aborted])
         out += _length(length + 1)
         if length <= COPIED_BYTES_MAX:
             out += records
