@@ -8,7 +8,8 @@ partitions, no sessions, no epochs and no errors.
     python -m tests.benchmarks.reference.bare_replicas [--rounds N]
 
 prints what these and our brokers take in turn, with acks=all: 500 records a second, and 1 KiB records at half of the
-rate that ours can take. With a number, two lists of ports and a directory it is one of the brokers.
+rate that ours can take. With a number, two lists of ports and a directory it is one of the brokers. They are also the
+floor of the row of 500 records a second beside Apache Kafka, and of the latencies of `bench_cluster.py`.
 """
 
 import argparse
@@ -31,14 +32,17 @@ import uvloop
 
 from logyard.broker.protocol import header
 from logyard.local import ports
-from tests.benchmarks import bench_cluster, frames, harness
+from tests.benchmarks import frames, harness
+from tests.benchmarks.load import Load
 from tests.benchmarks.reference import bare_brokers, rows
+from tests.benchmarks.reference.measure import Measured
 from tests.benchmarks.reference.settings import CONFIG
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 
 HOST, FOLLOWERS = bare_brokers.HOST, 2
 CRC_AT, ATTRIBUTES_AT = 17, 21
+FULL_SECONDS, HALF_SECONDS = 6, 8
 _LENGTH = struct.Struct(">I")
 _POSITION = struct.Struct(">Q")
 
@@ -164,6 +168,14 @@ def running(directory: Path) -> Iterator[bare_brokers.BareCluster]:
             process.wait()
 
 
+def latency(cluster: RealCluster) -> Measured:
+    """`rows.latency` with acks=all, and what bare processes take for the same client in the same run."""
+    found = rows.latency(cluster, acks="all")
+    with tempfile.TemporaryDirectory(prefix="logyard-bare-") as home, running(Path(home)) as bare:
+        floor = rows.latency(cast(RealCluster, bare), acks="all")
+    return {**found, **{f"floor: three bare processes, {figure}": value for figure, value in floor.items()}}
+
+
 def main() -> int:
     if len(sys.argv) == 5 and sys.argv[1].isdigit():
         at, peers = ([int(port) for port in ports.split(",")] for ports in sys.argv[2:4])
@@ -193,15 +205,15 @@ def main() -> int:
 
 def at_half_load(clusters: Mapping[str, RealCluster], rounds: int) -> dict[str, list[dict[str, float]]]:
     """Records of 1 KiB in a producer's usual batches, so many a second as half of what ours take at most."""
-    loads = {name: bench_cluster.Load(_servers(cluster), 1024, {}) for name, cluster in clusters.items()}
-    harness.create_topics(_servers(clusters["ours"]), {frames.TOPIC: (bare_brokers.PARTITIONS, FOLLOWERS + 1)}, {})
+    loads = {name: Load(servers(cluster), 1024, {}) for name, cluster in clusters.items()}
+    harness.create_topics(servers(clusters["ours"]), {frames.TOPIC: (bare_brokers.PARTITIONS, FOLLOWERS + 1)}, {})
     for load in loads.values():
         load.run(2, None)
-    full = loads["ours"].run(bench_cluster.SECONDS, None)
+    full = loads["ours"].run(FULL_SECONDS, None)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in clusters}
     for _ in range(rounds):
         for name, load in loads.items():
-            found = load.run(bench_cluster.LATENCY_SECONDS, full.records / full.seconds / 2)
+            found = load.run(HALF_SECONDS, full.records / full.seconds / 2)
             taken = {
                 f"p{share * 100:g} ms, half load": harness.percentile(found.latencies, share) * 1000
                 for share in (0.5, 0.99, 0.999)
@@ -210,7 +222,8 @@ def at_half_load(clusters: Mapping[str, RealCluster], rounds: int) -> dict[str, 
     return runs
 
 
-def _servers(cluster: RealCluster) -> list[harness.Server]:
+def servers(cluster: RealCluster | bare_brokers.BareCluster) -> list[harness.Server]:
+    """Where the brokers of a cluster serve, bare ones too."""
     addresses = (address.split(":") for address in cluster.bootstrap.split(","))
     brokers = cluster.description["brokers"]
     return [

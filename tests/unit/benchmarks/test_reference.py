@@ -1,13 +1,14 @@
 """The rows beside Apache Kafka measure what they say: with a kcat and brokers of the tests' own."""
 
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.benchmarks.reference import catalogue, kcat, rows
+from tests.benchmarks.reference import bare_replicas, catalogue, kcat, rows
 
 # As many dots as the file `records` says, where dots are asked for; its words are kept for the test.
 KCAT = """#!/bin/sh
@@ -72,6 +73,26 @@ def test_rows_of_tls_read_by_tls(fake: Path, monkeypatch: pytest.MonkeyPatch) ->
     kcat.readings(cluster(fake), "t", 60, 100, "consume", tls=True)
     assert all("-b 127.0.0.1:8" in each for each in asked(fake))
     assert all("-X security.protocol=SSL -X ssl.ca.location=/ca.pem" in each for each in asked(fake))
+
+
+def test_the_floor_of_a_latency_is_that_of_the_same_client_with_bare_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bare, ended = object(), []
+
+    @contextmanager
+    def running(directory: Path) -> Any:
+        assert directory.is_dir()
+        yield bare
+        ended.append(True)
+
+    def latency(cluster: Any, *, acks: str) -> dict[str, float]:
+        assert acks == "all"
+        return {"p50 ms": 0.4 if cluster is bare else 1.6}
+
+    monkeypatch.setattr(bare_replicas, "running", running)
+    monkeypatch.setattr(rows, "latency", latency)
+    broker: Any = object()
+    assert bare_replicas.latency(broker) == {"p50 ms": 1.6, "floor: three bare processes, p50 ms": 0.4}
+    assert ended
 
 
 def test_how_soon_a_killed_process_is_gone_is_no_figure_of_a_broker() -> None:
