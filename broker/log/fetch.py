@@ -2,7 +2,7 @@
 
 A look-up reads a few batch headers near two index entries. If these are not in memory, or a closed segment's index is
 not loaded, nothing is read yet: the slice is *cold*, `load_nowait` returns None, and `load`, in a thread, does both the
-look-up and the read.
+look-up and the read, in one read of the disk where it can (read_window.py).
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import DiskFile
+from logyard.broker.log.read_window import window_of
 from logyard.broker.log.segment import index_builder, scan
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
@@ -300,12 +301,14 @@ class ColdLookup:
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
             question = bounds if limit is None or limit < reaches else bounds._replace(limit_offset=None)
             try:
-                span = locate(reader, size, reader.read, *question)
+                window = window_of(reader, size, bounds.offset, bounds.max_bytes)
+                span = locate(reader, size, window.read, *question)
             except scan.CutShort as error:
                 if at == len(behind) or self.segments.cuts != self.cuts:
                     raise
                 self.lost_tail(reader, bounds.offset, error)
                 continue
             if span is not None:
-                return reader, span
+                data = window.part(span.size, span.position)
+                return reader, span if data is None else span._replace(data=data)
         return None

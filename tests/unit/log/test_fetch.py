@@ -242,7 +242,8 @@ class TestCutUnderALookUp:
                 if found:
                     assert found[0][0] <= offset <= found[0][1]
 
-    def test_positions_are_not_remembered_by_what_was_cut(self) -> None:
+    @pytest.mark.parametrize(("max_bytes", "reads"), [(1 << 20, 0), (1, 1)])
+    def test_positions_are_not_remembered_by_what_was_cut(self, max_bytes: int, reads: int) -> None:
         disk = MemoryDisk()
         log = new_log(disk)
         for number in range(8):
@@ -250,9 +251,8 @@ class TestCutUnderALookUp:
         log.close()
         log = opened(disk)  # nothing is remembered of it
         disk.cold = True
-        piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
-        log.segments.active.file = InterruptedFile(log.segments.active.log_file(), lambda: log.truncate_to(2), reads=1)  # type: ignore[assignment]
-        piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
+        log.segments.active.file = InterruptedFile(log.segments.active.log_file(), lambda: log.truncate_to(2), reads)  # type: ignore[assignment]
+        piece = log.read(2, max_bytes, limit_offset=4, min_one=True)
         assert piece.load() == b""
         assert log.log_end_offset == 2
         fill(log, 3, values=3, epoch=1)
