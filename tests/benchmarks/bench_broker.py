@@ -2,10 +2,7 @@
 
 import platform
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -45,7 +42,7 @@ def measure(directory: Path) -> list[Row]:
 def _requests(directory: Path) -> list[Row]:
     with (
         harness.cluster_of(directory / "one", 1, CONFIG) as cluster,
-        _bare_server(directory / "bare.log") as bare,
+        harness.bare_server(directory / "bare.log") as bare,
     ):
         (broker,) = harness.servers(cluster)
         harness.create_topics([broker], {frames.TOPIC: (1, 1), frames.WIDE_TOPIC: (1000, 1)}, {})
@@ -82,17 +79,6 @@ def _alternate(
 def _sending(server: Server, frame: bytes, requests: int, window: int) -> Callable[[], None]:
     wire = Wire(server, window)
     return lambda: wire.exchange(frame, requests)
-
-
-@contextmanager
-def _bare_server(path: Path) -> Iterator[Server]:
-    command = [sys.executable, "-m", "tests.benchmarks.bare_server", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Server(process.pid, "127.0.0.1", int(process.stdout.readline()))
-        finally:
-            process.terminate()
 
 
 def _idle_follower(directory: Path) -> Row:

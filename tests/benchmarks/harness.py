@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,6 +118,18 @@ class Wire:
 def process_cpu_s(pid: int) -> float:
     """User and system time of a process, threads that ended included, to the nanosecond."""
     return time.clock_gettime(((~pid) << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid makes it
+
+
+@contextmanager
+def bare_server(path: Path) -> Iterator[Server]:
+    """A process that does the bare work (bare_server.py) over that file."""
+    command = [sys.executable, "-m", "tests.benchmarks.bare_server", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Server(process.pid, "127.0.0.1", int(process.stdout.readline()))
+        finally:
+            process.terminate()
 
 
 @contextmanager

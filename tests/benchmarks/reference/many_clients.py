@@ -6,9 +6,12 @@ Their requests are bare, so that the time is the brokers': librdkafka in a thous
 import selectors
 import socket
 import struct
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import NewTopic
@@ -28,29 +31,43 @@ WIRE_VERSIONS = {**VERSIONS, LIST_OFFSETS: 5, OFFSET_COMMIT: 7, HEARTBEAT: 3}
 TIMED, RECORDS_OF_A_BATCH, BATCHES = "timed", 10, 20_000
 FIRST_MS = 1_700_000_000_000
 BLOCK = 1 << 20
+FLOOR = "floor: bare servers, p99 ms"
 
 
 def trickle(cluster: RealCluster, *, producers: int = 1000, a_second: int = 10, seconds: int = 4) -> Measured:
-    """So many connections, each with ten records of 200 bytes a second, one a request, acks=1, evenly spread."""
+    """So many connections, each with ten records of 200 bytes a second, one a request, acks=1, evenly spread.
+
+    Their floor is what the same client sees of three servers that do the bare work.
+    """
+    count, every_second = producers * a_second * seconds, producers * a_second
     with topic(cluster, 6, 1) as name:
         servers = [leader_of(cluster, name, partition) for partition in range(6)]
         sent_frames = [frames.produce(200, 1, topic=name, partition=partition) for partition in range(6)]
-        links = [socket.create_connection((servers[n % 6].host, servers[n % 6].port)) for n in range(producers)]
-        for link in links:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
+        with _connected(servers, producers) as links:
             cpu = cpu_s(cluster)
-            taken = _paced(links, sent_frames, producers * a_second * seconds, producers * a_second)
+            taken = _paced(links, sent_frames, count, every_second)
             used = cpu_s(cluster) - cpu
-        finally:
-            for link in links:
-                link.close()
-    count = len(taken)
+    with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
+        bare = [stack.enter_context(harness.bare_server(Path(home, str(n)))) for n in range(3)]
+        floor = _paced(stack.enter_context(_connected(bare, producers)), [frames.produce(200, 1)], count, every_second)
     return {
         "p50 ms": harness.percentile(taken, 0.5) * 1000,
         "p99 ms": harness.percentile(taken, 0.99) * 1000,
+        FLOOR: harness.percentile(floor, 0.99) * 1000,
         "CPU µs each": used / count * 1e6,
     }
+
+
+@contextmanager
+def _connected(servers: Sequence[harness.Server], count: int) -> Iterator[list[socket.socket]]:
+    """So many connections to these servers in turn."""
+    with ExitStack() as stack:
+        links = []
+        for number in range(count):
+            server = servers[number % len(servers)]
+            links.append(stack.enter_context(socket.create_connection((server.host, server.port))))
+            links[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield links
 
 
 def _paced(links: Sequence[socket.socket], requests: Sequence[bytes], count: int, a_second: int) -> list[float]:
