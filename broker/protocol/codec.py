@@ -6,6 +6,7 @@ ignored.
 """
 
 import struct
+import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -39,6 +40,29 @@ def _reader(api_key: int, kind: Kind, version: int) -> Reader:
 
 
 @cache
+def _counting_reader(api_key: int, version: int) -> Reader:
+    return reader(_at(api_key, "Request", version), version, _spending.spend)
+
+
+class _Spending(threading.local):
+    """About how many bytes the request takes in memory that this thread decodes."""
+
+    used = most = 0
+    what = ""
+
+    def begin(self, what: str, used: int, most: int) -> None:
+        self.what, self.used, self.most = what, used, most
+
+    def spend(self, more: int) -> None:
+        self.used += more
+        if self.used > self.most:
+            raise CorruptData(f"{self.what} would take more than {self.most:,}")
+
+
+_spending = _Spending()
+
+
+@cache
 def _writer(api_key: int, kind: Kind, version: int) -> Writer:
     return writer(_at(api_key, kind, version), version)
 
@@ -66,16 +90,9 @@ def decode_large_request(api_key: int, version: int, body: memoryview, memory_ma
 
     Raises CorruptData, also where these would be more than `memory_max`: before they are taken.
     """
-    used = len(body)
-
-    def spend(more: int) -> None:
-        nonlocal used
-        used += more
-        if used > memory_max:
-            raise CorruptData(f"{message.name} v{version} of {len(body):,} bytes would take more than {memory_max:,}")
-
-    message = _at(api_key, "Request", version)
-    return _run(reader(message, version, spend), api_key, "Request", version, memoryview(body))[0], used
+    read = _counting_reader(api_key, version)
+    _spending.begin(f"{API_NAMES[api_key]}Request v{version} of {len(body):,} bytes", len(body), memory_max)
+    return _run(read, api_key, "Request", version, memoryview(body))[0], _spending.used
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:

@@ -26,7 +26,7 @@ _MAKE = {"string": "str(data[pos:stop], 'utf-8')", "bytes": "bytes(data[pos:stop
 
 
 def reader(message: Message, version: int, spend: Callable[[int], None] | None = None) -> Reader:
-    """Return the function `(data, pos, end) -> (struct, next position)` for one version; `spend` is for one use."""
+    """Return the function `(data, pos, end) -> (struct, next position)` for one version."""
     module = Module(
         message,
         version,

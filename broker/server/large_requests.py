@@ -4,6 +4,8 @@ Rule 1: a small element becomes objects of many times its size, and an answer ab
         `socket.request.max.bytes` full of them could fill the memory, and all threads of the disk's pool. Such requests
         are decoded one after the other, each up to a bound (protocol/codec.py), while those that were decoded before
         and are not answered leave room.
+        Shorter ones have room of their own, in which some are decoded at a time: a thousand connections with 0.9 MB
+        each would take 50 GB together, and may not be kept waiting by the large ones.
 Rule 2: the controller's requests and those of other brokers wait for no client's.
 Rule 3: what is not answered for a minute waits for something that its client chose (a member of its group, the end of
         a topic) and no longer counts: else two such requests would keep out everybody's large ones for as long.
@@ -12,7 +14,7 @@ Rule 4: what waits holds the request's bytes, as they came: it ends as soon as i
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,64 +25,56 @@ from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.request import Request, Session
 from logyard.broker.server.turns import in_thread
 
-# Smaller ones are not counted: a megabyte becomes 25 MB at most.
-COUNTED_BYTES = 1024 * 1024
+# Longer ones are large. A megabyte becomes 60 MB at most.
+LARGE_BYTES = 1024 * 1024
 # What one may take: a client names less than a million things, a controller at most half a million partitions.
 CLIENT_BYTES = 256 * 1024 * 1024
 BROKER_BYTES = 512 * 1024 * 1024
-# Their answers take as much again, or twice as much.
-TOGETHER_BYTES = 2 * CLIENT_BYTES
+# What large ones may have taken when another is decoded. Their answers take as much again, or twice as much.
+LARGE_TAKEN_BYTES = CLIENT_BYTES
+# The same of shorter ones; as many as are decoded at a time may come on top.
+SHORTER_TAKEN_BYTES = 128 * 1024 * 1024
+SHORTER_AT_ONCE = 4
 COUNTED_S = 60.0
 
 
-class LargeRequests:
-    """See the head of this file."""
+class _Room:
+    """Bounds what requests of one kind take: `at_once` are decoded at a time, once others have taken no more than
+    `taken_max`."""
 
-    def __init__(self) -> None:
-        self._used = 0
-        self._one_at_a_time = asyncio.Lock()
+    def __init__(self, at_once: int, taken_max: int) -> None:
+        self.used = 0
+        self._taken_max = taken_max
+        self._turns = asyncio.Semaphore(at_once)
         self._freed = asyncio.Event()
 
-    @property
-    def used(self) -> int:
-        """About how many bytes the decoded requests take that are not answered yet."""
-        return self._used
-
-    async def decode(self, replicas: Replicas, request: Request, *, waits: bool) -> Any:
-        """Decode the request; it counts until the task that calls this ends. That of another broker never `waits`.
-
-        Raises CorruptData, also for one that would take too much.
-        """
-        key, version, body = request.api_key, request.api_version, request.body
-        if len(body) <= COUNTED_BYTES:
-            return await in_thread(replicas, partial(codec.decode_request, key, version, body))
-        decode = partial(codec.decode_large_request, key, version, body, CLIENT_BYTES if waits else BROKER_BYTES)
-        if not waits:
-            return self._counted(*await in_thread(replicas, decode))
-        if request.session.is_gone:
+    async def decode(self, session: Session, work: Callable[[], Awaitable[tuple[Any, int]]]) -> Any:
+        """Return what `work` decodes, when there is room; raises CorruptData if the client is gone."""
+        if session.is_gone:
             raise CorruptData("the client is gone")
-        with _while_there(request.session):
-            await self._one_at_a_time.acquire()
+        with _while_there(session):
+            await self._turns.acquire()
             try:
-                while self._used > TOGETHER_BYTES - CLIENT_BYTES:
+                while self.used > self._taken_max:
                     self._freed.clear()
                     await self._freed.wait()
             except BaseException:
-                self._one_at_a_time.release()
+                self._turns.release()
                 raise
         try:
-            return self._counted(*await in_thread(replicas, decode))
+            return self.counted(*await work())
         finally:
-            self._one_at_a_time.release()
+            self._turns.release()
 
-    def _counted(self, message: Any, size: int) -> Any:
+    def counted(self, message: Any, size: int) -> Any:
+        """Count `size` until the current task ends, or COUNTED_S have passed; return the message."""
         task = asyncio.current_task()
         assert task is not None
-        self._used += size
+        self.used += size
 
         def free() -> None:
             nonlocal size
-            self._used, size = self._used - size, 0
+            self.used, size = self.used - size, 0
             self._freed.set()
 
         def ended(_: object) -> None:
@@ -90,6 +84,34 @@ class LargeRequests:
         timer = asyncio.get_running_loop().call_later(COUNTED_S, free)
         task.add_done_callback(ended)
         return message
+
+
+class LargeRequests:
+    """See the head of this file."""
+
+    def __init__(self) -> None:
+        self._large = _Room(1, LARGE_TAKEN_BYTES)
+        self._shorter = _Room(SHORTER_AT_ONCE, SHORTER_TAKEN_BYTES)
+
+    @property
+    def used(self) -> int:
+        """About how many bytes the decoded requests take that are not answered yet."""
+        return self._large.used + self._shorter.used
+
+    async def decode(self, replicas: Replicas, request: Request, *, waits: bool) -> Any:
+        """Decode the request; it counts until the task that calls this ends. That of another broker never `waits`.
+
+        Raises CorruptData, also for one that would take too much.
+        """
+        key, version, body = request.api_key, request.api_version, request.body
+        room = self._large if len(body) > LARGE_BYTES else self._shorter
+        decode = partial(codec.decode_large_request, key, version, body, CLIENT_BYTES if waits else BROKER_BYTES)
+        work = partial(in_thread, replicas, decode)
+        if not waits:
+            message, size = await work()
+            # A short one takes no room of clients: its broker may send very many, and is trusted.
+            return self._large.counted(message, size) if room is self._large else message
+        return await room.decode(request.session, work)
 
 
 @contextmanager

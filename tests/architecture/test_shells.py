@@ -81,6 +81,7 @@ SHELLS = {
     "broker.log.space": "waits for the disks' bytes a while",
     "broker.log.store": "loads directories in threads, side by side",
     "broker.log.disk.real": "is the port of the disk: system calls",
+    "broker.protocol.codec": "counts what the request of each thread takes in memory",
     "broker.records.pauses": "counts what each thread has read since its last pause",
     "broker.records.room": "has threads wait for memory that others use",
     "broker.replication.follower.fetcher": "fetches from a leader in a loop of its own",

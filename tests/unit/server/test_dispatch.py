@@ -195,7 +195,7 @@ async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pyt
 
         return call
 
-    for name in ("decode_request", "encode_response"):
+    for name in ("decode_large_request", "encode_response"):
         monkeypatch.setattr(codec, name, noted(getattr(codec, name)))
     loop = asyncio.get_running_loop()
     records_hold_all_threads = loop.create_future()

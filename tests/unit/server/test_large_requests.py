@@ -41,10 +41,12 @@ def request(elements: int, session: Session | None = None) -> Request:
 @pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand elements of a client, twice as many of a broker; those of three clients are too much together."""
-    monkeypatch.setattr(large_requests, "COUNTED_BYTES", 1000)
+    monkeypatch.setattr(large_requests, "LARGE_BYTES", 1000)
     monkeypatch.setattr(large_requests, "CLIENT_BYTES", 10_000 * (ELEMENT_BYTES + 4))
     monkeypatch.setattr(large_requests, "BROKER_BYTES", 20_000 * (ELEMENT_BYTES + 4))
-    monkeypatch.setattr(large_requests, "TOGETHER_BYTES", 20_000 * (ELEMENT_BYTES + 4))
+    monkeypatch.setattr(large_requests, "LARGE_TAKEN_BYTES", 10_000 * (ELEMENT_BYTES + 4))
+    monkeypatch.setattr(large_requests, "SHORTER_TAKEN_BYTES", 1_000 * (ELEMENT_BYTES + 4))
+    monkeypatch.setattr(large_requests, "SHORTER_AT_ONCE", 2)
 
 
 async def decoded(large: LargeRequests, elements: int, *, waits: bool = True) -> int:
@@ -99,6 +101,33 @@ async def test_they_wait_until_others_are_answered() -> None:
         await asyncio.sleep(0)
     assert large.used == 0
     assert replicas.most <= 2, "one of clients and one of a broker"
+
+
+@pytest.mark.usefixtures("bounds")
+async def test_very_many_shorter_ones_take_no_more_together() -> None:
+    """A thousand connections with less than a megabyte each, all decoded, would fill the memory as well."""
+    large, replicas, stays = LargeRequests(), Replicas(), asyncio.Event()
+    begun: list[int] = []
+
+    async def ask(number: int, waits: bool = True) -> None:
+        await large.decode(cast(Any, replicas), request(240), waits=waits)
+        begun.append(number)
+        await stays.wait()
+
+    async with asyncio.timeout(20):
+        asked = [asyncio.ensure_future(ask(number)) for number in range(40)]
+        while large.used <= 1_000 * (ELEMENT_BYTES + 4) or replicas.running:
+            await asyncio.sleep(0.01)
+        asked.append(asyncio.ensure_future(ask(40, waits=False)))
+        while 40 not in begun:
+            await asyncio.sleep(0.01)
+        assert len(begun) <= 7, "five fill the room; one more may be in work, and the broker's"
+        assert replicas.most <= 3, "two of clients and one of a broker"
+        stays.set()
+        await asyncio.gather(*asked)
+        await asyncio.sleep(0)
+    assert large.used == 0
+    assert sorted(begun) == list(range(41))
 
 
 @pytest.mark.usefixtures("bounds")
