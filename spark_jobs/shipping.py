@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.atomic_file import write_atomically
+from logyard.spark_jobs.atomic_file import draft_of, write_atomically
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("broker", "login", "spark_jobs")
@@ -116,12 +116,10 @@ def write_environment(path: Path) -> list[str]:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CannotPackage(f"pip: {(done.stderr.strip().splitlines() or ['failed without a word'])[-1]}")
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(temporary, "w:gz", compresslevel=3) as archive:
+        with draft_of(str(path)) as draft, tarfile.open(draft, "w:gz", compresslevel=3) as archive:
             for name in sorted(os.listdir(scratch)):
                 archive.add(os.path.join(scratch, name), name, filter=needed)
-        os.replace(temporary, path)
     return wanted
 
 

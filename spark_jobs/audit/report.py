@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logyard.spark_jobs.atomic_file import write_atomically
+from logyard.spark_jobs.atomic_file import draft_of, write_atomically
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.page import page
 
@@ -48,10 +48,8 @@ def write(
 
 
 def _write_table(directory: str, name: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> None:
-    path = os.path.join(directory, name)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), temporary)
-    os.replace(temporary, path)
+    with draft_of(os.path.join(directory, name)) as draft:
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), draft)
 
 
 def _line(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.atomic_file import draft_of, sync
 from logyard.spark_jobs.export.places.place import NumberTaken, Stored
 from logyard.spark_jobs.export.staged_files import check_seen, sync_directory, sync_staged
 from logyard.spark_jobs.export.staging import Alive, remove, stale
@@ -127,8 +128,7 @@ class NewFolderFile:
         os.makedirs(os.path.dirname(staged), exist_ok=True)
 
     def finish(self) -> Stored:
-        with open(self.target, "rb") as file:
-            os.fsync(file.fileno())
+        sync(self.target)
         os.replace(self.target, self._staged)
         return Stored(self._path, os.path.relpath(self._staged, self._directory), os.path.getsize(self._staged))
 
@@ -157,17 +157,27 @@ class ManifestFolder:
 
     def create(self, name: str, row: Mapping[str, Any]) -> None:
         os.makedirs(self._directory, exist_ok=True)
-        temporary = self._aside(row)
+        temporary = self._new_name()
+        try:
+            _write(temporary, row)
+            self._link(temporary, name)
+        finally:
+            # As below: a file server may have done it, and not have said so.
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        sync_directory(self._directory)
+
+    def _link(self, temporary: str, name: str) -> None:
+        """Raises NumberTaken. Where the answer to a client of NFS was lost, it asks again, and finds its own link."""
         try:
             os.link(temporary, self.where(name))
         except FileExistsError:
-            raise NumberTaken(f"{self.where(name)} exists") from None
-        finally:
-            os.unlink(temporary)
-        sync_directory(self._directory)
+            if not os.path.samefile(temporary, self.where(name)):
+                raise NumberTaken(f"{self.where(name)} exists") from None
 
     def replace(self, name: str, row: Mapping[str, Any]) -> None:
-        os.replace(self._aside(row), self.where(name))
+        with draft_of(self.where(name)) as draft:
+            _write(draft, row)
 
     def trim(self, name: str, note: Mapping[str, Any]) -> None:
         """Replace a version by a link to the small file."""
@@ -188,7 +198,7 @@ class ManifestFolder:
 
     def _linked_aside(self, note: Mapping[str, Any]) -> str:
         """Give the small file one more, temporary name; returns its path."""
-        temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
+        temporary = self._new_name()
         for _ in range(_LINK_ATTEMPTS - 1):
             try:
                 os.link(self.where(_TRIMMED), temporary)
@@ -203,11 +213,12 @@ class ManifestFolder:
         os.link(self.where(_TRIMMED), temporary)
         return temporary
 
-    def _aside(self, row: Mapping[str, Any]) -> str:
-        """Write a file under a temporary name; returns its path."""
-        temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(row, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        return temporary
+    def _new_name(self) -> str:
+        return os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
+
+
+def _write(path: str, row: Mapping[str, Any]) -> None:
+    """Write a new file, durably."""
+    with open(path, "x", encoding="utf-8") as file:
+        json.dump(row, file, indent=1, sort_keys=True)
+    sync(path)

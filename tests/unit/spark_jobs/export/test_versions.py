@@ -164,6 +164,41 @@ def test_dead_at_any_point_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.M
     assert points > 20
 
 
+def test_a_version_whose_answer_was_lost_is_this_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of NFS that hears nothing asks again, and is told of the link that it has made, and of the name that it
+    has removed."""
+    link, unlink = os.link, os.unlink
+
+    def linked_twice(source: str, target: str) -> None:
+        for _ in range(2):
+            link(source, target)
+
+    def unlinked_twice(path: str) -> None:
+        for _ in range(2):
+            unlink(path)
+
+    monkeypatch.setattr(os, "link", linked_twice)
+    monkeypatch.setattr(os, "unlink", unlinked_twice)
+    files = ManifestFolder(str(tmp_path))
+    files.create("0000000001.json", {"run": "mine"})
+    with pytest.raises(NumberTaken):
+        files.create("0000000001.json", {"run": "another's"})
+    assert json.loads(files.read("0000000001.json")) == {"run": "mine"}
+    assert os.listdir(tmp_path) == ["0000000001.json"]
+
+
+def test_a_full_disk_is_not_filled_further_by_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    files = ManifestFolder(str(tmp_path))
+    for write in (files.create, files.replace):
+        with pytest.raises(OSError, match="No space left"):
+            write("0000000001.json", {"version": 1})
+    assert not os.listdir(tmp_path)
+
+
 def test_many_names_for_one_file_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.link
 
