@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.cluster.presence import with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
@@ -100,7 +101,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             self.plan = stored["plan"]
             return
         with self.hook.client() as client:
-            snapshot = look_at_moves(client)
+            snapshot = with_holders(client, look_at_moves(client))
             dirs = client.log_dirs()
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = topics_on(snapshot, self.leaving())

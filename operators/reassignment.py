@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.cluster.presence import settled
+from logyard.admin.cluster.presence import settled, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
@@ -138,7 +138,7 @@ class PlanReassignmentOperator(ClusterOperator):
         expected += [TopicPartition(topic, 0) for topic in topics or ()]
         hook = self.hook
         with hook.client() as client:
-            snapshot = settled(client, client.snapshot(reassignments=True), expected)
+            snapshot = with_holders(client, settled(client, client.snapshot(reassignments=True), expected))
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")

@@ -116,7 +116,11 @@ class ControllerChangedEvent(ClusterEvent):
 
 
 class BrokerLostEvent(ClusterEvent):
-    """A broker is no longer registered; one event for each, after `patience` reads without it."""
+    """A broker is no longer registered; one event for each, after `patience` reads without it.
+
+    Each read may be another broker's, which may not have heard that it is back: it is away if the controller's broker
+    does not know it either. Where nobody can tell, that read does not count.
+    """
 
     def __init__(self, *, patience: int = 3, **listening: Any) -> None:
         super().__init__(**listening)
@@ -124,11 +128,14 @@ class BrokerLostEvent(ClusterEvent):
         self._known: set[int] = set()
         self._missed: dict[int, int] = {}
 
+    def wants(self) -> Wanted:
+        return Wanted(brokers=frozenset(self._known))
+
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []  # no broker answers: ControllerChangedEvent reports that
         live = set(seen.snapshot.brokers)
-        self._missed = {b: self._missed.get(b, 0) + 1 for b in self._known - live}
+        self._missed = {b: self._missed.get(b, 0) + (b in seen.away) for b in self._known - live}
         lost = sorted(b for b, looks in self._missed.items() if looks >= self.patience)
         self._known = (self._known | live) - set(lost)
         return [{"broker": broker, "live": sorted(live)} for broker in lost]

@@ -127,7 +127,8 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
         names, missing = c.heard(topics)
         seen = self._snapshot(names, missing, c.told_moves() if reassignments else None)
         old = {name: view for name, view in c.outdated.items() if topics is None or name in topics}
-        return replace(seen, topics={**seen.topics, **old})
+        brokers = {broker: node for broker, node in seen.brokers.items() if broker not in c.unmet}
+        return replace(seen, brokers=brokers, topics={**seen.topics, **old})
 
     def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
         c = self._cluster
@@ -142,7 +143,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
     ) -> ClusterSnapshot:
         c = self._cluster
         return ClusterSnapshot(
-            cluster_id="memory",
+            cluster_id=c.cluster_id,
             controller=-1 if c.controller is None else c.controller,
             brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
             topics=self._topics(names),

@@ -51,12 +51,14 @@ class MemoryCluster:
     deaf: set[int] = field(default_factory=set)  # brokers that not even a new controller can tell anything
     beliefs: dict[int, int] = field(default_factory=dict)  # broker → whom it takes for the controller, wrongly
     electing: bool = True
+    cluster_id: str = "memory"
     busy: bool = False  # the controller answers, and does not come to its work yet
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)  # of topics that were created by a request
     unheard: set[str] = field(default_factory=set)  # topics that only the controller's broker knows yet
+    unmet: set[int] = field(default_factory=set)  # brokers of which only the controller's knows yet that they are back
     outdated: dict[str, TopicView] = field(default_factory=dict)  # as the other brokers still know these names
     deleting: dict[str, int] = field(default_factory=dict)  # topic that Metadata has no longer → ticks until its end
     broker_config: dict[int, dict[str, str]] = field(default_factory=dict)

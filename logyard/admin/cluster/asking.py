@@ -58,6 +58,8 @@ class Asking:
     def _witnesses(self, topics: Sequence[str] | None, timeout_s: float | None = None) -> dict[str, Any]:
         """Metadata as the controller's broker has it; where it lacks something, no other may know another controller.
 
+        Without topics it is asked for its brokers, and nobody knows which it lacks.
+
         In a KRaft cluster, where Metadata names any broker as controller: as all brokers have it, put together, once
         they know the same topic of each name that is asked for.
         """
@@ -74,7 +76,7 @@ class Asking:
             if answer.controller_id != controller:
                 raise _NoController(f"broker {controller} is no longer controller")
             found: dict[str, Any] = answer.to_dict()
-            if topics is None or translation.unknown(found):
+            if not topics or translation.unknown(found):
                 self._require_no_other(controller, [broker.node_id for broker in answer.brokers])
             return found
 

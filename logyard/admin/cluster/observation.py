@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from logyard.admin.cluster.presence import settled
+from logyard.admin.cluster.presence import settled, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.transactions.hanging import find_hanging
@@ -26,6 +26,7 @@ class Wanted:
     `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
     that is behind has them of an earlier topic of the name.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
+    `brokers`: the same of brokers.
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
     """
 
@@ -34,6 +35,7 @@ class Wanted:
     hanging: frozenset[tuple[str, int]] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
     ready: frozenset[str] = frozenset()
+    brokers: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -43,13 +45,22 @@ class Wanted:
         hanging: set[tuple[str, int]] = set()
         partitions: set[TopicPartition] = set()
         ready: set[str] = set()
+        brokers: set[int] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
             hanging |= wants.hanging
             partitions |= wants.partitions
             ready |= wants.ready
-        return cls(frozenset(groups), frozenset(topics), frozenset(hanging), frozenset(partitions), frozenset(ready))
+            brokers |= wants.brokers
+        return cls(
+            frozenset(groups),
+            frozenset(topics),
+            frozenset(hanging),
+            frozenset(partitions),
+            frozenset(ready),
+            frozenset(brokers),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class Observation:
     `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
-    were not asked, or cannot tell now.
+    were not asked, or cannot tell now. `away`: the brokers of `Wanted.brokers` that the witnesses do not know either.
     """
 
     snapshot: ClusterSnapshot
@@ -70,6 +81,7 @@ class Observation:
     hanging: Sequence[OpenTransaction] | None = None
     hanging_problem: str = ""
     witnessed: ClusterSnapshot | None = None
+    away: frozenset[int] = frozenset()
 
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
         """Records that the group has not consumed, by partition of those topics (of all it committed for).
@@ -95,6 +107,10 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         return Observation(snapshot)
     with suppress(ApiError, ClusterUnreachable):  # nobody can tell now: they are in neither of `topics` and `missing`
         snapshot = settled(client, snapshot, wants.partitions)
+    away: frozenset[int] = frozenset()
+    with suppress(ApiError, ClusterUnreachable):
+        snapshot = with_brokers(client, snapshot, wants.brokers)
+        away = wants.brokers - snapshot.brokers.keys()
     committed: dict[str, Mapping[TopicPartition, int]] = {}
     problems: dict[str, str] = {}
     for group in sorted(wants.groups):
@@ -110,7 +126,8 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         ends = client.offsets(led) if led else {}
     except (ApiError, ClusterUnreachable) as problem:
         ends, problems[""] = {}, str(problem)
-    seen = Observation(snapshot, committed, ends, problems, witnessed=_witnessed(client, wants.ready, snapshot))
+    witnessed = _witnessed(client, wants.ready, snapshot)
+    seen = Observation(snapshot, committed, ends, problems, witnessed=witnessed, away=away)
     if not wants.hanging:
         return seen
     try:

@@ -2,7 +2,8 @@
 
 One broker's word that something exists is enough, its silence is not: a broker that has just started, or that the
 controller's updates reach late, knows nothing of a topic that exists. So what a snapshot lacks is asked of the
-witnesses (`ports.ClusterClient.witnessed`), and it is gone only if they do not know it.
+witnesses (`ports.ClusterClient.witnessed`), and it is gone only if they do not know it. So it is with brokers: one that
+is away is named by nobody.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,21 @@ def told(client: TopicClient, topics: Sequence[str]) -> ClusterSnapshot:
         missing = tuple(sorted({*snapshot.missing, *more.missing}))
         snapshot = replace(snapshot, topics={**snapshot.topics, **more.topics}, missing=missing)
     return snapshot
+
+
+def with_brokers(client: TopicClient, snapshot: ClusterSnapshot, expected: Iterable[int]) -> ClusterSnapshot:
+    """The snapshot, with the brokers of `expected` that it lacks where the witnesses know them. The others are away.
+
+    Raises ClusterUnreachable, ApiError where that cannot be told now.
+    """
+    if snapshot.brokers.keys() >= set(expected):
+        return snapshot
+    return replace(snapshot, brokers={**client.witnessed([]).brokers, **snapshot.brokers})
+
+
+def with_holders(client: TopicClient, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same with the brokers that have replicas: who plans gives those of dead ones to others."""
+    return with_brokers(client, snapshot, {b for _, view in snapshot.partitions() for b in view.replicas})
 
 
 def _untold(snapshot: ClusterSnapshot, topics: Iterable[str]) -> list[str]:

@@ -53,7 +53,8 @@ def joined(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         before = best.get(entry["name"])
         if before is None or _is_unknown(before) or (before["error_code"] and not entry["error_code"]):
             best[entry["name"]] = entry
-    return {**answers[0], "topics": list(best.values())}
+    brokers = {broker["node_id"]: broker for answer in answers for broker in answer["brokers"]}
+    return {**answers[0], "brokers": list(brokers.values()), "topics": list(best.values())}
 
 
 def disputed(answers: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -187,20 +187,6 @@ def test_a_cluster_that_is_without_controller_at_the_first_look_is_reported(clus
     assert [c["controller"] for c in event.changes(look(cluster), None)] == [-1]
 
 
-def test_a_lost_broker_is_reported_once_and_again_after_it_was_back(cluster: MemoryCluster) -> None:
-    event = BrokerLostEvent(patience=2)
-    assert event.changes(look(cluster), None) == []
-    for _ in range(2):
-        cluster.kill(3)
-        cluster.tick()
-        assert event.changes(look(cluster), None) == []
-        assert [c["broker"] for c in event.changes(look(cluster), None)] == [3]
-        assert event.changes(look(cluster), None) == []
-        cluster.start(3)
-        assert event.changes(look(cluster), None) == []
-    assert event.changes(None, OSError()) == []
-
-
 def test_under_replication_is_reported_after_patience(cluster: MemoryCluster) -> None:
     event = UnderReplicationEvent(patience=2)
     cluster.kill(3)

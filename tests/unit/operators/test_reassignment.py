@@ -91,6 +91,16 @@ def test_a_topic_that_one_broker_does_not_know_is_planned_and_moved_all_the_same
     assert run(verify(document), context(task_id="v"))[0]["as_planned"] == 1
 
 
+def test_replicas_of_a_broker_that_one_broker_does_not_know_stay_where_they_are(cluster: MemoryCluster) -> None:
+    """It came back while the one that is asked was cut off from the controller: else it would be emptied."""
+    cluster.unmet = {1}
+    assert plan()["partitions"] == []
+    of_two = [str(tp) for tp, a in sorted(cluster.assignments.items()) if 2 in a.replicas]
+    assert len(of_two) < len(cluster.assignments)
+    assert len(plan(drain=[2])["partitions"]) == len(of_two)
+    assert sorted(run(decommission(brokers=[2], dry_run=True), context())[0]["to_do"]) == of_two
+
+
 def test_a_deferred_move_is_not_lost_where_one_broker_does_not_know_its_topic(cluster: MemoryCluster) -> None:
     wanted = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
     document, cluster.ticks_to_move = plan(plan=wanted), 12

@@ -1,4 +1,4 @@
-"""Whether a topic is gone: one broker that does not know it is no proof."""
+"""Whether a topic is gone, or a broker away: one broker that does not know it is no proof."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from logyard.admin.cluster import asking, connection
 from logyard.admin.cluster.client import KafkaClusterClient
-from logyard.admin.cluster.presence import told
+from logyard.admin.cluster.presence import told, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.groups.reset_scenarios import named_partitions
 from logyard.admin.ports import ClusterUnreachable
@@ -32,6 +32,7 @@ class Brokers:
         self.away: set[int] = set()
         self.controllers = dict.fromkeys(knows, CONTROLLER)
         self.ids = dict.fromkeys(knows, UUID(int=5))  # of all topics that a broker knows
+        self.unmet: dict[int, int] = {}  # broker → one that it does not know, although that one is back
         self.any: Iterator[int] = iter(())  # who is asked where any broker will do; then always BEHIND
 
     @property
@@ -60,7 +61,7 @@ class Brokers:
         there = known or ()
         partition: dict[str, Any] = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0}
         partition |= {"replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
-        alive = [] if known is None else sorted(self.knows)
+        alive = [] if known is None else [b for b in sorted(self.knows) if b != self.unmet.get(broker)]
         return {
             "throttle_time_ms": 0,
             "brokers": [{"node_id": b, "host": f"host{b}", "port": 9092, "rack": None} for b in alive],
@@ -153,6 +154,32 @@ def test_in_a_kraft_cluster_brokers_agree_on_the_topic_of_a_name(monkeypatch: py
     with pytest.raises(ClusterUnreachable, match="different topics of the name t"):
         asked.witnessed(["t"])
     assert list(asked.witnessed().topics) == ["t"], "of all topics some may be changing at any time"
+
+
+def test_a_broker_that_one_broker_does_not_know_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: [], BEHIND: [], OTHER: []})
+    brokers.unmet = {BEHIND: OTHER}
+    brokers.any = repeat(BEHIND)
+    asked = client(monkeypatch, brokers)
+    seen = asked.snapshot()
+    assert OTHER not in seen.brokers
+    assert sorted(with_brokers(asked, seen, [OTHER, 99]).brokers) == sorted([CONTROLLER, BEHIND, OTHER])
+    assert with_brokers(asked, seen, [BEHIND]) is seen, "nobody else is asked"
+    brokers.controllers = {CONTROLLER: CONTROLLER, BEHIND: CONTROLLER, OTHER: BEHIND}
+    brokers.unmet, brokers.away = {}, {BEHIND}
+    brokers.any = repeat(CONTROLLER)
+    with pytest.raises(ApiError) as refusal:
+        with_brokers(asked, seen, [99])
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_in_a_kraft_cluster_a_broker_that_any_broker_knows_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers({CONTROLLER: [], BEHIND: [], OTHER: []}, kraft=True)
+    brokers.unmet = {CONTROLLER: OTHER}
+    asked = client(monkeypatch, brokers)
+    brokers.any = repeat(CONTROLLER)
+    assert OTHER not in asked.snapshot().brokers
+    assert OTHER in with_brokers(asked, asked.snapshot(), [OTHER]).brokers
 
 
 def test_each_named_topic_is_there_or_gone(monkeypatch: pytest.MonkeyPatch) -> None:
