@@ -14,7 +14,7 @@ from logyard.operators.contents.masks import Rule, bared, fields_of, read_rules,
 from logyard.operators.contents.shown import Search
 from logyard.operators.fields import as_integer, as_list, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
-from logyard.operators.hooks.records import RecordsHook, asked, headers_of, partitions_of
+from logyard.operators.hooks.records import RecordsHook, cluster_of, headers_of, partitions_of
 from logyard.operators.reading import REQUEST_S
 from logyard.operators.selecting import EARLIEST, LATEST, Selecting, Selection
 from logyard.operators.transaction_outcomes import transaction_options
@@ -146,7 +146,8 @@ class CopyRecordsOperator(EndsItsTransaction):
             return len(partitions_of(consumer, [self.to_topic], REQUEST_S))
         with closing(target.consumer("logyard", _CONSUMER)) as other:
             found = len(partitions_of(other, [self.to_topic], REQUEST_S))
-            if self.topic == self.to_topic and cluster_of(consumer, self.topic) == cluster_of(other, self.topic):
+            clusters = {cluster_of(one, self.topic, REQUEST_S) for one in (consumer, other)}
+            if self.topic == self.to_topic and len(clusters) == 1:
                 raise BadSettings(
                     f"topic {self.topic} would be copied into itself: both connections lead to one cluster"
                 )
@@ -188,12 +189,6 @@ class CopyRecordsOperator(EndsItsTransaction):
                 if writer.delivered.records:
                     self.log.error("at least %d records were copied before it failed", writer.delivered.records)
                 raise
-
-
-def cluster_of(client: Any, topic: str) -> str | None:
-    """The id of a client's cluster. Raises ApiError, RecordsFailed."""
-    found: str | None = asked("metadata", client.list_topics, topic, timeout=REQUEST_S).cluster_id
-    return found
 
 
 def as_written(message: Any, *, keep_partition: bool) -> dict[str, Any]:

@@ -97,8 +97,9 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
         self.spark_settings = spark_settings
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        tries = Tries(context, [str(topic) for topic in as_list("topics", self.topics)])
+        topics = [str(topic) for topic in as_list("topics", self.topics)]
         place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
+        tries = Tries(context, topics, self.job_arguments(topics, place))
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
             self.application = str(job_file(self.job))

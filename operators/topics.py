@@ -25,12 +25,11 @@ from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.base import ClusterOperator
+from logyard.operators.earlier_topic import EarlierTopic
 from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.topic_names import once_free
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
-
-_STORED_ID = "logyard_topic_of_first_try"
 
 
 class TopicOperator(ClusterOperator):
@@ -58,26 +57,6 @@ class TopicOperator(ClusterOperator):
         """Wait until every partition has a leader, then return `result` and the topic's partitions."""
         trigger = TopicReadyTrigger(topic=self.topic, partitions=partitions, **self.waiting())
         return result | self.wait(trigger, "finish", result=result)
-
-    def _earlier(self, context: Context) -> str | None:
-        """The id of the topic that an earlier try of this task was about to work on (since Airflow 3.3)."""
-        store = context.get("task_state_store")
-        known: Any = store.get(_STORED_ID) if store is not None else None
-        if not isinstance(known, dict) or known.get("topic") != self.topic:
-            return None
-        # Of another `max_tries`: the task was cleared since, to do it again.
-        return known.get("topic_id") if known.get("max_tries") == context["ti"].max_tries else None
-
-    def _remember(self, context: Context, topic_id: str | None) -> None:
-        store, max_tries = context.get("task_state_store"), context["ti"].max_tries
-        if store is not None and topic_id is not None:
-            stored: Any = {"topic": self.topic, "topic_id": topic_id, "max_tries": max_tries}
-            store.set(_STORED_ID, stored)
-
-    def _forget(self, context: Context) -> None:
-        store = context.get("task_state_store")
-        if store is not None and store.get(_STORED_ID) is not None:
-            store.delete(_STORED_ID)
 
 
 class CreateTopicOperator(TopicOperator):
@@ -256,7 +235,8 @@ class DeleteTopicOperator(TopicOperator):
     CreateTopicOperator waits for that.
 
     Where topics have ids, a retry deletes the topic of the first try only: one that was made under the name since
-    stays. A task that is cleared begins anew.
+    stays, and if the connection leads to another cluster since, it deletes nothing there and fails. A task that is
+    cleared begins anew.
 
     :param wanted: false does nothing, for DAGs that delete only on request. (templated)
     :param must_match: a regular expression that must match the whole name. (templated)
@@ -291,31 +271,33 @@ class DeleteTopicOperator(TopicOperator):
         with self.hook.client() as client:
             snapshot = client.witnessed([self.topic])
             found = snapshot.topics.get(self.topic)
-            earlier = self._earlier(context)
+            kept = EarlierTopic(context, self.topic)
+            earlier = kept.known(snapshot.cluster_id)
             result = {"topic": self.topic, "deleted": found is not None or earlier is not None}
             if found is None and self.topic not in snapshot.missing:
                 # Another error than UNKNOWN_TOPIC_OR_PARTITION: this user may not see it.
                 raise TopicConflict(f"topic {self.topic} cannot be described, so it is unknown whether it exists")
             if found is None:
                 self.log.info("topic %s does not exist", self.topic)
-                self._forget(context)
+                kept.forget()
                 return result
             if None not in (earlier, found.topic_id) and found.topic_id != earlier:
                 self.log.info("topic %s is gone: another one has its name now, which stays", self.topic)
-                self._forget(context)
+                kept.forget()
                 return result
             self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
             if self.checks_only:
                 return result
-            self._delete(client, context, found.topic_id or earlier)
+            kept.remember(found.topic_id or earlier, snapshot.cluster_id)
+            self._delete(client, found.topic_id or earlier)
         gone = TopicGoneTrigger(topic=self.topic, topic_id=found.topic_id, **self.waiting())
         values = self.wait(gone, "finish", result=result)
-        self._forget(context)
+        kept.forget()
         return result | values
 
     def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         result = super().finish(context, event, result)
-        self._forget(context)
+        EarlierTopic(context, self.topic).forget()
         return result
 
     def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
@@ -329,8 +311,7 @@ class DeleteTopicOperator(TopicOperator):
                 if group.members and any(tp.topic == self.topic for tp in client.group_offsets(group.group_id)):
                     raise TopicConflict(f"topic {self.topic} is read by group {group.group_id}: not deleted")
 
-    def _delete(self, client: ClusterClient, context: Context, topic_id: str | None) -> None:
-        self._remember(context, topic_id)
+    def _delete(self, client: ClusterClient, topic_id: str | None) -> None:
         try:
             client.delete_topic(self.topic, topic_id)
         except ApiError as refusal:
@@ -364,7 +345,7 @@ class DeleteRecordsOperator(TopicOperator):
             before = client.offsets(list(wanted), EARLIEST)
             todo = {tp: offset for tp, offset in wanted.items() if offset > before[tp]}
             moved = client.delete_records(todo) if todo and not self.checks_only else todo
-        self._forget(context)
+        EarlierTopic(context, self.topic).forget()
         now = before | moved
         return {
             "topic": self.topic,
@@ -375,13 +356,16 @@ class DeleteRecordsOperator(TopicOperator):
     def _refuse_another(self, client: ClusterClient, context: Context) -> None:
         if self.checks_only:
             return
-        earlier = self._earlier(context)
-        # Only a retry must be certain: leaders delete records, whether there is a controller or not.
-        found = (client.snapshot if earlier is None else client.witnessed)([self.topic]).topics.get(self.topic)
+        kept, snapshot = EarlierTopic(context, self.topic), client.snapshot([self.topic])
+        earlier = kept.known(snapshot.cluster_id)
+        if earlier is not None:
+            # Only a retry must be certain: leaders delete records, whether there is a controller or not.
+            snapshot = client.witnessed([self.topic])
+        found = snapshot.topics.get(self.topic)
         topic_id = found.topic_id if found is not None else None
         if None not in (earlier, topic_id) and topic_id != earlier:
             raise TopicConflict(f"topic {self.topic} was made anew since the first try: no records are deleted")
-        self._remember(context, topic_id or earlier)
+        kept.remember(topic_id or earlier, snapshot.cluster_id)
 
 
 def _existing(client: ClusterClient, topic: str) -> Any:

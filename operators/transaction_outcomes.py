@@ -5,6 +5,7 @@
     the next try        ends what earlier tries left open; then nobody but itself can commit. Not known: it looks
                         whether who reads committed records sees the last one. Then nothing is written again
 
+A connection that leads to another cluster since says nothing of it: there the task writes.
 A task that is cleared after it has succeeded writes again. Airflow keeps state between tries since 3.3.
 """
 
@@ -17,7 +18,7 @@ from airflow.sdk import Context
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION
-from logyard.operators.hooks.records import RecordsFailed, RecordsHook, asked, library, refusal
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook, asked, cluster_of, library, refusal
 
 Result = dict[str, Any]
 
@@ -57,6 +58,7 @@ class TransactionOutcome:
         Raises ApiError, RecordsFailed; BadSettings where it cannot be told.
         """
         asked("transaction", producer.init_transactions, self._timeout_s)
+        self._where = f"{cluster_of(producer, self._topic, self._timeout_s)}/{self._where}"
         kept: Any = None if self._store is None else self._store.get(_STORED)
         if self._store is None and self._ti.try_number > 1:
             self._log.warning("Airflow keeps state between tries since 3.3: a commit that was not answered is repeated")

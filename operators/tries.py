@@ -1,9 +1,12 @@
 """What earlier tries of a task on several topics have done, so that the next try works only on what failed.
 
 Airflow keeps state between tries since 3.3; before, a retry works on all topics. (XComs do not outlive a try.) A task
-that is cleared works on all of them again.
+that is cleared works on all of them again, and so does a try for which the job is another: its connection or its
+options were edited, and what was done is elsewhere.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +18,13 @@ _STORED = "logyard_topics_done"
 class Tries:
     """Which topics this try works on, and what earlier tries of the task have done already."""
 
-    def __init__(self, context: Context, given: Sequence[str]) -> None:
+    def __init__(self, context: Context, given: Sequence[str], command: Sequence[str]) -> None:
+        """:param command: the job's command line for all of the topics; it is not kept, only compared."""
         self._store, self._given = context.get("task_state_store"), list(given)
         known: Any = self._store.get(_STORED) if self._store is not None else None
         self._max_tries = context["ti"].max_tries if self._store is not None else None
-        is_ours = isinstance(known, dict) and known.get("given") == self._given
+        self._command = hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()
+        is_ours = isinstance(known, dict) and (known.get("given"), known.get("command")) == (self._given, self._command)
         # Of another `max_tries`: the task was cleared since, and what was done then may be long ago.
         known = known if is_ours and known.get("max_tries") == self._max_tries else {}
         self._done: dict[str, Any] = known.get("done", {})
@@ -38,6 +43,7 @@ class Tries:
         done = {topic: row for topic, row in rows.items() if topic not in failed and row.get("verdict") != "bad"}
         if self._store is not None and done:
             stored: Any = {"given": self._given, "done": {**self._done, **done}, "max_tries": self._max_tries}
+            stored["command"] = self._command
             self._store.set(_STORED, stored)
         return self._with_earlier(found)
 

@@ -136,6 +136,12 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
     return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]
 
 
+def cluster_of(client: Any, topic: str, timeout_s: float) -> str | None:
+    """The id of a client's cluster. Raises ApiError, RecordsFailed."""
+    found: str | None = asked("metadata", client.list_topics, topic, timeout=timeout_s).cluster_id
+    return found
+
+
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
     """The headers of a message of librdkafka. Raises BadSettings where a name is not UTF-8, which Kafka allows and its
     Python client cannot read: no retry mends it."""

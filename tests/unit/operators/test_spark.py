@@ -241,6 +241,23 @@ def test_failed_topics_are_named_and_alone_are_tried_again(monkeypatch: pytest.M
     assert topics_of(other) == ["a", "b", "c"], "what was done belongs to other topics"
 
 
+def test_what_was_done_elsewhere_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The destination came from a Variable, or the cluster from a connection, that was edited between two tries."""
+    failed = {"b": "no leader"}
+    summary = json.dumps(EXPORTED | {"by_topic": {"a": row(), "b": row(failed["b"])}, "topics_failed": failed})
+    submit(monkeypatch, summary, fails=True)
+    store = Store()
+    with pytest.raises(JobFailed):
+        ExportSegmentsOperator(task_id="e", topics=["a", "b"], destination="/wrong").execute(context(store))
+    again = submit(monkeypatch, summary, fails=True)
+    with pytest.raises(JobFailed):
+        ExportSegmentsOperator(task_id="e", topics=["a", "b"], destination="/out").execute(context(store))
+    assert topics_of(again) == ["a", "b"]
+    rest = submit(monkeypatch, json.dumps(EXPORTED | {"by_topic": {"b": row()}, "topics_failed": {}}))
+    ExportSegmentsOperator(task_id="e", topics=["a", "b"], destination="/out").execute(context(store))
+    assert topics_of(rest) == ["b"]
+
+
 def test_a_cleared_task_works_on_all_topics_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found good weeks ago says nothing of today."""
     audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 1, "warn": 0}}

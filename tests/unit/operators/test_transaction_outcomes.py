@@ -61,9 +61,12 @@ HELD_UP = Log({COMMITTED: 3, ALL: 20}, {COMMITTED: set(), ALL: {5, 6, 7}})
 class Client:
     """A producer; its commit does what it is told to."""
 
-    def __init__(self, commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, commit: Callable[[], None] = lambda: None, cluster: str = "one") -> None:
         self.asked: list[str] = []
-        self._commit = commit
+        self._commit, self._cluster = commit, cluster
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(cluster_id=self._cluster)
 
     def __getattr__(self, name: str) -> Any:
         def ask(*_: Any) -> None:
@@ -78,13 +81,15 @@ def unanswered() -> None:
     raise KafkaException(KafkaError(TIMED_OUT))
 
 
-def attempt(store: Store | None, log: Log, commit: Callable[[], None] = lambda: None, **ti: Any) -> tuple[Any, Client]:
+def attempt(
+    store: Store | None, log: Log, commit: Callable[[], None] = lambda: None, cluster: str = "one", **ti: Any
+) -> tuple[Any, Client]:
     """One try of a task: its result or its error, and what its producer was asked for."""
     operator = ProduceToTopicOperator(task_id="p", topic="t", records=[], wait_timeout_s=0.3)
     made = context(store)
     made["task_state_store"] = store
     vars(made["ti"]).update(ti)
-    client = Client(commit)
+    client = Client(commit, cluster)
     try:
         return operator.write_once(made, log, client, log.topic, lambda _: dict(RESULT)), client  # type: ignore[arg-type]
     except (ApiError, BadSettings, RecordsFailed) as problem:
@@ -110,6 +115,16 @@ def test_a_commit_without_an_answer_is_looked_up(max_tries: int) -> None:
     found, client = attempt(store, WRITTEN, max_tries=max_tries)
     assert (found, client.asked) == (RESULT, ["init_transactions"])
     assert attempt(store, NOTHING, max_tries=max_tries)[1].asked == ["init_transactions"], "it is known from then on"
+
+
+def test_a_commit_in_another_cluster_is_none_in_this_one() -> None:
+    """The connection leads to another one since, which has records of others at those offsets."""
+    store = Store()
+    assert isinstance(attempt(store, NOTHING, unanswered)[0], RecordsFailed)
+    found, client = attempt(store, WRITTEN, cluster="another")
+    assert found == RESULT
+    assert has_written(client)
+    assert not has_written(attempt(store, NOTHING, cluster="another")[1])
 
 
 @pytest.mark.parametrize("log", [ABORTED, AT_THE_END])
