@@ -8,6 +8,7 @@ Rule 3: `version` grows with every update, so that encoded answers can be cached
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from logyard.broker import tasks
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
 
@@ -58,8 +59,13 @@ class MetadataCache:
                 self._put(partition)
         for topic in changed:
             self._set_id(topic, update.topic_ids.get(topic, ZERO_TOPIC_ID))
+        news = tuple(changed)
         for subscriber in tuple(self._subscribers):
-            subscriber(tuple(changed), deleted)
+            try:
+                subscriber(news, deleted)
+            except Exception as error:
+                # An error of one must not keep it from the others: nobody tells them again.
+                tasks.failed("news of metadata", error)
         return deleted
 
     def _put(self, update: PartitionUpdate) -> None:

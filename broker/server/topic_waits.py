@@ -36,5 +36,10 @@ class TopicWaits:
 
     def _look(self) -> None:
         for future, condition in list(self._waiting.items()):
-            if not future.done() and condition():
-                future.set_result(True)
+            if future.done():
+                continue
+            try:
+                if condition():
+                    future.set_result(True)
+            except Exception as error:  # of one request; the others wait for their own
+                future.set_exception(error)

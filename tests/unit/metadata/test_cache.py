@@ -1,8 +1,12 @@
 """The metadata cache under UpdateMetadata (facts §9)."""
 
 import uuid
+from collections import Counter
 from typing import Any
 
+import pytest
+
+from logyard.broker import tasks
 from logyard.broker.metadata.cache import MetadataCache, PartitionMetadata
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
@@ -66,3 +70,18 @@ def test_every_update_counts() -> None:
     cache.apply_update(update())
     assert cache.version > before
     assert cache.partition_count() == 0
+
+
+def test_one_subscriber_that_fails_does_not_keep_the_news_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ones forget the offsets of deleted partitions, and nobody tells them again."""
+    monkeypatch.setattr(tasks, "failures", Counter[str]())
+    cache, told = MetadataCache(), []
+
+    def fails(*_: Any) -> None:
+        raise IndexError("a bug")
+
+    cache.subscribe(fails)
+    cache.subscribe(lambda topics, deleted: told.append((topics, tuple(deleted))))
+    cache.apply_update(update(led(A0)))
+    assert told == [(("a",), ())]
+    assert tasks.failures == {"news of metadata": 1}
