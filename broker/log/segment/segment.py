@@ -158,11 +158,12 @@ class Segment:
 
     @property
     def aborted(self) -> list[AbortedTxn]:
-        """The aborted transactions whose markers are in this segment."""
+        """The aborted transactions whose markers are in this segment. Raises DiskError, CorruptData."""
         if self._aborted is None:
-            self._aborted = []
-            if self.has_aborted:
-                self._aborted = decode_aborted(read_whole(self.disk, self.path(layout.TXN_INDEX)))
+            # What cannot be read is not remembered as "none": readers of committed records would see aborted ones, and
+            # the next entry would be written over the first.
+            data = read_whole(self.disk, self.path(layout.TXN_INDEX)) if self.has_aborted else b""
+            self._aborted = decode_aborted(data)
             self._aborted_written = len(self._aborted)
         return self._aborted
 

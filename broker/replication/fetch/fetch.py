@@ -203,15 +203,14 @@ class Fetching:
         for result, found, partition, epoch in reading.slices:
             try:
                 records = found.load_nowait()
+                if records is None:
+                    cold.append((result, found, partition, epoch))
+                else:
+                    result.records = records
+                    if result.aborted is not None:
+                        _name_aborted(result, found)
             except Exception as error:
                 _fail(result, error)
-                continue
-            if records is None:
-                cold.append((result, found, partition, epoch))
-            else:
-                result.records = records
-                if result.aborted is not None:
-                    _name_aborted(result, found)
         self._hosted.counters.bytes_out += reading.size
         if cold:
             waiting = pending if pending is not None else self._hosted.new_pending()

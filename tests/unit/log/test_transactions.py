@@ -1,5 +1,6 @@
 """What a log makes of transactions: the last stable offset, the index of aborted ones, and what outlives what."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -167,6 +168,26 @@ def test_an_aborted_transaction_costs_as_much_with_a_thousand_before_it(monkeypa
     disk.restart()
     assert aborted(opened(disk, known=Checkpointed(recovery_point=0))) == aborted(again)
     assert len(aborted(again)) == 1001
+
+
+def test_an_index_that_cannot_be_read_now_is_not_taken_for_an_empty_one() -> None:
+    """Else readers of committed records see aborted ones, and the next entry is written over the first."""
+    disk = MemoryDisk()
+    entries = [AbortedTxn(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(3)]
+    written = Segment.create(disk, "/", 0, SMALL, NOW)
+    for entry in entries[:2]:
+        written.note_aborted(entry)
+    segment = Segment(disk, "/", 0, created_ms=NOW)
+    segment.has_aborted = True
+    disk.fail("/", errno.EMFILE)
+    for _ in range(2):
+        with pytest.raises(DiskError):
+            _ = segment.aborted
+    disk.heal()
+    segment.note_aborted(entries[2])
+    again = Segment(disk, "/", 0, created_ms=NOW)
+    again.has_aborted = True
+    assert again.aborted == segment.aborted == entries
 
 
 def test_an_entry_that_could_not_be_written_comes_with_the_next() -> None:

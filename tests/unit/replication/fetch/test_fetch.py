@@ -7,6 +7,8 @@ import pytest
 
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.log.producers import Origin
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.segment_list import SegmentList
 from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import ABORT
@@ -108,6 +110,34 @@ def test_records_whose_aborted_transactions_are_gone_are_not_shown(world: World,
     finished.set_result(records if late else work())
     (told,) = waiting.result()
     assert (told.error, bytes(told.records)) == (ErrorCode.NONE, b"")
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_records_whose_aborted_transactions_cannot_be_told_are_not_shown(
+    world: World, monkeypatch: pytest.MonkeyPatch, cold: bool
+) -> None:
+    """They are refused, and the other partitions of the request are not."""
+    abort_many(world, 2)
+    world.log(T1).append_as_leader(batch(timestamp=NOW), 0, now_ms=NOW)
+    world.log(T1).set_high_watermark(1)
+    world.logs.disk.cold = cold
+    damaged, told_of = world.log(T0).segments, SegmentList.aborted_between
+
+    def between(segments: SegmentList, start: int, end: int) -> list[AbortedTxn]:
+        if segments is damaged:
+            raise StorageError("too many open files")
+        return told_of(segments, start, end)
+
+    monkeypatch.setattr(SegmentList, "aborted_between", between)
+    told: Any = fetch(world, ask(), ask(tp=T1), isolation=Isolation.READ_COMMITTED)
+    if cold:
+        for work, finished in list(world.blocked):
+            finished.set_result(work())
+        told = told.result()
+    assert [(one.error, bool(len(one.records))) for one in told] == [
+        (ErrorCode.KAFKA_STORAGE_ERROR, False),
+        (ErrorCode.NONE, True),
+    ]
 
 
 @pytest.mark.parametrize("offset", [-1, 3, 99])
