@@ -1,4 +1,4 @@
-"""The cleaner in compiled loops, chunk by chunk: needs numpy and numba, which it imports (`engines.py` decides)."""
+"""The cleaner in compiled loops, chunk by chunk: needs numpy and numba (`engines.py` decides, and loads them)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

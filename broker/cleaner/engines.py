@@ -48,7 +48,9 @@ class Engines:
         if self._compiled is None and self._has_compiled and sum(s["size"] for s in segments) >= SMALL_BYTES:
             try:
                 from logyard.broker.cleaner import compiled_passes
+                from logyard.broker.compiled import jit
 
+                jit.load()
                 self._compiled = compiled_passes.ENGINE
             except Exception as error:  # libraries that do not fit each other, or no place for compiled code
                 self._give_up(f"{type(error).__name__}: {error}")

@@ -1,36 +1,72 @@
 """The only importer of numba: `kernel` compiles a function once per machine and keeps it in NUMBA_CACHE_DIR.
 
 Without it numba caches beside the source, or for the user, or it is done for it (kernel_place.py).
+
+numba is imported at the first call of a kernel: the driver of a job imports the modules of the loops, and calls none.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from numba import config, njit, types
-from numba.core.cgutils import ir
-from numba.extending import intrinsic
-
 from logyard.broker.compiled import kernel_place
+from logyard.broker.late_import import imported_when_used
+
+with imported_when_used("numba"):
+    import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLACES = (kernel_place.chosen, kernel_place.own)
 
 
+def load() -> None:
+    """Import numba now; raises whatever that raises."""
+    assert numba.njit
+
+
+class Deferred:
+    """What numba makes of a function, made when it is called, or compiled into another."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._function, self._make = function, make
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def made(self) -> Any:
+        """The function as numba has it."""
+        return self._make(self._function)
+
+    def __call__(self, *values: Any) -> Any:
+        return self.made(*values)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type of what a kernel names: numba asks for it when it compiles the kernel."""
+        known = numba.core.registry.cpu_target.typing_context
+        made = self.made
+        known.refresh()  # it may have been made now, while numba compiles
+        return known.resolve_value_type(made)
+
+
 def kernel(function: F) -> F:
     """Compile `function` on first use; it runs without the interpreter lock and without bounds checks, so a kernel has
     to check its own input."""
+    return cast(F, Deferred(function, _compiled))
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
     for place in _PLACES:
-        config.CACHE_DIR = place()
-        if config.CACHE_DIR is None:
+        numba.config.CACHE_DIR = place()
+        if numba.config.CACHE_DIR is None:
             continue
         with suppress(RuntimeError):  # numba may write nowhere there
-            made = njit(cache=True, nogil=True)(function)
+            made = numba.njit(cache=True, nogil=True)(function)
             if kept := getattr(made, "_cache", None):  # None where NUMBA_DISABLE_JIT is set
                 _forgive(kept._cache_file)
-            return cast(F, made)
-    return cast(F, njit(nogil=True)(function))
+            return made
+    return numba.njit(nogil=True)(function)
 
 
 def _forgive(file: Any) -> None:
@@ -58,7 +94,7 @@ def _forgive(file: Any) -> None:
 
 def instructions(function: Callable[..., Any]) -> Any:
     """Return a function for kernels, made from one that emits LLVM instructions."""
-    return intrinsic(function)
+    return Deferred(function, lambda one: numba.extending.intrinsic(one))
 
 
 @instructions
@@ -69,11 +105,12 @@ def load_word(_context: Any, buffer: Any, at: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        ir = numba.core.cgutils.ir
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         place = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
         return builder.load(place, align=1)
 
-    return types.uint64(buffer, types.int64), generate
+    return numba.types.uint64(buffer, numba.types.int64), generate
 
 
 @instructions
@@ -81,6 +118,7 @@ def prefetch_row(_context: Any, matrix: Any, row: Any) -> Any:
     """Prefetch the start of matrix[row] (contiguous) for a write, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        ir = numba.core.cgutils.ir
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         row_bytes = builder.extract_value(array.strides, 0)
         start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
@@ -92,4 +130,4 @@ def prefetch_row(_context: Any, matrix: Any, row: Any) -> Any:
         builder.call(fetch, [place, *(ir.Constant(number, n) for n in (for_write, keep, data))])
         return context.get_dummy_value()
 
-    return types.void(matrix, types.int64), generate
+    return numba.types.void(matrix, numba.types.int64), generate

@@ -13,7 +13,7 @@ RUN = """
 import numpy as np
 from logyard.broker.compiled.kernels import count_batches
 assert count_batches(np.zeros(100, np.uint8), 10) == (0, 0, 0)
-print(sum(count_batches.stats.cache_hits.values()))
+print(sum(count_batches.made.stats.cache_hits.values()))
 """
 
 
@@ -74,3 +74,42 @@ def test_where_numba_may_write_nowhere_kernels_are_kept_there_too(tmp_path: Path
     (own,) = tmp_path.iterdir()
     own.chmod(0o777)
     assert hits_below(tmp_path, **nowhere) == 0
+
+
+WITHOUT = """
+import sys
+from logyard.spark_jobs.audit import job as audit
+from logyard.spark_jobs.compact import job as compact
+from logyard.spark_jobs.export import job as export
+print("numba" in sys.modules, "llvmlite" in sys.modules)
+"""
+
+
+def test_the_driver_of_a_job_imports_the_loops_without_numba() -> None:
+    """Half a second of its start, while its workers' daemon does the same."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+def test_a_kernel_calls_kernels_and_what_emits_instructions(tmp_path: Path) -> None:
+    run = """
+import numpy as np
+from logyard.broker.compiled.jit import kernel, load_word
+@kernel
+def word(buffer, at):
+    "One word."
+    return load_word(buffer, at) & 0xFF
+@kernel
+def both(buffer):
+    return word(buffer, 0) + word(buffer, 8)
+assert both.__name__ == "both" and word.__doc__ == "One word."
+data = np.zeros(16, np.uint8)
+data[:] = 3
+print(int(both(data)))
+"""
+    file = tmp_path / "run.py"
+    file.write_text(run)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for _ in range(2):
+        done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=False)
+        assert done.stdout == "6\n", done.stderr
