@@ -6,10 +6,11 @@ from logyard.broker.extras import how_to_install
 
 try:
     from logyard.spark_jobs.audit.job import main
+    from logyard.spark_jobs.command import leave
 except ModuleNotFoundError as _problem:
     if (_lacking := how_to_install(_problem, "spark")) is None:
         raise
     sys.exit(f"audit: {_lacking}")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -5,6 +5,7 @@ import sys
 from logyard.broker.extras import how_to_install
 
 try:
+    from logyard.spark_jobs.command import leave
     from logyard.spark_jobs.export.job import main
 except ModuleNotFoundError as _problem:
     if (_lacking := how_to_install(_problem, "spark")) is None:
@@ -12,4 +13,4 @@ except ModuleNotFoundError as _problem:
     sys.exit(f"export: {_lacking}")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

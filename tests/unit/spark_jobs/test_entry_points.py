@@ -1,13 +1,16 @@
 """The names that docs/spark.md gives: files that spark-submit runs, `python -m`, and what users import."""
 
 import importlib
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from logyard.spark_jobs import manifest, shipping, source
+from logyard.spark_jobs.command import is_read
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,3 +50,36 @@ def test_spark_connect_is_refused_in_one_line_before_anything_is_asked(
 def test_what_users_import() -> None:
     assert callable(source.register)
     assert callable(manifest.ManifestStore.live_files)
+
+
+LEFT = """
+import atexit, sys, threading, time
+from logyard.spark_jobs.command import leave
+atexit.register(print, "taken down")
+threading.Thread(target=time.sleep, args=(3600,)).start()
+print("summary", end="")
+sys.stderr.write("failed")
+leave(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_a_job_that_is_done_leaves_at_once_with_all_that_it_said(status: int) -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT, str(status)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "summary", "failed")
+
+
+def test_what_waits_in_a_pipe_is_not_read_yet(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    assert is_read(writing)
+    os.write(writing, b"summary")
+    assert not is_read(writing)
+    assert os.read(reading, 100) == b"summary"
+    assert is_read(writing)
+    os.close(reading)
+    os.close(writing)
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"summary")
+        file.flush()
+        assert is_read(file.fileno())
