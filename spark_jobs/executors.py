@@ -1,7 +1,9 @@
 """Whether executors can do our work: their Python, its version and its libraries. Asked before anything is read."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from logyard.spark_jobs.errors import JobFailed
@@ -27,11 +29,18 @@ def check(context: Any, needs: Sequence[str]) -> None:
             f"executors cannot run their Python: {reason}; it is {context.pythonExec}, and each of Spark's hosts needs "
             "the driver's version of Python there (spark.pyspark.python, PYSPARK_PYTHON)"
         ) from None
+    _require(missing, needs, context.pythonExec)
+
+
+def check_here(needs: Sequence[str]) -> None:
+    """The same where this Python is that of the executors, on this machine: no task is needed to ask."""
+    _require([name for name in needs if find_spec(name) is None], needs, sys.executable)
+
+
+def _require(missing: Sequence[str], needs: Sequence[str], python: str) -> None:
     if missing:
         extras = "spark,stores" if STORES in needs else "spark"
-        raise JobFailed(
-            f"executors lack {', '.join(missing)}: install logyard[{extras}] in their Python ({context.pythonExec})"
-        )
+        raise JobFailed(f"executors lack {', '.join(missing)}: install logyard[{extras}] in their Python ({python})")
 
 
 def no_python(said: str) -> str | None:

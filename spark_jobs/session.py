@@ -49,11 +49,14 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
     conf.set(f"spark.executorEnv.{PRIVATE}", "1")
     for key, value in (settings or {}).items():
         conf.set(key, value)
-    if works_here(conf):
+    is_here = works_here(conf)
+    if is_here:
+        executors.check_here(needs)
         conf.setIfMissing("spark.python.daemon.module", executors.DAEMON)
         conf.set(f"spark.executorEnv.{executors.JOB}", app.rpartition(" ")[2])
     context = SparkContext.getOrCreate(conf)
-    executors.check(context, needs)
+    if not is_here:
+        executors.check(context, needs)
     say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
     return context
 

@@ -1,8 +1,11 @@
 """What Spark says of an executor's Python, as one line."""
 
+import sys
+
 import pytest
 
-from logyard.spark_jobs.executors import no_python
+from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.executors import NEEDS, STORES, check_here, no_python
 
 FRAMES = "\n\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:241)\n"
 
@@ -24,3 +27,13 @@ OTHER = (
 )
 def test_a_python_that_cannot_be_used(said: str, found: str | None) -> None:
     assert no_python(said) == found
+
+
+def test_libraries_are_looked_for_without_a_task_where_workers_have_this_python() -> None:
+    check_here(NEEDS)
+    with pytest.raises(JobFailed) as raised:
+        check_here(("logyard", "not_there", "nor_this"))
+    said = f"executors lack not_there, nor_this: install logyard[spark] in their Python ({sys.executable})"
+    assert str(raised.value) == said
+    with pytest.raises(JobFailed, match="install logyard.spark,stores."):
+        check_here(("not_there", STORES))
