@@ -21,12 +21,14 @@ from logyard.broker.records.build import build
 from logyard.broker.records.stream import Record
 from logyard.spark_jobs import driver_jvm
 from logyard.spark_jobs.audit.divergence import record_rows
-from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.audit.partition import audit_bin, judge_rows
+from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.compact.rewrite import Rewriter
 from logyard.spark_jobs.compact.shuffle import hash_segment, merge_bucket
 from logyard.spark_jobs.compact.survey import survey_segments
 from logyard.spark_jobs.export.upsert import buckets_of
 from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica
 from logyard.spark_jobs.segments.splits import COLUMNS, Split, split_rows
 
 # More keys than the first table has room for, so that it grows.
@@ -75,7 +77,31 @@ def _written(directory: str, keys: int = KEYS) -> SegmentFile:
 
 def _audit(segment: SegmentFile) -> None:
     work = SegmentAudit(segment, deep=True, leader_epochs=((0, 0),), compacted=True, now_ms=NOW_MS)
-    SegmentAuditor(work).run()
+    judge_rows([_replica(segment)], (rows for _, rows in audit_bin([work])))
+
+
+def _replica(segment: SegmentFile) -> Replica:
+    end = segment.last_offset + 1
+    return Replica(
+        topic=segment.topic,
+        partition=segment.partition,
+        broker_id=segment.replica,
+        directory=segment.directory,
+        is_leader=True,
+        leader_epoch=0,
+        log_start_offset=0,
+        log_end_offset=end,
+        high_watermark=end,
+        last_stable_offset=end,
+        clean_offset=0,
+        now_ms=NOW_MS,
+        policy="compact",
+        topic_id=None,
+        cluster_id=None,
+        leader_epochs=((0, 0),),
+        aborted=(),
+        segments=(segment,),
+    )
 
 
 def _export(segment: SegmentFile) -> None:

@@ -39,6 +39,8 @@ from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_lease
 from logyard.spark_jobs.turns import Turns, add_option, take_turns
 
 FINDINGS_IN_SUMMARY = 50
+# A tenth of a second's work.
+SMALL_BYTES = 64 * 1024 * 1024
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -207,33 +209,51 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
 
 
 def _inspect(context: Any, part: Audited, *, deep: bool) -> None:
-    """Check every segment in a task of its own, then each partition as a whole; adds the findings and totals."""
-    replicas = part.replicas
-    work = [
-        SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset)
-        for r in replicas
-        for segment in r.segments
-    ]
-    bins = session.bins_by_size(work, lambda w: w.segment.size, session.task_count(context))
+    """Check every segment, then each partition as a whole; adds the findings and totals.
+
+    Where partitions are even enough to be tasks, each is judged in the task that read it: no shuffle follows.
+    """
+    work: dict[str, list[SegmentAudit]] = defaultdict(list)
     by_partition: dict[str, list[Replica]] = defaultdict(list)
-    for replica in replicas:
-        by_partition[str(replica.tp)].append(replica)
-    known = context.broadcast(dict(by_partition))
+    for r in part.replicas:
+        name = str(r.tp)
+        by_partition[name].append(r)
+        for segment in r.segments:
+            work[name].append(SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset))
     sizes = {name: sum(s.size for r in held for s in r.segments) for name, held in by_partition.items()}
     tell = over_tasks(context, Progress("audit", sizes, say))
 
-    def inspect(part: list[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
-        for item in part:
+    def inspect(items: list[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
+        for item in items:
             yield from audit_bin([item])
             tell(f"{item.segment.topic}-{item.segment.partition}", item.segment.size)
 
-    def judge(pair: tuple[str, Iterable[SegmentRows]]) -> PartitionVerdict:
-        return judge_rows(known.value[pair[0]], pair[1])
+    def inspect_whole(partitions: list[tuple[list[Replica], list[SegmentAudit]]]) -> list[PartitionVerdict]:
+        return [judge_rows(replicas, (rows for _, rows in inspect(items))) for replicas, items in partitions]
 
-    rows = context.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
-    verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
+    tasks = session.task_count(context)
+    if are_tasks([sizes[name] for name in work], int(context.defaultParallelism)):
+        pairs = [(by_partition[name], items) for name, items in work.items()]
+        whole = session.bins_by_size(pairs, lambda pair: sum(item.segment.size for item in pair[1]), tasks)
+        verdicts = [verdict for answer in session.run_each(context, whole, inspect_whole) for verdict in answer]
+    else:
+        known = context.broadcast(dict(by_partition))
+
+        def judge(pair: tuple[str, Iterable[SegmentRows]]) -> PartitionVerdict:
+            return judge_rows(known.value[pair[0]], pair[1])
+
+        segments = [item for items in work.values() for item in items]
+        bins = session.bins_by_size(segments, lambda w: w.segment.size, tasks)
+        rows = context.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
+        verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
     part.findings += [f for v in verdicts for f in v.findings]
     part.totals += [t for v in verdicts for t in v.totals]
+
+
+def are_tasks(sizes: Sequence[int], slots: int) -> bool:
+    """Whether partitions of these sizes keep all slots at work, with none so large that its task ends long after the
+    others; or are read sooner than a shuffle begins."""
+    return sum(sizes) <= SMALL_BYTES or (len(sizes) >= slots and max(sizes) <= session.TASK_BYTES)
 
 
 def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s: float | None) -> list[Any]:

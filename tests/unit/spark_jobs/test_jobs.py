@@ -13,6 +13,7 @@ import pytest
 from logyard.spark_jobs.audit import job as audit
 from logyard.spark_jobs.compact import job as compact
 from logyard.spark_jobs.export import job as export
+from logyard.spark_jobs.session import TASK_BYTES
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, headers_of, read_back
 from tests.support.jobs_yard import Yard, damaged
@@ -152,7 +153,16 @@ def test_audit_finds_nothing_in_sound_replicas_and_covers_the_active_segment(
     assert [(f["check"], f["replica"], f["file"]) for f in whole["first_findings"]] == [("stray", 2, "/data/2/gone-0")]
 
 
-def test_audit_names_what_is_wrong_where(yard: Yard, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_small", [True, False])
+def test_audit_names_what_is_wrong_where(
+    yard: Yard,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_small: bool,
+) -> None:
+    """In the tasks that read whole partitions, and after a shuffle of the segments' rows."""
+    monkeypatch.setattr(audit, "are_tasks", lambda sizes, slots: is_small)
     flipped = yard.replica(2, 1).logs()[-1]
     data = bytearray(flipped.read_bytes())
     data[-3] ^= 1
@@ -170,6 +180,21 @@ def test_audit_names_what_is_wrong_where(yard: Yard, capsys: pytest.CaptureFixtu
     assert found["gap", 3]["offset"] == 6
     assert "offsets 4 to 5 are missing" in found["gap", 3]["message"]
     assert {f["offset"] for f in summary["first_findings"] if f["check"] == "replicas"} == {4}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "are_tasks"),
+    [
+        ([], True),
+        ([audit.SMALL_BYTES], True),
+        ([audit.SMALL_BYTES + 1], False),
+        ([audit.SMALL_BYTES, 1], True),
+        ([TASK_BYTES, 1], True),
+        ([TASK_BYTES + 1, 1], False),
+    ],
+)
+def test_whole_partitions_are_tasks_where_none_keeps_the_others_waiting(sizes: list[int], are_tasks: bool) -> None:
+    assert audit.are_tasks(sizes, 2) is are_tasks
 
 
 def test_audit_of_directories_excuses_what_only_one_replica_has_cleaned(
