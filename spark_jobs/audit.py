@@ -3,6 +3,11 @@
 import sys
 
 from logyard.broker.extras import how_to_install
+from logyard.spark_jobs.session import ahead
+
+if __name__ == "__main__" and not {"-h", "--help"} & set(sys.argv):
+    # An audit needs workers in any case: they are prepared while the rest is imported.
+    ahead("audit")
 
 try:
     from logyard.spark_jobs.audit.job import main

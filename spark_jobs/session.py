@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from logyard.broker.compiled.kernel_place import CHOSEN, PRIVATE
-from logyard.spark_jobs import executors
+from logyard.spark_jobs import executors, prepared_daemon
 from logyard.spark_jobs.command import line_of, say
 from logyard.spark_jobs.errors import JobFailed, SparkGone
 from logyard.spark_jobs.executors import NEEDS
@@ -21,6 +21,8 @@ Answer = TypeVar("Answer")
 WAVES = 4
 # How much a task reads at most if items are smaller: progress is reported, and failed work repeated, per task.
 TASK_BYTES = 256 * 1024 * 1024
+# The settings that are variables of the workers.
+VARIABLE = "spark.executorEnv."
 
 
 def need_rdds(job: str) -> None:
@@ -44,21 +46,40 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
     if kernels := os.environ.get(CHOSEN):
-        conf.set(f"spark.executorEnv.{CHOSEN}", kernels)
+        conf.set(f"{VARIABLE}{CHOSEN}", kernels)
     # Else each executor chooses: numba cannot cache beside a source in a zip, and would compile again in each run.
-    conf.set(f"spark.executorEnv.{PRIVATE}", "1")
+    conf.set(f"{VARIABLE}{PRIVATE}", "1")
     for key, value in (settings or {}).items():
         conf.set(key, value)
     is_here = works_here(conf)
     if is_here:
         executors.check_here(needs)
         conf.setIfMissing("spark.python.daemon.module", executors.DAEMON)
-        conf.set(f"spark.executorEnv.{executors.JOB}", app.rpartition(" ")[2])
+        conf.set(f"{VARIABLE}{executors.JOB}", app.rpartition(" ")[2])
+        is_ours = conf.get("spark.python.daemon.module") == executors.DAEMON
+        if is_ours and SparkContext._active_spark_context is None:
+            given = {key.removeprefix(VARIABLE): value for key, value in conf.getAll() if key.startswith(VARIABLE)}
+            if place := prepared_daemon.take(given):
+                conf.set(f"{VARIABLE}{prepared_daemon.PLACE}", place)
+    prepared_daemon.forget()
     context = SparkContext.getOrCreate(conf)
     if not is_here:
         executors.check(context, needs)
     say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
     return context
+
+
+def ahead(job: str) -> None:
+    """Begin the workers' daemon before anything of Spark is imported, where spark-submit's command line says that they
+    are forked here; `start` asks Spark, and ends it if that is not so."""
+    settings = prepared_daemon.submitted()
+    if not settings:
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if works_here(settings) and settings.get("spark.python.daemon.module", executors.DAEMON) == executors.DAEMON:
+        kernels = {CHOSEN: os.environ[CHOSEN]} if os.environ.get(CHOSEN) else {}
+        given = {k.removeprefix(VARIABLE): v for k, v in settings.items() if k.startswith(VARIABLE)}
+        prepared_daemon.begin_early(given | kernels | {PRIVATE: "1", executors.JOB: job})
 
 
 def works_here(conf: Any) -> bool:
@@ -130,6 +151,7 @@ class SparkStart:
         """Begin to start Spark beside the caller, if nobody has."""
         with self._lock:
             if self._started is None:
+                ahead(self._app.rpartition(" ")[2])
                 pool = ThreadPoolExecutor(1, "spark-start")
                 self._started = pool.submit(start, self._app, self._settings, self._needs)
                 pool.shutdown(wait=False)

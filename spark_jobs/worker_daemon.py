@@ -3,6 +3,8 @@
 Spark's own has nothing of a task's in it, so each worker imports the libraries and loads the compiled loops anew. This
 one has both before the first fork, and its workers share them.
 
+It is begun beside Spark's context (prepared_daemon.py), and prepares itself where that is not there.
+
 Rule 1: what cannot be prepared is left to the tasks, which say what is wrong (executors.py).
 Rule 2: nothing of it may be printed on standard output, where Spark reads the port.
 """
@@ -12,6 +14,7 @@ import gc
 import os
 import sys
 
+from logyard.spark_jobs import prepared_daemon
 from logyard.spark_jobs.executors import JOB
 
 
@@ -30,7 +33,10 @@ def prepare(job: str) -> None:
 
 
 def main() -> None:
-    """Prepare, then be Spark's own."""
+    """Hand over to the process that is prepared; else prepare, then be Spark's own."""
+    place = os.environ.get(prepared_daemon.PLACE)
+    if place and prepared_daemon.hand_over(place):
+        return
     from pyspark import daemon
 
     prepare(os.environ.get(JOB, ""))
