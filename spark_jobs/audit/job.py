@@ -119,6 +119,9 @@ def _directories(arguments: argparse.Namespace, spark: session.SparkStart) -> Au
 
 def _topics(arguments: argparse.Namespace, spark: session.SparkStart) -> tuple[Audited, Turns[Audited]]:
     """Audit the topics of a cluster: those that are named, or all but Kafka's own."""
+    if arguments.topic:
+        # An audit reads whatever it can lease, so Spark starts beside the look at the brokers and the first leases.
+        spark.begin()
     cluster = clusters.RecentCluster(arguments)
     whole = Audited()
     metadata = cluster.look().metadata
@@ -126,7 +129,6 @@ def _topics(arguments: argparse.Namespace, spark: session.SparkStart) -> tuple[A
     if not arguments.topic:
         whole.findings += of_all_topics(cluster.look())
     if topics:
-        # An audit reads whatever it can lease, so Spark starts beside the first leases.
         spark.begin()
 
     def work(topic: str) -> tuple[Audited, str]:
