@@ -44,7 +44,9 @@ source.option("startingOffsets", "earliest").load().write.parquet(target)
 spark.stop()
 """
 
-# What every application needs, whatever it does: Spark is started, a task of Python is run, Spark is stopped.
+# An application of plain PySpark that does nothing, as anyone would write it: Spark is started, a task of Python is
+# run, Spark is stopped. It has the JVM's options of our jobs, and nothing else of theirs: they prepare their workers beside
+# Spark's start and leave sooner, so that a job may take less.
 EMPTY = """
 import sys
 from pyspark import SparkContext
