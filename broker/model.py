@@ -42,29 +42,48 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-def folded(partitions: Iterable[TopicPartition], entries_max: int) -> list[str]:
-    """Return partitions as text for a log line, in their order; consecutive ones become one entry, `flights-0..299`.
+class Folding:
+    """Partitions as text for a log line, in their order; consecutive ones become one entry, `flights-0..299`.
 
-    At most `entries_max` entries are returned.
+    There are at most `entries_max` entries.
     """
-    found: list[str] = []
-    topic, first, last = "", 0, -2
 
-    def close() -> None:
+    def __init__(self, entries_max: int) -> None:
+        self._max = entries_max
+        self._closed: list[str] = []
+        self._topic, self._first, self._last = "", 0, -2
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take some more."""
+        if self.is_full:
+            return
+        topic, first, last = self._topic, self._first, self._last
+        for tp in partitions:
+            if tp.partition == last + 1 and tp.topic == topic:
+                last += 1
+                continue
+            self._close(topic, first, last)
+            topic, first = tp
+            last = first
+            if self.is_full:
+                break
+        self._topic, self._first, self._last = topic, first, last
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is taken."""
+        return len(self._closed) == self._max
+
+    def _close(self, topic: str, first: int, last: int) -> None:
         if last >= first:
-            found.append(f"{topic}-{first}" if first == last else f"{topic}-{first}..{last}")
+            self._closed.append(f"{topic}-{first}" if first == last else f"{topic}-{first}..{last}")
 
-    for tp in partitions:
-        if tp.partition == last + 1 and tp.topic == topic:
-            last += 1
-            continue
-        close()
-        if len(found) == entries_max:
-            return found
-        topic, first = tp
-        last = first
-    close()
-    return found
+    def entries(self) -> list[str]:
+        """Return what was taken, as text."""
+        if not self.is_full:
+            self._close(self._topic, self._first, self._last)
+            self._last = self._first - 1
+        return self._closed
 
 
 @dataclass(frozen=True, slots=True)

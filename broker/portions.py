@@ -1,7 +1,7 @@
 """Work over very many things in portions, between which the event loop serves others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -11,11 +11,27 @@ T = TypeVar("T")
 AT_ONCE = 1000
 
 
-async def portions(things: Iterable[T]) -> AsyncIterator[list[T]]:
-    """Yield lists of AT_ONCE of the things, in order; others have a turn after each but the last."""
+async def portions(things: Iterable[T], cost: Callable[[T], int] | None = None) -> AsyncIterator[list[T]]:
+    """Yield lists of the things, in order; others have a turn after each but the last.
+
+    A list has AT_ONCE things; with `cost` it ends with the one that makes them cost as much.
+    """
     left = iter(things)
-    portion = list(islice(left, AT_ONCE))
+    portion = _next(left, cost)
     while portion:
         yield portion
-        if portion := list(islice(left, AT_ONCE)):
+        if portion := _next(left, cost):
             await asyncio.sleep(0)
+
+
+def _next(left: Iterator[T], cost: Callable[[T], int] | None) -> list[T]:
+    if cost is None:
+        return list(islice(left, AT_ONCE))
+    portion: list[T] = []
+    used = 0
+    for thing in left:
+        portion.append(thing)
+        used += cost(thing)
+        if used >= AT_ONCE:
+            break
+    return portion

@@ -17,6 +17,7 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.metadata.large_update import LargeUpdate
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.events import (
@@ -89,7 +90,7 @@ class ControllerRequests:
         """Tell `listener` when this broker starts or stops leading a partition, or loses it."""
         self._listeners.append(listener)
 
-    def admit(self, request: LeaderAndIsr) -> ErrorCode:
+    def admit(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> ErrorCode:
         """Return NONE for a current request, else STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH.
 
         The controller epoch of an admitted request counts from now on.
@@ -109,6 +110,17 @@ class ControllerRequests:
         error = self._fence(update.broker_epoch, update.controller_epoch)
         if error is ErrorCode.NONE:
             self._hosted.metadata.apply_update(update)
+        return error
+
+    def begin_update(self) -> LargeUpdate:
+        """Begin an update of the cache that is prepared in portions."""
+        return LargeUpdate(self._hosted.metadata)
+
+    def finish_update(self, update: UpdateMetadata, prepared: LargeUpdate) -> ErrorCode:
+        """Put it in its place, unless a newer controller has spoken, or this broker has registered anew meanwhile."""
+        error = self.admit(update)
+        if error is ErrorCode.NONE:
+            prepared.put_in_place(update)
         return error
 
     # LeaderAndIsr

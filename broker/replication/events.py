@@ -57,7 +57,7 @@ class LeaderAndIsr:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partitions: tuple[LeaderAndIsrPartition, ...]
+    partitions: Sequence[LeaderAndIsrPartition]
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ class StopReplica:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partitions: tuple[StopReplicaPartition, ...]
+    partitions: Sequence[StopReplicaPartition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ Rule 1: LeaderAndIsr, StopReplica and UpdateMetadata never overlap, whichever co
         replicaStateChangeLock).
 Rule 2: between portions of a large request others are served. A replica that is made or deleted is work for the disk,
         some milliseconds of it where the file system is slow: a topic of a thousand partitions in one turn of the event
-        loop kept all clients waiting for seconds.
+        loop kept all clients waiting for seconds. A large UpdateMetadata is seen as a whole all the same
+        (metadata/large_update.py).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.updates import UpdateMetadata
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.controller_requests import ControllerRequests
 from logyard.broker.replication.events import (
@@ -70,8 +71,21 @@ class ControllerOrders:
         async with self._one_at_a_time:
             return requests.update_metadata(update)
 
+    async def update_many(
+        self, requests: ControllerRequests, update: UpdateMetadata, partitions: Iterable[PartitionUpdate]
+    ) -> ErrorCode:
+        """Carry out an UpdateMetadata of very many partitions, which are translated as they are taken."""
+        async with self._one_at_a_time:
+            error = requests.admit(update)
+            if error is ErrorCode.NONE:
+                prepared = requests.begin_update()
+                await prepared.prepare(partitions, update.topic_ids)
+                error = requests.finish_update(update, prepared)
+                await prepared.let_go()
+            return error
 
-def portions(partitions: Sequence[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
+
+def portions(partitions: Iterable[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
     """Split them so that each portion costs TURN at most, or has one partition; no partitions are one empty portion."""
     portion: list[One] = []
     used = 0

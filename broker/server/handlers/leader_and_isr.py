@@ -1,47 +1,59 @@
 """LeaderAndIsr (4), from the controller: lead or follow these partitions; v5 answers with topic ids (facts §9, §22)."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.portions import portions
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, PartitionErrors
-from logyard.broker.server import control_log
+from logyard.broker.server import control_log, large_orders
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    order = order_of(message, request.api_version)
+    order = await order_of(message, request.api_version)
     stale = services.replicas.requests.admit(order)
     if stale is not ErrorCode.NONE:
-        return response(PartitionErrors(stale), request.api_version)
+        return await response(PartitionErrors(stale), request.api_version)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
-    new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.logs.get(p.tp) is None)
+    new = dict.fromkeys([tp.topic async for tp in _without_log(services, order)])
     if new:
         await services.refresh_topic_overrides(new)
-    unknown = [p.tp for p in order.partitions if services.store.logs.get(p.tp) is None]
+    unknown = [tp async for tp in _without_log(services, order)]
     outcome = await services.orders.lead_or_follow(
         services.replicas.requests, order, lambda tp: services.store.logs.get(tp) is not None
     )
-    made = [tp for tp in unknown if services.store.logs.get(tp) is not None]
-    control_log.say(request, "LeaderAndIsr", order, outcome.error, [p.tp for p in order.partitions], made=made)
-    return response(outcome, request.api_version)
+    made = (tp for tp in unknown if services.store.logs.get(tp) is not None)
+    about = (p.tp for p in order.partitions)
+    await control_log.say(request, "LeaderAndIsr", order, outcome.error, about, made=made)
+    return await response(outcome, request.api_version)
 
 
-def order_of(message: Any, version: int) -> LeaderAndIsr:
-    """Translate a decoded request."""
-    if version >= 2:
-        pairs = [(topic.topic_name, p) for topic in message.topic_states for p in topic.partition_states]
-    else:
-        pairs = [(p.topic_name, p) for p in message.ungrouped_partition_states]
-    ids = {t.topic_name: t.topic_id for t in message.topic_states} if version >= 5 else {}
+async def _without_log(services: Services, order: LeaderAndIsr) -> AsyncIterator[TopicPartition]:
+    async for portion in portions(order.partitions):
+        for one in portion:
+            if services.store.logs.get(one.tp) is None:
+                yield one.tp
+
+
+async def order_of(message: Any, version: int) -> LeaderAndIsr:
+    """Translate a decoded request and free its states, both in portions."""
+    by_topic = version >= 2
+    states = message.topic_states if by_topic else message.ungrouped_partition_states
+    topic_ids = await large_orders.topic_ids(message.topic_states) if version >= 5 else {}
+    orders: list[LeaderAndIsrPartition] = []
+    async for portion in portions(large_orders.named(states, by_topic)):
+        orders += [_order(topic, p, version) for topic, p in portion]
+    await large_orders.let_go(states, by_topic)
     return LeaderAndIsr(
         controller_id=message.controller_id,
         controller_epoch=message.controller_epoch,
-        broker_epoch=message.broker_epoch if version >= 2 else NO_EPOCH,
-        partitions=tuple(_order(topic, p, version) for topic, p in pairs),
-        topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != ZERO_TOPIC_ID},
+        broker_epoch=message.broker_epoch if by_topic else NO_EPOCH,
+        partitions=orders,
+        topic_ids=topic_ids,
     )
 
 
@@ -62,26 +74,29 @@ def _order(topic: str, p: Any, version: int) -> LeaderAndIsrPartition:
     )
 
 
-def response(outcome: PartitionErrors, version: int) -> Fields:
-    """Return the response's fields: by topic id from v5 on."""
+async def response(outcome: PartitionErrors, version: int) -> Fields:
+    """Return the response's fields, made in portions: by topic id from v5 on."""
     if version < 5:
-        return {"error_code": int(outcome.error), "partition_errors": named_errors(outcome)}
+        return {"error_code": int(outcome.error), "partition_errors": await named_errors(outcome)}
     topics: dict[TopicId, list[dict[str, int]]] = {}
-    for tp, error in outcome.partitions.items():
-        topic_id = outcome.topic_ids.get(tp.topic, ZERO_TOPIC_ID)
-        topics.setdefault(topic_id, []).append({"partition_index": tp.partition, "error_code": int(error)})
+    async for portion in portions(outcome.partitions.items()):
+        for tp, error in portion:
+            topic_id = outcome.topic_ids.get(tp.topic, ZERO_TOPIC_ID)
+            topics.setdefault(topic_id, []).append({"partition_index": tp.partition, "error_code": int(error)})
     return {
         "error_code": int(outcome.error),
         "topics": [{"topic_id": topic_id, "partition_errors": errors} for topic_id, errors in topics.items()],
     }
 
 
-def named_errors(outcome: PartitionErrors) -> list[Fields]:
+async def named_errors(outcome: PartitionErrors) -> list[Fields]:
     """The errors by topic and partition, as StopReplica's answer has them too."""
-    return [
-        {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": int(error)}
-        for tp, error in outcome.partitions.items()
-    ]
+    found: list[Fields] = []
+    async for portion in portions(outcome.partitions.items()):
+        found += [
+            {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": int(error)} for tp, error in portion
+        ]
+    return found
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -4,41 +4,57 @@ v1 many endpoints, v2 rack, v3 listener names, v4 offline replicas, v5 broker ep
 ids.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
-from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicPartition
-from logyard.broker.server import control_log
+from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.server import control_log, large_orders
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+BY_TOPIC_SINCE = 5
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    update = update_of(message, request.api_version)
-    error = await services.orders.update(services.replicas.requests, update)
-    control_log.say(request, "UpdateMetadata", update, error, [p.tp for p in update.partitions])
+    version, orders, requests = request.api_version, services.orders, services.replicas.requests
+    states, by_topic = _states(message, version)
+    update = await update_of(message, version)
+    if large_orders.are_many(states, by_topic):
+        error = await orders.update_many(requests, update, partitions_of(message, version))
+    else:
+        update = replace(update, partitions=tuple(partitions_of(message, version)))
+        error = await orders.update(requests, update)
+    about = (TopicPartition(topic, p.partition_index) for topic, p in large_orders.named(states, by_topic))
+    await control_log.say(request, "UpdateMetadata", update, error, about)
+    await large_orders.let_go(states, by_topic)
     return {"error_code": int(error)}
 
 
-def update_of(message: Any, version: int) -> UpdateMetadata:
-    """Translate a decoded request."""
-    by_topic = version >= 5
-    if by_topic:
-        pairs = [(topic.topic_name, p) for topic in message.topic_states for p in topic.partition_states]
-    else:
-        pairs = [(p.topic_name, p) for p in message.ungrouped_partition_states]
-    ids = {t.topic_name: t.topic_id for t in message.topic_states} if version >= 7 else {}
+async def update_of(message: Any, version: int) -> UpdateMetadata:
+    """Translate a decoded request without its partitions, which may be many."""
     return UpdateMetadata(
         controller_id=message.controller_id,
         controller_epoch=message.controller_epoch,
-        broker_epoch=message.broker_epoch if by_topic else -1,
-        partitions=tuple(_partition(topic, p, version) for topic, p in pairs),
+        broker_epoch=message.broker_epoch if version >= BY_TOPIC_SINCE else -1,
+        partitions=(),
         brokers=tuple(_broker(broker, version) for broker in message.live_brokers),
-        topic_ids={topic: topic_id for topic, topic_id in ids.items() if topic_id != ZERO_TOPIC_ID},
+        topic_ids=await large_orders.topic_ids(message.topic_states) if version >= 7 else {},
     )
+
+
+def partitions_of(message: Any, version: int) -> Iterator[PartitionUpdate]:
+    """Translate a decoded request's partitions, as they are taken."""
+    return (_partition(topic, p, version) for topic, p in large_orders.named(*_states(message, version)))
+
+
+def _states(message: Any, version: int) -> tuple[list[Any], bool]:
+    """Return the states of the partitions, and whether they are grouped by topic."""
+    by_topic = version >= BY_TOPIC_SINCE
+    return (message.topic_states if by_topic else message.ungrouped_partition_states), by_topic
 
 
 def _partition(topic: str, p: Any, version: int) -> PartitionUpdate:

@@ -13,9 +13,9 @@ ORDER = StopReplica(controller_id=2, controller_epoch=7, broker_epoch=1, partiti
 MANY = [TopicPartition("t", number) for number in range(1000)]
 
 
-def test_a_request_is_tied_to_its_event() -> None:
+async def test_a_request_is_tied_to_its_event() -> None:
     with structlog.testing.capture_logs() as said:
-        control_log.say(REQUEST, "StopReplica", ORDER, ErrorCode.NONE, MANY, deleted=MANY[:1], made=[])
+        await control_log.say(REQUEST, "StopReplica", ORDER, ErrorCode.NONE, MANY, deleted=MANY[:1], made=[])
     [line] = said
     assert (line["event"], line["event_id"], line["controller"], line["controller_epoch"]) == (
         "StopReplica",
@@ -29,15 +29,15 @@ def test_a_request_is_tied_to_its_event() -> None:
     assert "made" not in line
 
 
-def test_what_was_refused_was_not_done() -> None:
+async def test_what_was_refused_was_not_done() -> None:
     with structlog.testing.capture_logs() as said:
-        control_log.say(REQUEST, "StopReplica", ORDER, ErrorCode.STALE_CONTROLLER_EPOCH, MANY)
+        await control_log.say(REQUEST, "StopReplica", ORDER, ErrorCode.STALE_CONTROLLER_EPOCH, MANY)
     assert said == []
 
 
-def test_a_line_stays_short_however_partitions_are_strewn() -> None:
+async def test_a_line_stays_short_however_partitions_are_strewn() -> None:
     strewn = [TopicPartition(f"t{number % 7}", number) for number in range(1000)]
     with structlog.testing.capture_logs() as said:
-        control_log.say(REQUEST, "LeaderAndIsr", ORDER, ErrorCode.NONE, strewn)
+        await control_log.say(REQUEST, "LeaderAndIsr", ORDER, ErrorCode.NONE, strewn)
     assert said[0]["count"] == 1000
     assert said[0]["partitions"] == [str(tp) for tp in strewn[: control_log.NAMED_MAX]]

@@ -28,7 +28,7 @@ def _header_size(api_key: int, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_leader_and_isr(version: int) -> None:
+async def test_leader_and_isr(version: int) -> None:
     state = {
         "topic_name": "flights",
         "partition_index": 4,
@@ -55,11 +55,11 @@ def test_leader_and_isr(version: int) -> None:
             "live_leaders": [{"broker_id": 2, "host_name": "h", "port": 1}],
         },
     )
-    asked = leader_and_isr.order_of(message, version)
+    asked = await leader_and_isr.order_of(message, version)
     assert (asked.controller_id, asked.controller_epoch) == (1, 5)
     assert asked.broker_epoch == (88 if version >= 2 else -1)
     assert asked.topic_ids == ({"flights": ID} if version >= 5 else {})
-    assert asked.partitions == (
+    assert asked.partitions == [
         LeaderAndIsrPartition(
             TP,
             2,
@@ -73,13 +73,13 @@ def test_leader_and_isr(version: int) -> None:
             controller_epoch=5,
             recovering=version >= 6,
         ),
-    )
+    ]
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_the_answer_to_leader_and_isr(version: int) -> None:
+async def test_the_answer_to_leader_and_isr(version: int) -> None:
     outcome = PartitionErrors(ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}, {"flights": ID})
-    frame = codec.encode_response(4, version, 3, leader_and_isr.response(outcome, version))
+    frame = codec.encode_response(4, version, 3, await leader_and_isr.response(outcome, version))
     _, answer = codec.decode_response(4, version, memoryview(frame)[4:])
     assert answer.error_code == 0
     if version >= 5:
@@ -91,7 +91,7 @@ def test_the_answer_to_leader_and_isr(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_stop_replica(version: int) -> None:
+async def test_stop_replica(version: int) -> None:
     message = through_the_wire(
         5,
         version,
@@ -110,18 +110,18 @@ def test_stop_replica(version: int) -> None:
             ],
         },
     )
-    asked = stop_replica.order_of(message, version)
-    assert asked.partitions == (StopReplicaPartition(TP, 7 if version >= 3 else -1, True),)
+    asked = await stop_replica.order_of(message, version)
+    assert asked.partitions == [StopReplicaPartition(TP, 7 if version >= 3 else -1, True)]
     assert asked.broker_epoch == (88 if version >= 1 else -1)
     outcome = PartitionErrors(ErrorCode.NONE, {TP: ErrorCode.FENCED_LEADER_EPOCH})
-    frame = codec.encode_response(5, version, 3, stop_replica.response(outcome))
+    frame = codec.encode_response(5, version, 3, await stop_replica.response(outcome))
     _, answer = codec.decode_response(5, version, memoryview(frame)[4:])
     errors = [(p.topic_name, p.partition_index, p.error_code) for p in answer.partition_errors]
     assert errors == [("flights", 4, 74)]
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_update_metadata(version: int) -> None:
+async def test_update_metadata(version: int) -> None:
     state = {
         "topic_name": "flights",
         "partition_index": 4,
@@ -146,9 +146,10 @@ def test_update_metadata(version: int) -> None:
             "live_brokers": [{"id": 2, "v0_host": "h2", "v0_port": 9092, "endpoints": [endpoint], "rack": "r"}],
         },
     )
-    update = update_metadata.update_of(message, version)
+    update = await update_metadata.update_of(message, version)
     offline = (3,) if version >= 4 else ()
-    assert update.partitions == (PartitionUpdate(TP, 2, 6, (2,), (2, 3), 9, offline, 5),)
+    partitions = list(update_metadata.partitions_of(message, version))
+    assert partitions == [PartitionUpdate(TP, 2, 6, (2,), (2, 3), 9, offline, 5)]
     assert update.broker_epoch == (88 if version >= 5 else -1)
     assert update.topic_ids == ({"flights": ID} if version >= 7 else {})
     protocol = "PLAINTEXT" if version == 0 else "SASL_PLAINTEXT"

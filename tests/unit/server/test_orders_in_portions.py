@@ -6,8 +6,9 @@ import itertools
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.updates import UpdateMetadata
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import AT_ONCE
 from logyard.broker.replication.events import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaPartition
 from logyard.broker.server.controller_orders import ON_DISK, TURN, ControllerOrders, portions
 from tests.support.replica_world import World
@@ -130,6 +131,83 @@ async def test_an_order_about_nothing_still_tells_of_its_controller() -> None:
     assert await orders.update(world.replicas.requests, UpdateMetadata(1, 4, -1, (), ())) is (
         ErrorCode.STALE_CONTROLLER_EPOCH
     )
+
+
+def updates(leader: int) -> list[PartitionUpdate]:
+    """Of many topics, more than one portion."""
+    tps = [TopicPartition(f"t-{number // 4}", number % 4) for number in range(5 * AT_ONCE)]
+    return [PartitionUpdate(tp, leader, 3, (leader,), (1, 2)) for tp in tps]
+
+
+def leaders(world: World) -> set[int]:
+    """Of all partitions that the world's metadata shows."""
+    topics = world.metadata.topics()
+    return {each.leader for topic in topics for each in world.metadata.partitions(topic).values()}
+
+
+async def large(orders: ControllerOrders, world: World, epoch: int, leader: int, broker_epoch: int = -1) -> ErrorCode:
+    update = UpdateMetadata(1, epoch, broker_epoch, (), ())
+    return await orders.update_many(world.replicas.requests, update, iter(updates(leader)))
+
+
+async def test_a_large_update_is_seen_as_a_whole_while_others_have_their_turns() -> None:
+    world, orders = World(), ControllerOrders()
+    before = world.metadata.version
+    assert await large(orders, world, 4, 1) is ErrorCode.NONE
+    running = asyncio.ensure_future(large(orders, world, 5, 2))
+    seen = []
+    while not running.done():
+        await asyncio.sleep(0)
+        seen.append((world.metadata.controller_epoch, leaders(world), world.metadata.version - before))
+    assert await running is ErrorCode.NONE
+    assert {epoch: (led, version) for epoch, led, version in seen} == {4: ({1}, 1), 5: ({2}, 2)}
+    assert len({*map(str, seen)}) == 2, "nothing between the two"
+    assert len(seen) > 5
+
+
+async def test_updates_come_into_force_in_their_order() -> None:
+    world, orders = World(), ControllerOrders()
+    first = asyncio.ensure_future(large(orders, world, 4, 1))
+    small = UpdateMetadata(1, 4, -1, tuple(updates(7)[:1]), ())
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(orders.update(world.replicas.requests, small))
+    third = asyncio.ensure_future(large(orders, world, 5, 2))
+    assert await first is ErrorCode.NONE
+    assert await second is ErrorCode.NONE
+    assert leaders(world) == {1, 7}
+    assert await third is ErrorCode.NONE
+    assert leaders(world) == {2}
+
+
+@pytest.mark.parametrize("newer", ["controller", "registration"])
+async def test_an_update_that_is_late_at_its_end_is_given_up(newer: str) -> None:
+    world, orders = World(), ControllerOrders()
+    assert await large(orders, world, 4, 1) is ErrorCode.NONE
+    running = asyncio.ensure_future(large(orders, world, 5, 2, broker_epoch=7))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if newer == "controller":
+        assert world.replicas.requests.admit(LeaderAndIsr(2, 6, -1, ())) is ErrorCode.NONE
+        refused = ErrorCode.STALE_CONTROLLER_EPOCH
+    else:
+        world.epoch = 8
+        refused = ErrorCode.STALE_BROKER_EPOCH
+    assert await running is refused
+    assert leaders(world) == {1}
+    assert await large(orders, world, 6, 3) is ErrorCode.NONE
+    assert leaders(world) == {3}
+
+
+async def test_a_broker_that_stops_has_nothing_of_a_large_update() -> None:
+    world, orders = World(), ControllerOrders()
+    assert await large(orders, world, 4, 1) is ErrorCode.NONE
+    running = asyncio.ensure_future(large(orders, world, 4, 2))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert leaders(world) == {1}
+    assert await large(orders, world, 4, 3) is ErrorCode.NONE, "the lock is free"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_on_the_wire(level: ProtocolLevel) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.8.2", "0.10.2", "1.1", "2.2"])
-def test_ungrouped_on_the_wire(text: str) -> None:
+async def test_ungrouped_on_the_wire(text: str) -> None:
     """Below 2.4 the versions without grouping by topic are sent; the broker's own decoders read them."""
     level = protocol_level(InterBrokerProtocol.from_text(text))
     context = make_context(level)
@@ -165,18 +165,19 @@ def test_ungrouped_on_the_wire(text: str) -> None:
     batch.leader_and_isr([1], second)
     batch.stop_replica(1, third, delete=True)
     leader_and_isr, metadata, _, _, stop = (through_the_codec(level, r) for r in batch.requests())
-    order = leader_and_isr_handler.order_of(leader_and_isr, level.leader_and_isr_version)
+    order = await leader_and_isr_handler.order_of(leader_and_isr, level.leader_and_isr_version)
     assert [(p.tp, p.leader, p.leader_epoch, p.isr, p.partition_epoch, p.replicas) for p in order.partitions] == [
         (first.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
         (second.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
     ]
     assert [p.is_new for p in order.partitions] == [level.leader_and_isr_version >= 1, False]
-    update = update_metadata_handler.update_of(metadata, level.update_metadata_version)
-    assert {p.tp for p in update.partitions} == {first.tp, second.tp}
+    version = level.update_metadata_version
+    update = await update_metadata_handler.update_of(metadata, version)
+    assert {p.tp for p in update_metadata_handler.partitions_of(metadata, version)} == {first.tp, second.tp}
     assert [(b.id, b.endpoints[0].host, b.endpoints[0].port) for b in update.brokers] == [
         (b, "127.0.0.1", 9000 + b) for b in (1, 2, 3)
     ]
-    stopped = stop_replica_handler.order_of(stop, level.stop_replica_version)
+    stopped = await stop_replica_handler.order_of(stop, level.stop_replica_version)
     assert [(p.tp, p.delete) for p in stopped.partitions] == [(third.tp, True)]
 
 
