@@ -1,7 +1,11 @@
-"""The four checkpoints of each log directory: their contents, and when they are written."""
+"""The four checkpoints of each log directory: their contents, and when they are written.
+
+Those that nobody waits for are gathered in portions of logs. What is gathered counts as being written from the
+beginning: a log that is cut meanwhile has the whole of it discarded, or is gathered as it is after the cut.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from logyard.broker.errors import StorageError
@@ -10,6 +14,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 
 
 class CheckpointWriter:
@@ -26,15 +31,19 @@ class CheckpointWriter:
 
     def offsets(self, directory: LogDirectory, name: str) -> Offsets:
         """Return the current content of a checkpoint of this directory."""
-        mine = (log for log in self._logs() if log.failure is None and directory.holds(log.directory))
+        return self._entries(directory, name, self._logs())
+
+    def _entries(self, directory: LogDirectory, name: str, logs: Iterable[PartitionLog]) -> Offsets:
+        """What these logs are in a checkpoint of the directory."""
+        mine = (log for log in logs if log.failure is None and directory.holds(log.directory))
         if name == layout.HIGH_WATERMARKS:
             return {log.tp: log.high_watermark for log in mine}
         if name == layout.RECOVERY_POINTS:
             return {log.tp: log.recovery_point for log in mine}
         if name == layout.LOG_STARTS:
             return {log.tp: log.log_start_offset for log in mine if log.log_start_offset > log.segments[0].base_offset}
-        hosted = {log.tp for log in mine}
-        return {tp: offset for tp, offset in directory.offsets[name].items() if tp in hosted}
+        cleaned = directory.offsets[name]
+        return {log.tp: cleaned[log.tp] for log in mine if log.tp in cleaned}
 
     def on_disk(self, log: PartitionLog) -> dict[str, int | None]:
         """Return the log's entry in each of the four checkpoints on disk, by file name; None where it has none."""
@@ -52,9 +61,11 @@ class CheckpointWriter:
     async def write(self, directory: LogDirectory, name: str) -> None:
         """Write one checkpoint of one directory, if it has changed. Raises StorageError."""
         async with self._one_at_a_time:
-            offsets = self.offsets(directory, name)
-            if offsets != directory.offsets.get(name):
-                await self._write_in_turn(directory, name, offsets)
+            offsets, turn = await self._gather(directory, name)
+            if offsets == directory.offsets.get(name):
+                directory.end_write(name, turn)
+            else:
+                await self._write_in_turn(directory, name, offsets, turn)
 
     async def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
         """Write the log's cleaner offset: it is cleaned below that, or below where it was cut meanwhile.
@@ -69,14 +80,22 @@ class CheckpointWriter:
                 written = False
                 while not written:
                     log.check_usable()
-                    offsets = {**self.offsets(directory, name), log.tp: self._cleaned[log]}
-                    written = await self._write_in_turn(directory, name, offsets)
+                    offsets, turn = await self._gather(directory, name)
+                    offsets[log.tp] = self._cleaned[log]
+                    written = await self._write_in_turn(directory, name, offsets, turn)
             finally:
                 del self._cleaned[log]
 
-    async def _write_in_turn(self, directory: LogDirectory, name: str, offsets: Offsets) -> bool:
-        """Write a checkpoint; the caller holds the lock. False: a newer write came in between, and wins."""
+    async def _gather(self, directory: LogDirectory, name: str) -> tuple[dict[TopicPartition, int], int]:
+        """Begin to write a checkpoint: return its content and its turn."""
+        offsets: dict[TopicPartition, int] = {}
         turn = directory.begin_write(name, offsets)
+        async for logs in portions(self._logs()):
+            offsets.update(self._entries(directory, name, logs))
+        return offsets, turn
+
+    async def _write_in_turn(self, directory: LogDirectory, name: str, offsets: Offsets, turn: int) -> bool:
+        """Write what was gathered; the caller holds the lock. False: a newer write came in between, and wins."""
         await self._run(lambda: directory.stage_write(name, offsets))
         if not directory.finish_write(name, offsets, turn):
             return False

@@ -174,6 +174,11 @@ class LogDirectory:
         self._versions[name] = self._versions.get(name, 0) + 1
         return self._versions[name]
 
+    def end_write(self, name: str, turn: int) -> None:
+        """End a write that is not needed, unless a later turn was given."""
+        if self._versions[name] == turn:
+            self._staged.pop(name, None)
+
     def stage_write(self, name: str, offsets: Offsets) -> None:
         """Write and sync the new content to a temporary file. May run in a thread, one at a time for each
         checkpoint."""

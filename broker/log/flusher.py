@@ -7,6 +7,7 @@ from logyard.broker.clock import Clock
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.portions import portions
 
 
 class Flusher:
@@ -49,12 +50,13 @@ class Flusher:
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
         now = self._clock.monotonic()
-        for log in self._logs():
-            state = log.flush_state
-            if state.flushed_at is None:
-                state.flushed_at = now
-            if state.recovery_point < log.log_end_offset and (now - state.flushed_at) * 1000 >= log.config.flush_ms:
-                await self._flush_one_of_many(log)
+        async for logs in portions(self._logs()):
+            for log in logs:
+                state = log.flush_state
+                if state.flushed_at is None:
+                    state.flushed_at = now
+                if state.recovery_point < log.log_end_offset and (now - state.flushed_at) * 1000 >= log.config.flush_ms:
+                    await self._flush_one_of_many(log)
 
     async def _flush_one_of_many(self, log: PartitionLog, up_to: int | None = None) -> None:
         """Flush one log; an error must not keep the other logs from being flushed."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from logyard.broker import tasks
+from logyard.broker import portions, tasks
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
@@ -324,6 +324,54 @@ class TestFlushesAndCheckpoints:
         assert (found.log_start_offset, content(found)) == (0, kept)
         assert again.logs.high_watermark_at_start(A0) == 0
         assert again.cleaner_offset(A0) is None
+
+    @pytest.mark.parametrize("turns", range(6))
+    @pytest.mark.parametrize("change", ["cut", "another"])
+    @pytest.mark.parametrize("name", CHECKPOINTS)
+    async def test_what_changes_while_a_checkpoint_is_gathered(
+        self, house: House, monkeypatch: pytest.MonkeyPatch, name: str, change: str, turns: int
+    ) -> None:
+        """One log a turn: whenever a log is cut or replaced, no entry of what it was before comes into force."""
+        monkeypatch.setattr(portions, "AT_ONCE", 1)
+        store = await house.loaded()
+        tps = [TopicPartition("a", number) for number in range(4)]
+        for tp in tps:
+            log = store.logs.get_or_create(tp, ID, CONFIG, is_new=True)
+            write(store, tp, 20)
+            await store.set_cleaner_offset(tp, 30)
+            log.advance_log_start(25)
+            await store.flusher.flush(log)
+        writing = asyncio.ensure_future(store.checkpoints.write_everywhere(name))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for tp in tps[1:3]:
+            if change == "another":
+                store.logs.delete(tp)
+                store.logs.get_or_create(tp, None, CONFIG, is_new=True)
+            else:
+                found = store.logs.get(tp)
+                assert found is not None
+                found.truncate_fully(3)
+        await writing
+        await store.checkpoints.write_everywhere(name)
+        most = {"cut": 3, "another": 0}[change]
+        assert all((store.checkpointed(tp)[name] or 0) <= most for tp in tps[1:3])
+        assert all((store.checkpointed(tp)[name] or 0) > most for tp in (tps[0], tps[3]))
+
+    async def test_logs_are_looked_at_a_portion_a_turn(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        store = await house.loaded()
+        for number in range(6):
+            store.logs.get_or_create(TopicPartition("a", number), ID, CONFIG, is_new=True)
+        monkeypatch.setattr(portions, "AT_ONCE", 2)
+        works = [store.checkpoints.write_everywhere(name) for name in CHECKPOINTS]
+        for work in (*works, store.flusher.flush_overdue()):
+            running = asyncio.ensure_future(work)
+            turns = 0
+            while not running.done():
+                turns += 1
+                await asyncio.sleep(0)
+            await running
+            assert turns >= 3
 
     async def test_a_deleted_one_is_taken_out_of_the_cleaner_s_checkpoint(self, house: House) -> None:
         store = await house.loaded()
