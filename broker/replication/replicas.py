@@ -2,19 +2,21 @@
 
 `producing`, `fetching`, `lookups` and `requests` (the controller's) share the state in hosted.py. Every entry point is
 synchronous: what has to wait returns a Pending instead of its answer; nothing here awaits. (Only the gauges do, which
-are counted in turns of the loop.)
+are counted in turns of the loop. The periodic check takes turns as well, by timers.)
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
-from logyard.broker.portions import portions
+from logyard.broker.portions import AT_ONCE, portions
 from logyard.broker.replication.controller_requests import ControllerRequests, Fetchers
 from logyard.broker.replication.fetch.fetch import Fetching
 from logyard.broker.replication.hosted import Hosted
@@ -68,6 +70,7 @@ class Replicas:
         self._fetchers = _Switch()
         self.requests = ControllerRequests(self.hosted, self._fetchers, broker_epoch, self.fetching.hurry)
         self._timer: TimerHandle | None = None
+        self._next_look: TimerHandle | None = None
 
     def use_fetchers(self, fetchers: Fetchers) -> None:
         """Set the fetchers of followed partitions."""
@@ -152,29 +155,45 @@ class Replicas:
 
         def check() -> None:
             self._timer = self.hosted.timers.call_later(interval, check)
-            self.shrink_isrs()
-            self.notice_retention()
+            self.look_at_all()
 
         self._timer = self.hosted.timers.call_later(interval, check)
 
-    def shrink_isrs(self) -> None:
-        """Ask the controller to remove lagging followers from the ISR, in every led partition."""
-        for partition in list(self.hosted.led()):
-            partition.shrink_isr()
+    def look_at_all(self) -> None:
+        """Look for lagging followers and for what retention has shortened, a portion in each turn of the loop.
 
-    def notice_retention(self) -> None:
-        """Have fetch sessions read again the logs that retention has shortened: nothing else notifies them."""
-        for partition in list(self.hosted.partitions.values()):
-            log = partition.log
-            if log is not None and partition.observers and log.log_start_offset != partition.noted_start:
-                partition.noted_start = log.log_start_offset
-                self.hosted.end_moved(partition)
+        One that is still going on when the next one is due is finished instead of that.
+        """
+        if self._next_look is None:
+            self._look_at_some(iter(list(self.hosted.partitions.values())))
+
+    def _look_at_some(self, left: Iterator[Partition]) -> None:
+        self._next_look = None
+        portion = list(islice(left, AT_ONCE))
+        if len(portion) == AT_ONCE:
+            self._next_look = self.hosted.timers.call_later(0, lambda: self._look_at_some(left))
+        for partition in portion:
+            try:
+                partition.shrink_isr()
+                self._notice_retention(partition)
+            except Exception as error:
+                tasks.failed("look at a replica", error)
+
+    def _notice_retention(self, partition: Partition) -> None:
+        """Have fetch sessions read again a log that retention has shortened: nothing else notifies them."""
+        log = partition.log
+        if log is not None and partition.observers and log.log_start_offset != partition.noted_start:
+            partition.noted_start = log.log_start_offset
+            self.hosted.end_moved(partition)
 
     def close(self) -> None:
         """Stop the periodic work and answer the waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
         self.hosted.close()
 
 

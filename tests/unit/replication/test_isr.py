@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from logyard.broker import tasks
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication import replicas
 from logyard.broker.replication.isr import NEVER_MS, Heartbeat, InSync, RemoteReplica, Settlement, out_of_sync, settle
 from logyard.broker.replication.ports import IsrChangeResult
 from tests.support.replica_world import T0, World, follower_fetch, produce
@@ -150,6 +153,32 @@ def test_a_shrink_advances_the_watermark_only_once_it_is_agreed(world: World) ->
     assert world.replicas.counters.isr_shrinks == 1
     world.advance(500)
     assert len(world.submitted) == 1
+
+
+def test_lagging_followers_of_many_partitions_are_looked_for_in_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error about one of them keeps nobody from the others."""
+    monkeypatch.setattr(replicas, "AT_ONCE", 3)
+    tps = [TopicPartition("wide", number) for number in range(10)]
+    world.tell(*(world.order(tp) for tp in tps))
+    for tp in tps:
+        produce(world, tp=tp)
+    failures = tasks.failures["look at a replica"]
+    looked: list[int] = []
+    submit = world.submit
+
+    def submitting(tp: TopicPartition, *more: Any) -> None:
+        looked.append(len([timer for timer in world.timers if timer.due <= world.clock.monotonic()]))
+        if tp == tps[4]:
+            raise RuntimeError("a bug")
+        submit(tp, *more)
+
+    monkeypatch.setattr(world, "submit", submitting)
+    world.advance(LAG + LAG // 2)
+    assert [change.tp for change in world.submitted] == [tp for tp in tps if tp != tps[4]]
+    assert tasks.failures["look at a replica"] == failures + 1
+    assert looked == [1] * 9 + [0], "the next portion waits for its turn"
 
 
 def test_a_follower_must_reach_the_epoch_not_only_the_watermark(world: World) -> None:
