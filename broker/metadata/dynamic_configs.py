@@ -60,14 +60,22 @@ class DynamicConfigs:
 
     def set_topic(self, topic: str, overrides: Overrides) -> None:
         """Set a topic's overrides (empty: none, or the topic is gone) and call the listeners if they changed."""
-        if dict(overrides) == dict(self._topics.get(topic, {})):
-            return
-        if overrides:
-            self._topics[topic] = dict(overrides)
-        else:
-            self._topics.pop(topic, None)
-        self._effective.pop(topic, None)
-        self._tell_topics((topic,))
+        self.set_topics({topic: overrides})
+
+    def set_topics(self, settings: Mapping[str, Overrides]) -> None:
+        """As `set_topic`, of many. The listeners are called once: each looks at all replicas."""
+        changed = []
+        for topic, overrides in settings.items():
+            if dict(overrides) == dict(self._topics.get(topic, {})):
+                continue
+            if overrides:
+                self._topics[topic] = dict(overrides)
+            else:
+                self._topics.pop(topic, None)
+            self._effective.pop(topic, None)
+            changed.append(topic)
+        if changed:
+            self._tell_topics(tuple(changed))
 
     def set_build(self, build: Callable[[Overrides], TopicConfig]) -> None:
         """Replace `build`, as the broker's topic defaults changed: every topic's settings may have changed."""

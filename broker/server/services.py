@@ -94,8 +94,7 @@ class Services:
 
     async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
         """Read these topics' overrides from ZooKeeper and apply them."""
-        for topic, overrides in (await self.read_topic_overrides(topics)).items():
-            self.configs.set_topic(topic, overrides)
+        self.configs.set_topics(await self.read_topic_overrides(topics))
 
     async def read_topic_overrides(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return these topics' overrides, read from ZooKeeper; those known to this broker where they cannot be read.

@@ -38,6 +38,16 @@ def test_only_changes_are_told(configs: DynamicConfigs) -> None:
     assert [list(topics or ()) for topics in told] == [["a"]]
 
 
+def test_many_changes_are_told_at_once(configs: DynamicConfigs) -> None:
+    told: list[Iterable[str] | None] = []
+    configs.on_topics(told.append)
+    settings = {f"t-{number}": {"retention.ms": "5"} for number in range(1000)}
+    configs.set_topics(settings | {"b": {}})
+    assert [list(topics or ()) for topics in told] == [list(settings)]
+    configs.set_topics(settings)
+    assert len(told) == 1
+
+
 def test_new_broker_defaults_reach_every_topic(configs: DynamicConfigs) -> None:
     told: list[Iterable[str] | None] = []
     configs.on_topics(told.append)
