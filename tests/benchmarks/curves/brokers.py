@@ -35,7 +35,7 @@ def _at(found: Sequence[Server]) -> Mapping[str, float]:
     controller = found[int(admin.list_topics(timeout=30).controller_id)]
     others = [server for server in found if server is not controller]
     time.sleep(SETTLE_S)
-    idle = idle_ms(controller)
+    [idle] = idle_ms(controller)
     _create(found, 3)
     own, rest, sent = controller.cpu_s(), sum(each.cpu_s() for each in others), _written(controller)
     begun = time.monotonic()

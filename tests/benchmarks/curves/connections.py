@@ -59,7 +59,7 @@ def _at(broker: Server, size: int) -> Mapping[str, float]:
             "all together, MB": held,
             "each, kB": held / size * 1000,
             "made and greeted, CPU µs each": used / size * 1e6,
-            "idle, CPU ms a second": idle_ms(broker),
+            "idle, CPU ms a second": idle_ms(broker)[0],
             "Produce 279 B, CPU µs": produced,
         }
     finally:
