@@ -139,7 +139,11 @@ class MetadataCache:
         self.known = known
         topics = tuple(changed)
         for subscriber in tuple(self._subscribers):
-            subscriber(topics, deleted)
+            try:
+                subscriber(topics, deleted)
+            except Exception as error:
+                # An error of one must not keep it from the others: nobody tells them again.
+                tasks.failed("news of metadata", error)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(changed topics, deleted partitions)` after each update."""
