@@ -40,7 +40,8 @@ return [...document.querySelectorAll('[data-testid=logyard] table[aria-label]')]
   .filter((one) => one.parentElement.clientHeight < Math.min(one.scrollHeight, 170))
   .map((one) => one.ariaLabel);
 """
-_WAYS = (*([("light", "light", _WIDE)] if IS_PROOF else []), ("dark", "dark", _WIDE), ("phone", "light", _PHONE))
+# Light first: before it has opened a page, a browser keeps no theme for it.
+_WAYS = (*([("light", "light", _WIDE)] if IS_PROOF else []), ("phone", "light", _PHONE), ("dark", "dark", _WIDE))
 _OFF = """
 const box = document.querySelector('[role=dialog]').getBoundingClientRect();
 return [...document.querySelectorAll('[role=dialog] :is(button, input, textarea, label)')]
