@@ -1,4 +1,4 @@
-"""The process of which workers are forked (worker_daemon.py), begun by the driver beside the start of Spark's context.
+"""The process of which workers are forked (waiting_daemon.py), begun by the driver beside the start of Spark's context.
 
 Spark starts its daemon with the first task, and waits for it. This one imports and loads meanwhile, and takes the place
 of Spark's: that hands over its arguments, variables and standard streams, and lives as long as this one does.
@@ -12,7 +12,6 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -22,17 +21,15 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from logyard.spark_jobs.executors import JOB
 
 PLACE = "LOGYARD_PREPARED_DAEMON"
 """The variable that tells Spark's daemon the socket."""
 
-_STREAMS = (0, 1, 2)
-_LENGTH = struct.Struct("!I")
+PROCESS = "logyard.spark_jobs.waiting_daemon"
+STREAMS = (0, 1, 2)
+LENGTH = struct.Struct("!I")
 # What is sent is this machine's environment, which the kernel keeps below that.
-_SENT_MAX = 16 * 1024 * 1024
+SENT_MAX = 16 * 1024 * 1024
 
 LINE = "/proc/{}/cmdline"
 # Of spark-submit, those without a value.
@@ -49,8 +46,10 @@ class Prepared:
     lifeline: int
 
 
-_begun: list[Prepared] = []
-_early: list[Prepared] = []
+early: list[Prepared] = []
+"""The one that was begun before Spark has told its settings, if there is one."""
+taken: list[Prepared] = []
+"""Those that Spark's daemons are told of; their lifelines stay open as long as this process lives."""
 
 
 def submitted() -> dict[str, str]:
@@ -75,8 +74,8 @@ def submitted() -> dict[str, str]:
 
 def begin_early(given: Mapping[str, str]) -> None:
     """Start it before Spark has told its settings: `take` takes it, or ends it."""
-    if not _early and (begun := _begin(given)):
-        _early.append(begun)
+    if not early and (begun := _begin(given)):
+        early.append(begun)
 
 
 def take(given: Mapping[str, str]) -> str | None:
@@ -85,21 +84,21 @@ def take(given: Mapping[str, str]) -> str | None:
 
     :param given: the variables that Spark's would get besides this process's; the job is among them.
     """
-    begun = _early.pop() if _early else None
+    begun = early.pop() if early else None
     if begun and begun.given != given:
         os.close(begun.lifeline)
         begun = None
     begun = begun or _begin(given)
     if begun is None:
         return None
-    _begun.append(begun)
+    taken.append(begun)
     return begun.place
 
 
 def forget() -> None:
     """End what was begun early: workers are elsewhere."""
-    while _early:
-        os.close(_early.pop().lifeline)
+    while early:
+        os.close(early.pop().lifeline)
 
 
 def _begin(given: Mapping[str, str]) -> Prepared | None:
@@ -116,7 +115,7 @@ def _begin(given: Mapping[str, str]) -> Prepared | None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(place)
             listener.listen(1)
-            command = [sys.executable, "-m", __name__, directory, str(listener.fileno()), str(lifeline)]
+            command = [sys.executable, "-m", PROCESS, directory, str(listener.fileno()), str(lifeline)]
             process = subprocess.Popen(
                 command,
                 env=variables,
@@ -140,12 +139,12 @@ def hand_over(place: str) -> bool:
     try:
         with socket.socket(socket.AF_UNIX) as wire:
             wire.connect(place)
-            socket.send_fds(wire, [_LENGTH.pack(len(told))], _STREAMS)
+            socket.send_fds(wire, [LENGTH.pack(len(told))], STREAMS)
             wire.sendall(told)
-            pid = _whole(wire, _LENGTH.size)
+            pid = received(wire, LENGTH.size)
             if pid is None:
                 return False
-            signal.signal(signal.SIGTERM, lambda *_: _end(*_LENGTH.unpack(pid)))
+            signal.signal(signal.SIGTERM, lambda *_: _end(*LENGTH.unpack(pid)))
             # Workers have this connection too, which are forked of it: it closes when the last of them has ended.
             with contextlib.suppress(OSError):
                 while wire.recv(1):
@@ -160,7 +159,7 @@ def _end(pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def _whole(wire: socket.socket, size: int) -> bytes | None:
+def received(wire: socket.socket, size: int) -> bytes | None:
     """Receive that many bytes; None if it closes before."""
     got = b""
     while len(got) < size:
@@ -169,53 +168,3 @@ def _whole(wire: socket.socket, size: int) -> bytes | None:
             return None
         got += piece
     return got
-
-
-def _take_over(wire: socket.socket) -> bool:
-    """Become what the process at the other end is to Spark; False if it went away before."""
-    head, streams, _, _ = socket.recv_fds(wire, _LENGTH.size, len(_STREAMS))
-    if len(head) != _LENGTH.size or len(streams) != len(_STREAMS):
-        return False
-    (size,) = _LENGTH.unpack(head)
-    told = _whole(wire, size) if size <= _SENT_MAX else None
-    if told is None:
-        return False
-    given: dict[str, Any] = json.loads(told)
-    os.environ.clear()
-    os.environ.update(given["variables"])
-    sys.argv[1:] = given["arguments"]
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path += [path for path in paths if path and path not in sys.path]
-    for number, stream in zip(_STREAMS, streams, strict=True):
-        os.dup2(stream, number)
-        os.close(stream)
-    wire.sendall(_LENGTH.pack(os.getpid()))
-    return True
-
-
-def _guest(listener: socket.socket, lifeline: int) -> socket.socket | None:
-    """Wait for Spark's daemon; None if the driver ends before it comes."""
-    ready, _, _ = select.select([listener, lifeline], [], [])
-    return listener.accept()[0] if listener in ready else None
-
-
-def main() -> None:
-    """Prepare, take over, and be Spark's own."""
-    from pyspark import daemon
-
-    from logyard.spark_jobs.worker_daemon import prepare
-
-    directory, listener, lifeline = sys.argv[1], socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])
-    try:
-        prepare(os.environ.get(JOB, ""))
-        guest = _guest(listener, lifeline)
-    finally:
-        listener.close()
-        shutil.rmtree(directory, ignore_errors=True)
-    os.close(lifeline)
-    if guest is not None and _take_over(guest):
-        daemon.manager()
-
-
-if __name__ == "__main__":
-    main()

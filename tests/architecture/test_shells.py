@@ -107,6 +107,7 @@ SHELLS = {
     "broker.server.request": "names the future that a handler may return",
     "broker.server.throttling": "measures how long requests take, which quotas count",
     "broker.server.topic_waits": "waits until the metadata has changed",
+    "broker.server.large_orders": "gives the loop a turn while a large request is freed",
     "broker.server.large_requests": "decodes one large request after the other",
     "broker.server.turns": "gives the loop a turn between pieces of large work",
     "broker.server.unread_answers": "looks at intervals who does not read",

@@ -45,8 +45,8 @@ spark.stop()
 """
 
 # An application of plain PySpark that does nothing, as anyone would write it: Spark is started, a task of Python is
-# run, Spark is stopped. It has the JVM's options of our jobs, and nothing else of theirs: they prepare their workers beside
-# Spark's start and leave sooner, so that a job may take less.
+# run, Spark is stopped. It has the JVM's options of our jobs, and nothing else of theirs: they prepare their workers
+# beside Spark's start and leave sooner, so that a job may take less.
 EMPTY = """
 import sys
 from pyspark import SparkContext

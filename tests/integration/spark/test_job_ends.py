@@ -65,9 +65,9 @@ def test_a_job_that_is_done_or_fails_leaves_no_process(cluster: RealCluster, tmp
     for arguments, status in ((["--topic", topic], 0), (["--topic", "absent"], 1)):
         running = start_job("audit", cluster, tmp_path, *arguments, *LONG)
         if status:
-            _, err = running.communicate(timeout=120)
+            out, err = running.communicate(timeout=120)
             assert running.returncode == status, err[-3000:]
-            assert "audit.py: topic absent does not exist" in err
+            assert "audit.py: topic absent does not exist" in out + err
         else:
             assert finish_job(running)["verdict"] == "ok"
         eventually(lambda pid=running.pid: left_of(pid) == [], "no process is left", 60)

@@ -51,7 +51,7 @@ def looked(tmp_path: Path, *settings: str) -> list[list[object]]:
 
 
 def test_workers_have_what_the_job_needs(tmp_path: Path) -> None:
-    assert looked(tmp_path) == [[["-m", "logyard.spark_jobs.prepared_daemon"], True]] * 2
+    assert looked(tmp_path) == [[["-m", "logyard.spark_jobs.waiting_daemon"], True]] * 2
 
 
 @pytest.mark.long

@@ -35,5 +35,5 @@ def test_libraries_are_looked_for_without_a_task_where_workers_have_this_python(
         check_here(("logyard", "not_there", "nor_this"))
     said = f"executors lack not_there, nor_this: install logyard[spark] in their Python ({sys.executable})"
     assert str(raised.value) == said
-    with pytest.raises(JobFailed, match="install logyard.spark,stores."):
+    with pytest.raises(JobFailed, match=r"install logyard\[spark,stores\]"):
         check_here(("not_there", STORES))

@@ -17,14 +17,13 @@ from logyard.spark_jobs import prepared_daemon, session
 from logyard.spark_jobs.executors import JOB
 from logyard.spark_jobs.prepared_daemon import Prepared
 
-
 GIVEN = {JOB: "nothing"}
 
 
 @pytest.fixture
 def prepared() -> Iterator[Prepared]:
     place = prepared_daemon.take(GIVEN)
-    begun = prepared_daemon._begun.pop()
+    begun = prepared_daemon.taken.pop()
     assert begun.place == place
     yield begun
     with suppress(OSError):  # a test has closed it
@@ -58,7 +57,7 @@ def test_it_is_the_daemon_of_spark_until_spark_ends_it(prepared: Prepared) -> No
         assert not Path(prepared.place).parent.exists()
         assert daemon.stdin is not None
         daemon.stdin.close()
-        assert prepared.process.wait(timeout=60) == 0
+        assert prepared.process.wait(timeout=60) == 1  # as PySpark's own ends
         assert daemon.wait(timeout=60) == 0
 
 
@@ -101,19 +100,19 @@ def test_where_there_is_no_room_for_a_socket_tasks_do_without(tmp_path: Path, mo
 @pytest.mark.timeout(120)
 def test_what_was_begun_early_is_taken_if_it_has_the_variables_of_the_job() -> None:
     prepared_daemon.begin_early(GIVEN)
-    (early,) = prepared_daemon._early
+    (early,) = prepared_daemon.early
     prepared_daemon.begin_early({JOB: "another"})
-    assert prepared_daemon._early == [early]
+    assert prepared_daemon.early == [early]
     assert prepared_daemon.take(GIVEN) == early.place
-    os.close(prepared_daemon._begun.pop().lifeline)
+    os.close(prepared_daemon.taken.pop().lifeline)
 
     prepared_daemon.begin_early(GIVEN)
-    (unfit,) = prepared_daemon._early
+    (unfit,) = prepared_daemon.early
     assert prepared_daemon.take(GIVEN | {"MORE": "1"}) != unfit.place
-    os.close(prepared_daemon._begun.pop().lifeline)
+    os.close(prepared_daemon.taken.pop().lifeline)
 
     prepared_daemon.begin_early(GIVEN)
-    (elsewhere,) = prepared_daemon._early
+    (elsewhere,) = prepared_daemon.early
     prepared_daemon.forget()
     assert [one.process.wait(timeout=60) for one in (early, unfit, elsewhere)] == [0, 0, 0]
 
