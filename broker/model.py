@@ -55,7 +55,7 @@ class Folding:
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Take some more."""
-        if self.is_full:
+        if self.is_full():
             return
         topic, first, last = self._topic, self._first, self._last
         for tp in partitions:
@@ -65,11 +65,10 @@ class Folding:
             self._close(topic, first, last)
             topic, first = tp
             last = first
-            if self.is_full:
+            if self.is_full():
                 break
         self._topic, self._first, self._last = topic, first, last
 
-    @property
     def is_full(self) -> bool:
         """Whether no more is taken."""
         return len(self._closed) == self._max
@@ -80,7 +79,7 @@ class Folding:
 
     def entries(self) -> list[str]:
         """Return what was taken, as text."""
-        if not self.is_full:
+        if not self.is_full():
             self._close(self._topic, self._first, self._last)
             self._last = self._first - 1
         return self._closed

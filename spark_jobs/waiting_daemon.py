@@ -40,8 +40,8 @@ def _take_over(wire: socket.socket) -> bool:
 
 def _guest(listener: socket.socket, lifeline: int) -> socket.socket | None:
     """Wait for Spark's daemon; None if the driver ends before it comes."""
-    ready, _, _ = select.select([listener, lifeline], [], [])
-    return listener.accept()[0] if listener in ready else None
+    ready, _, _ = select.select([listener.fileno(), lifeline], [], [])
+    return listener.accept()[0] if listener.fileno() in ready else None
 
 
 def main() -> None:

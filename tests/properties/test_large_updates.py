@@ -49,7 +49,11 @@ def test_portions_make_what_the_whole_makes(updates: list[Any], at_once: int) ->
     whole, parts = MetadataCache(), MetadataCache()
     told: dict[MetadataCache, list[Any]] = {whole: [], parts: []}
     for cache in (whole, parts):
-        cache.subscribe(lambda changed, deleted, cache=cache: told[cache].append((changed, list(deleted), seen(cache))))
+
+        def hear(changed: Any, deleted: Any, cache: MetadataCache = cache) -> None:
+            told[cache].append((changed, list(deleted), seen(cache)))
+
+        cache.subscribe(hear)
 
     async def in_portions(update: UpdateMetadata) -> None:
         before = seen(parts)
