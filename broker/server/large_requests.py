@@ -7,8 +7,9 @@ Rule 1: a small element becomes objects of many times its size, and an answer ab
         Shorter ones have room of their own, in which some are decoded at a time: a thousand connections with 0.9 MB
         each would take 50 GB together, and may not be kept waiting by the large ones.
 Rule 2: the controller's requests and those of other brokers wait for no client's.
-Rule 3: what is not answered for a minute waits for something that its client chose (a member of its group, the end of
-        a topic) and no longer counts: else two such requests would keep out everybody's large ones for as long.
+Rule 3: what is not answered for a minute, a shorter one for five seconds, waits for something that its client chose (a
+        member of its group, the end of a topic) and no longer counts: else a few such requests would keep out
+        everybody's for as long.
 Rule 4: what waits holds the request's bytes, as they came: it ends as soon as its client is gone. Else who connects,
         sends and leaves again and again would fill the memory while others wait for a slow answer.
 """
@@ -36,14 +37,17 @@ LARGE_TAKEN_BYTES = CLIENT_BYTES
 SHORTER_TAKEN_BYTES = 128 * 1024 * 1024
 SHORTER_AT_ONCE = 4
 COUNTED_S = 60.0
+# A member of a group waits with a request of this size as a rule: it must not keep others' out for so long.
+SHORTER_COUNTED_S = 5.0
 
 
 class _Room:
     """Bounds what requests of one kind take: `at_once` are decoded at a time, once others have taken no more than
-    `taken_max`."""
+    `taken_max`. One counts until it is answered, for `counted_s` seconds at most."""
 
-    def __init__(self, at_once: int, taken_max: int) -> None:
+    def __init__(self, at_once: int, taken_max: int, counted_s: float) -> None:
         self.used = 0
+        self._counted_s = counted_s
         self._taken_max = taken_max
         self._turns = asyncio.Semaphore(at_once)
         self._freed = asyncio.Event()
@@ -67,7 +71,7 @@ class _Room:
             self._turns.release()
 
     def counted(self, message: Any, size: int) -> Any:
-        """Count `size` until the current task ends, or COUNTED_S have passed; return the message."""
+        """Count `size` until the current task ends, or for `counted_s` seconds at most; return the message."""
         task = asyncio.current_task()
         assert task is not None
         self.used += size
@@ -81,7 +85,7 @@ class _Room:
             timer.cancel()
             free()
 
-        timer = asyncio.get_running_loop().call_later(COUNTED_S, free)
+        timer = asyncio.get_running_loop().call_later(self._counted_s, free)
         task.add_done_callback(ended)
         return message
 
@@ -90,8 +94,8 @@ class LargeRequests:
     """See the head of this file."""
 
     def __init__(self) -> None:
-        self._large = _Room(1, LARGE_TAKEN_BYTES)
-        self._shorter = _Room(SHORTER_AT_ONCE, SHORTER_TAKEN_BYTES)
+        self._large = _Room(1, LARGE_TAKEN_BYTES, COUNTED_S)
+        self._shorter = _Room(SHORTER_AT_ONCE, SHORTER_TAKEN_BYTES, SHORTER_COUNTED_S)
 
     @property
     def used(self) -> int:

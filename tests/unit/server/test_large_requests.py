@@ -130,21 +130,24 @@ async def test_very_many_shorter_ones_take_no_more_together() -> None:
     assert sorted(begun) == list(range(41))
 
 
+@pytest.mark.parametrize(("elements", "counted"), [(9_000, "COUNTED_S"), (200, "SHORTER_COUNTED_S")])
 @pytest.mark.usefixtures("bounds")
-async def test_those_that_are_not_answered_keep_others_out_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_that_are_not_answered_keep_others_out_for_a_time_only(
+    monkeypatch: pytest.MonkeyPatch, elements: int, counted: str
+) -> None:
     """A member of a group that never comes back, and a topic whose replicas are away, are waited for as asked for."""
-    monkeypatch.setattr(large_requests, "COUNTED_S", 0.05)
+    monkeypatch.setattr(large_requests, counted, 0.05)
     large, replicas, stays = LargeRequests(), cast(Any, Replicas()), asyncio.Event()
     begun: list[int] = []
 
     async def ask(number: int) -> None:
-        await large.decode(replicas, request(9_000), waits=True)
+        await large.decode(replicas, request(elements), waits=True)
         begun.append(number)
         await stays.wait()
 
     async with asyncio.timeout(20):
-        asked = [asyncio.ensure_future(ask(number)) for number in range(5)]
-        while len(begun) < 5:
+        asked = [asyncio.ensure_future(ask(number)) for number in range(12)]
+        while len(begun) < 12:
             await asyncio.sleep(0.01)
         stays.set()
         await asyncio.gather(*asked)
