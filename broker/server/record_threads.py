@@ -2,10 +2,13 @@
 
 Rule 1: AT_ONCE threads run at a time, each for TURN_S; then the one that has waited longest runs.
 Rule 2: work for a client that is gone is stopped, or not begun.
+Rule 3: after WORK_S of work a thread rests for REST_S; for HANDOVER_S only if nobody wants what it uses: it is the only
+        one that reads records, the kernel did not take its core away, and the event loop did not run meanwhile.
 A client has work for one request at a time: its next request waits (connection.py).
 """
 
 import asyncio
+import resource
 import threading
 import time
 from collections import deque
@@ -24,6 +27,8 @@ TURN_S = 0.02
 # As long as the work between two pauses. If a thread never slept, the kernel would preempt it while it holds the
 # interpreter, and the event loop would wait for it.
 REST_S = 0.001
+# Long enough for an event loop that waits for the interpreter to wake up and take it.
+HANDOVER_S = 0.00005
 # Less work than this since its last rest, and a thread works on: each of many small batches has a pause of its own.
 WORK_S = 0.0005
 
@@ -31,22 +36,34 @@ T = TypeVar("T")
 
 
 class RecordThreads:
-    """See the head of this file. The event loop calls `submit`; the work itself calls `pause` (records.pauses)."""
+    """See the head of this file. The event loop makes it and calls `submit`; the work itself calls `pause`
+    (records.pauses)."""
 
-    def __init__(self, at_once: int = AT_ONCE, threads: int = THREADS, turn_s: float = TURN_S) -> None:
+    def __init__(
+        self,
+        at_once: int = AT_ONCE,
+        threads: int = THREADS,
+        turn_s: float = TURN_S,
+        loop_cpu_s: Callable[[], float] | None = None,
+        preemptions: Callable[[], int] | None = None,
+    ) -> None:
+        """`loop_cpu_s`: the CPU time that the event loop has had; `preemptions`: how often the kernel has taken the
+        core from the calling thread."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="records")
         self._turn_s = turn_s
         self._lock = threading.Lock()
-        self._free = at_once
+        self._at_once = self._free = at_once
         self._waiting: deque[threading.Event] = deque()
         self._own = threading.local()
+        self._loop_cpu_s = loop_cpu_s or partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
+        self._preemptions = preemptions or _preemptions
 
     def submit(self, work: Callable[[], T], client: Client | None = None) -> "asyncio.Future[T]":
         """Begin the work in a thread. The future has ApiError (NETWORK_EXCEPTION) if the client is gone before."""
         return asyncio.get_running_loop().run_in_executor(self._pool, partial(self._run, work, client))
 
     def pause(self) -> None:
-        """Sleep REST_S after WORK_S of work or more, and let another thread run if this one's turn is over.
+        """Rest after WORK_S of work or more (rule 3), and let another thread run if this one's turn is over.
 
         Raises ApiError: NETWORK_EXCEPTION (the client is gone).
         """
@@ -58,7 +75,7 @@ class RecordThreads:
             _check_connected(own.client)
         if time.monotonic() - getattr(own, "rested", 0.0) < WORK_S:
             return
-        time.sleep(REST_S)
+        self._rest(alone=since is not None and self._free >= self._at_once - 1)
         own.rested = time.monotonic()
         if since is None:
             return  # a thread of the disk's pool
@@ -66,6 +83,17 @@ class RecordThreads:
         if self._waiting and own.rested - since >= self._turn_s:
             self._leave()
             self._enter()
+
+    def _rest(self, *, alone: bool) -> None:
+        """Rest as long as rule 3 says; `alone`: no other thread reads records."""
+        own, preemptions, loop_cpu_s = self._own, self._preemptions(), self._loop_cpu_s()
+        was_preempted, own.preemptions = preemptions != getattr(own, "preemptions", None), preemptions
+        if was_preempted or not alone:
+            time.sleep(REST_S)
+            return
+        time.sleep(HANDOVER_S)
+        if self._loop_cpu_s() != loop_cpu_s:
+            time.sleep(REST_S - HANDOVER_S)
 
     def close(self) -> None:
         """Begin no more work; work that was begun goes on."""
@@ -108,3 +136,7 @@ class RecordThreads:
 def _check_connected(client: Client | None) -> None:
     if client is not None and client.is_gone:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client is gone")
+
+
+def _preemptions() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

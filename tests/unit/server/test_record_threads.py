@@ -18,6 +18,13 @@ class Peer:
     is_gone: bool = False
 
 
+def busy(seconds: float) -> None:
+    """Work for so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
 @pytest.fixture
 def threads() -> Iterator[RecordThreads]:
     made = RecordThreads(turn_s=0.002)
@@ -66,9 +73,7 @@ async def test_little_work_is_not_paused_and_much_is(threads: RecordThreads, mon
 
     def work(pieces: int, each_s: float) -> None:
         for _ in range(pieces):
-            end = time.monotonic() + each_s
-            while time.monotonic() < end:
-                pass
+            busy(each_s)
             threads.pause()
 
     monkeypatch.setattr(record_threads, "WORK_S", 60.0)
@@ -76,7 +81,90 @@ async def test_little_work_is_not_paused_and_much_is(threads: RecordThreads, mon
     assert rests == []
     monkeypatch.setattr(record_threads, "WORK_S", 0.0005)
     await threads.submit(lambda: work(20, 0.001), Peer())
-    assert rests == [record_threads.REST_S] * 20
+    assert len(rests) >= 20
+
+
+class Seen:
+    """What a thread looks at when it rests: the loop's CPU time and its own preemptions, and how long it rested."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rests: list[float] = []
+        self.loop_works = False
+        self.is_preempted = False
+        self._loop_cpu_s, self._preemptions = 1.5, 3
+        monkeypatch.setattr(time, "sleep", self._sleep)
+        self.threads = RecordThreads(loop_cpu_s=lambda: self._loop_cpu_s, preemptions=lambda: self._preemptions)
+
+    def work(self, pieces: int = 4) -> None:
+        """Pause that often, each time after enough work for a rest."""
+        for _ in range(pieces):
+            busy(record_threads.WORK_S)
+            self._preemptions += self.is_preempted
+            self.threads.pause()
+
+    def _sleep(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        self._loop_cpu_s += 1e-6 if self.loop_works else 0.0
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    made = Seen(monkeypatch)
+    yield made
+    made.threads.close()
+
+
+async def test_where_nobody_waits_a_rest_only_hands_over(seen: Seen) -> None:
+    await seen.threads.submit(seen.work, Peer())
+    # Of its first look a thread cannot tell whether it was preempted.
+    assert seen.rests == [record_threads.REST_S, *[record_threads.HANDOVER_S] * 3]
+
+
+async def test_where_the_loop_runs_during_a_rest_it_is_a_whole_one(seen: Seen) -> None:
+    await seen.threads.submit(seen.work, Peer())
+    seen.rests, seen.loop_works = [], True
+    await seen.threads.submit(seen.work, Peer())
+    assert len(seen.rests) == 8
+    assert sum(seen.rests) == pytest.approx(4 * record_threads.REST_S)
+
+
+async def test_a_thread_whose_core_was_taken_rests_as_long_as_it_worked(seen: Seen) -> None:
+    seen.is_preempted = True
+    await seen.threads.submit(seen.work, Peer())
+    assert seen.rests == [record_threads.REST_S] * 4
+
+
+async def test_while_another_thread_reads_rests_are_whole_ones(seen: Seen) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def other() -> None:
+        begun.set()
+        ended.wait()
+
+    another = seen.threads.submit(other, Peer())
+    await asyncio.to_thread(begun.wait)
+    await seen.threads.submit(seen.work, Peer())
+    ended.set()
+    await another
+    assert seen.rests == [record_threads.REST_S] * 4
+
+
+async def test_a_thread_of_the_disk_rests_as_long_as_it_works(seen: Seen) -> None:
+    await asyncio.to_thread(seen.work)
+    assert seen.rests == [record_threads.REST_S] * 4
+
+
+async def test_the_loops_clock_stands_while_the_loop_waits(threads: RecordThreads) -> None:
+    def stands() -> bool:
+        before = threads._loop_cpu_s()
+        busy(0.002)
+        return threads._loop_cpu_s() == before
+
+    # It may still be on its way to wait when the thread begins.
+    assert await asyncio.to_thread(lambda: any(stands() for _ in range(1000)))
+    before = threads._loop_cpu_s()
+    busy(0.002)
+    assert threads._loop_cpu_s() > before
 
 
 async def test_one_small_work_after_the_other_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +175,7 @@ async def test_one_small_work_after_the_other_rests_too(monkeypatch: pytest.Monk
     threads = RecordThreads(threads=1)
 
     def work() -> None:
-        end = time.monotonic() + 0.4 * record_threads.WORK_S
-        while time.monotonic() < end:
-            pass
+        busy(0.4 * record_threads.WORK_S)
         threads.pause()
 
     for _ in range(30):
