@@ -91,20 +91,20 @@ class Seen:
         self.rests: list[float] = []
         self.loop_works = False
         self.is_preempted = False
-        self._loop_cpu_s, self._preemptions = 1.5, 3
+        self.loop_cpu_s, self.preemptions = 1.5, 3
         monkeypatch.setattr(time, "sleep", self._sleep)
-        self.threads = RecordThreads(loop_cpu_s=lambda: self._loop_cpu_s, preemptions=lambda: self._preemptions)
+        self.threads = RecordThreads(loop_cpu_s=lambda: self.loop_cpu_s, preemptions=lambda: self.preemptions)
 
     def work(self, pieces: int = 4) -> None:
         """Pause that often, each time after enough work for a rest."""
         for _ in range(pieces):
             busy(record_threads.WORK_S)
-            self._preemptions += self.is_preempted
+            self.preemptions += self.is_preempted
             self.threads.pause()
 
     def _sleep(self, seconds: float) -> None:
         self.rests.append(seconds)
-        self._loop_cpu_s += 1e-6 if self.loop_works else 0.0
+        self.loop_cpu_s += 1e-6 if self.loop_works else 0.0
 
 
 @pytest.fixture
