@@ -55,7 +55,7 @@ class RecordThreads:
         self._at_once = self._free = at_once
         self._waiting: deque[threading.Event] = deque()
         self._own = threading.local()
-        self._loop_cpu_s = loop_cpu_s or partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
+        self._loop_cpu_s = loop_cpu_s or cpu_clock()
         self._preemptions = preemptions or _preemptions
 
     def submit(self, work: Callable[[], T], client: Client | None = None) -> "asyncio.Future[T]":
@@ -136,6 +136,11 @@ class RecordThreads:
 def _check_connected(client: Client | None) -> None:
     if client is not None and client.is_gone:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client is gone")
+
+
+def cpu_clock() -> Callable[[], float]:
+    """Return a clock of the CPU time, in seconds, that the calling thread has had, for other threads to read."""
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
 
 
 def _preemptions() -> int:

@@ -154,17 +154,19 @@ async def test_a_thread_of_the_disk_rests_as_long_as_it_works(seen: Seen) -> Non
     assert seen.rests == [record_threads.REST_S] * 4
 
 
-async def test_the_loops_clock_stands_while_the_loop_waits(threads: RecordThreads) -> None:
+async def test_the_loops_clock_stands_while_the_loop_waits() -> None:
+    clock = record_threads.cpu_clock()
+
     def stands() -> bool:
-        before = threads._loop_cpu_s()
+        before = clock()
         busy(0.002)
-        return threads._loop_cpu_s() == before
+        return clock() == before
 
     # It may still be on its way to wait when the thread begins.
     assert await asyncio.to_thread(lambda: any(stands() for _ in range(1000)))
-    before = threads._loop_cpu_s()
+    before = clock()
     busy(0.002)
-    assert threads._loop_cpu_s() > before
+    assert clock() > before
 
 
 async def test_one_small_work_after_the_other_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
