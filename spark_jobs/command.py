@@ -1,6 +1,7 @@
 """A job's command line: parse, run, print the summary as the last line (or one line on failure), return a status."""
 
 import argparse
+import atexit
 import fcntl
 import json
 import os
@@ -45,7 +46,9 @@ def run_job(
 
 def leave(status: int) -> NoReturn:
     """End the process at once: the job has given back what it held, and its summary is out. Python would take all of
-    its modules down first, and wait for a Spark that a failed job has begun to start."""
+    its modules down first, and wait for a Spark that a failed job has begun to start. What asked to be called at the
+    end is called."""
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     # spark-submit's JVM has a thread that reads what is said, and does not wait for it once this process has ended.

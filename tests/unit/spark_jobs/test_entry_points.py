@@ -55,7 +55,7 @@ def test_what_users_import() -> None:
 LEFT = """
 import atexit, sys, threading, time
 from logyard.spark_jobs.command import leave
-atexit.register(print, "taken down")
+atexit.register(print, ", given back", end="")
 threading.Thread(target=time.sleep, args=(3600,)).start()
 print("summary", end="")
 sys.stderr.write("failed")
@@ -67,7 +67,7 @@ leave(int(sys.argv[1]))
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_a_job_that_is_done_leaves_at_once_with_all_that_it_said(status: int) -> None:
     done = subprocess.run([sys.executable, "-c", LEFT, str(status)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (status, "summary", "failed")
+    assert (done.returncode, done.stdout, done.stderr) == (status, "summary, given back", "failed")
 
 
 def test_what_waits_in_a_pipe_is_not_read_yet(tmp_path: Path) -> None:
