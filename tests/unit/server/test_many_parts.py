@@ -256,7 +256,7 @@ async def test_all_members_leave_in_several_portions(broker: InsideBroker) -> No
     await led_offsets(broker)
     group = Group("leaving", state_since_ms=0)
     for number in range(1000):
-        group.add(Member(f"m{number}", None, "c", "/h", 9, 9, "consumer", (("range", b""),)))
+        group.add(Member(f"m{number}", None, "c", "/h", 60_000, 60_000, "consumer", (("range", b""),)))
     group.state = GroupState.STABLE
     broker.components.coordinators.groups.roster.add(group)
     answer, _ = await timed_answer(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": MEMBERS[:1000]})
