@@ -232,7 +232,7 @@ async def test_many_members_and_groups_go(
 ) -> None:
     await led_offsets(broker)
     left = Group("left", state_since_ms=0)
-    left.add(Member("stays", None, "c", "/h", 9, 9, "consumer", ()))
+    left.add(Member("stays", None, "c", "/h", 60_000, 60_000, "consumer", ()))
     broker.components.coordinators.groups.roster.add(left)
     answer, longest_s = await timed_answer(broker, key, version, fields)
     assert len(getattr(answer, told)) == 4 * NAMES
