@@ -2,13 +2,10 @@
 
 Rule 1: AT_ONCE threads run at a time, each for TURN_S; then the one that has waited longest runs.
 Rule 2: work for a client that is gone is stopped, or not begun.
-Rule 3: after WORK_S of work a thread rests for REST_S; for HANDOVER_S only if nobody wants what it uses: it is the only
-        one that reads records, the kernel did not take its core away, and the event loop did not run meanwhile.
 A client has work for one request at a time: its next request waits (connection.py).
 """
 
 import asyncio
-import resource
 import threading
 import time
 from collections import deque
@@ -27,8 +24,6 @@ TURN_S = 0.02
 # As long as the work between two pauses. If a thread never slept, the kernel would preempt it while it holds the
 # interpreter, and the event loop would wait for it.
 REST_S = 0.001
-# Long enough for an event loop that waits for the interpreter to wake up and take it.
-HANDOVER_S = 0.00005
 # Less work than this since its last rest, and a thread works on: each of many small batches has a pause of its own.
 WORK_S = 0.0005
 
@@ -36,34 +31,22 @@ T = TypeVar("T")
 
 
 class RecordThreads:
-    """See the head of this file. The event loop makes it and calls `submit`; the work itself calls `pause`
-    (records.pauses)."""
+    """See the head of this file. The event loop calls `submit`; the work itself calls `pause` (records.pauses)."""
 
-    def __init__(
-        self,
-        at_once: int = AT_ONCE,
-        threads: int = THREADS,
-        turn_s: float = TURN_S,
-        loop_cpu_s: Callable[[], float] | None = None,
-        preemptions: Callable[[], int] | None = None,
-    ) -> None:
-        """`loop_cpu_s`: the CPU time that the event loop has had; `preemptions`: how often the kernel has taken the
-        core from the calling thread."""
+    def __init__(self, at_once: int = AT_ONCE, threads: int = THREADS, turn_s: float = TURN_S) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="records")
         self._turn_s = turn_s
         self._lock = threading.Lock()
-        self._at_once = self._free = at_once
+        self._free = at_once
         self._waiting: deque[threading.Event] = deque()
         self._own = threading.local()
-        self._loop_cpu_s = loop_cpu_s or cpu_clock()
-        self._preemptions = preemptions or _preemptions
 
     def submit(self, work: Callable[[], T], client: Client | None = None) -> "asyncio.Future[T]":
         """Begin the work in a thread. The future has ApiError (NETWORK_EXCEPTION) if the client is gone before."""
         return asyncio.get_running_loop().run_in_executor(self._pool, partial(self._run, work, client))
 
     def pause(self) -> None:
-        """Rest after WORK_S of work or more (rule 3), and let another thread run if this one's turn is over.
+        """Sleep REST_S after WORK_S of work or more, and let another thread run if this one's turn is over.
 
         Raises ApiError: NETWORK_EXCEPTION (the client is gone).
         """
@@ -75,7 +58,7 @@ class RecordThreads:
             _check_connected(own.client)
         if time.monotonic() - getattr(own, "rested", 0.0) < WORK_S:
             return
-        self._rest(alone=since is not None and self._free >= self._at_once - 1)
+        time.sleep(REST_S)
         own.rested = time.monotonic()
         if since is None:
             return  # a thread of the disk's pool
@@ -83,17 +66,6 @@ class RecordThreads:
         if self._waiting and own.rested - since >= self._turn_s:
             self._leave()
             self._enter()
-
-    def _rest(self, *, alone: bool) -> None:
-        """Rest as long as rule 3 says; `alone`: no other thread reads records."""
-        own, preemptions, loop_cpu_s = self._own, self._preemptions(), self._loop_cpu_s()
-        was_preempted, own.preemptions = preemptions != getattr(own, "preemptions", None), preemptions
-        if was_preempted or not alone:
-            time.sleep(REST_S)
-            return
-        time.sleep(HANDOVER_S)
-        if self._loop_cpu_s() != loop_cpu_s:
-            time.sleep(REST_S - HANDOVER_S)
 
     def close(self) -> None:
         """Begin no more work; work that was begun goes on."""
@@ -136,12 +108,3 @@ class RecordThreads:
 def _check_connected(client: Client | None) -> None:
     if client is not None and client.is_gone:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client is gone")
-
-
-def cpu_clock() -> Callable[[], float]:
-    """Return a clock of the CPU time, in seconds, that the calling thread has had, for other threads to read."""
-    return partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
-
-
-def _preemptions() -> int:
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
