@@ -9,14 +9,11 @@ to be handed over, and the answers back. Each row is CPU µs of all servers for 
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 import uvloop
@@ -92,8 +89,8 @@ async def hand_on(port: int) -> None:
 def measure(directory: Path, requests: int) -> list[Row]:
     frame = frames.produce(200, 1)
     with (
-        _started("tests.benchmarks.bare_server", str(directory / "log")) as bare,
-        _started("tests.benchmarks.cores", "--hand-on", str(bare.port)) as handing,
+        harness.bare_server(directory / "log") as bare,
+        harness.started("tests.benchmarks.cores", "--hand-on", str(bare.port)) as handing,
     ):
         rows = []
         for window, count in ((harness.WINDOW, requests), (1, requests // 5)):
@@ -115,17 +112,6 @@ def _cpu_us(servers: tuple[Server, ...], wire: Wire, frame: bytes, requests: int
         wire.exchange(frame, requests)
         best = min(best, sum(server.cpu_s() for server in servers) - before)
     return best / requests * 1e6
-
-
-@contextlib.contextmanager
-def _started(module: str, *arguments: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", module, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Server(process.pid, "127.0.0.1", int(process.stdout.readline()))
-        finally:
-            process.terminate()
 
 
 def main() -> int:

@@ -123,7 +123,14 @@ def process_cpu_s(pid: int) -> float:
 @contextmanager
 def bare_server(path: Path) -> Iterator[Server]:
     """A process that does the bare work (bare_server.py) over that file."""
-    command = [sys.executable, "-m", "tests.benchmarks.bare_server", str(path)]
+    with started("tests.benchmarks.bare_server", str(path)) as server:
+        yield server
+
+
+@contextmanager
+def started(module: str, *arguments: str) -> Iterator[Server]:
+    """A process of that module, which prints its port."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
