@@ -10,13 +10,12 @@ import pytest_asyncio
 
 from logyard.broker.errors import ErrorCode
 from tests.support.inside_broker import InsideBroker
-from tests.support.longest_turn import timed_answer
+from tests.support.longest_turn import least_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MANY = 100_000
 # A turn has some milliseconds' work, the largest 56; without turns these take 0.1 s to 2 s, all on one machine.
 TURN_S = 0.09
-TRIES = 3
 ACL_FILTER = {
     "resource_type_filter": 2, "pattern_type_filter": 3, "principal_filter": None, "host_filter": None, "operation": 1,
     "permission_type": 1,
@@ -36,16 +35,7 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
 
 
 async def ask(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
-    """Return the answer, and the longest turn of the loop until it was there, without the collector.
-
-    Work on the other half of a core makes CPU time dearer for a while: the least of some tries counts.
-    """
-    answer, least = await timed_answer(broker, key, version, fields)
-    for _ in range(TRIES - 1):
-        if least >= TURN_S:
-            answer, longest = await timed_answer(broker, key, version, fields)
-            least = min(least, longest)
-    return answer, least
+    return await least_answer(broker, key, version, fields, TURN_S)
 
 
 def each(made: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,14 +10,13 @@ import pytest_asyncio
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import LEADER_DURING_DELETE
 from tests.support.inside_broker import InsideBroker
-from tests.support.longest_turn import timed_answer
+from tests.support.longest_turn import least_answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 MANY = 100_000
 # A turn has some milliseconds' work, the largest 33.
 TURN_S = 0.06
-TRIES = 3
 BROKER = {
     "id": 1,
     "endpoints": [{"port": 9092, "host": "h", "listener": "PLAINTEXT", "security_protocol": 0}],
@@ -33,13 +32,7 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Insi
 
 
 async def ask(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
-    """Return the last answer, and the least of the longest turns: work on the other half of a core is dear too."""
-    answer, least = await timed_answer(broker, key, version, fields)
-    for _ in range(TRIES - 1):
-        if least >= TURN_S:
-            answer, longest = await timed_answer(broker, key, version, fields)
-            least = min(least, longest)
-    return answer, least
+    return await least_answer(broker, key, version, fields, TURN_S)
 
 
 def of_topics(topics: int, state: dict[str, Any]) -> list[dict[str, Any]]:
