@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -45,22 +45,19 @@ def start(app: str, settings: Mapping[str, str] | None = None, needs: Sequence[s
     SparkContext._ensure_initialized()
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
-    if kernels := os.environ.get(CHOSEN):
-        conf.set(f"{VARIABLE}{CHOSEN}", kernels)
-    # Else each executor chooses: numba cannot cache beside a source in a zip, and would compile again in each run.
-    conf.set(f"{VARIABLE}{PRIVATE}", "1")
+    for name, value in _variables().items():
+        conf.set(f"{VARIABLE}{name}", value)
     for key, value in (settings or {}).items():
         conf.set(key, value)
     is_here = works_here(conf)
     if is_here:
         executors.check_here(needs)
         conf.setIfMissing("spark.python.daemon.module", executors.DAEMON)
-        conf.set(f"{VARIABLE}{executors.JOB}", app.rpartition(" ")[2])
+        conf.set(f"{VARIABLE}{executors.JOB}", _job_of(app))
         is_ours = conf.get("spark.python.daemon.module") == executors.DAEMON
-        if is_ours and SparkContext._active_spark_context is None:
-            given = {key.removeprefix(VARIABLE): value for key, value in conf.getAll() if key.startswith(VARIABLE)}
-            if place := prepared_daemon.take(given):
-                conf.set(f"{VARIABLE}{prepared_daemon.PLACE}", place)
+        is_first = SparkContext._active_spark_context is None
+        if is_ours and is_first and (place := prepared_daemon.take(_variables_in(conf.getAll()))):
+            conf.set(f"{VARIABLE}{prepared_daemon.PLACE}", place)
     prepared_daemon.forget()
     context = SparkContext.getOrCreate(conf)
     if not is_here:
@@ -77,9 +74,23 @@ def ahead(job: str) -> None:
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if works_here(settings) and settings.get("spark.python.daemon.module", executors.DAEMON) == executors.DAEMON:
-        kernels = {CHOSEN: os.environ[CHOSEN]} if os.environ.get(CHOSEN) else {}
-        given = {k.removeprefix(VARIABLE): v for k, v in settings.items() if k.startswith(VARIABLE)}
-        prepared_daemon.begin_early(given | kernels | {PRIVATE: "1", executors.JOB: job})
+        prepared_daemon.begin_early(_variables_in(settings.items()) | _variables() | {executors.JOB: job})
+
+
+def _variables() -> dict[str, str]:
+    """The variables that all workers get. Where no place is chosen for compiled loops each executor chooses: numba
+    cannot cache beside a source in a zip, and would compile again in each run."""
+    kernels = os.environ.get(CHOSEN)
+    return ({CHOSEN: kernels} if kernels else {}) | {PRIVATE: "1"}
+
+
+def _variables_in(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The variables of the workers among Spark's settings."""
+    return {key.removeprefix(VARIABLE): value for key, value in settings if key.startswith(VARIABLE)}
+
+
+def _job_of(app: str) -> str:
+    return app.rpartition(" ")[2]
 
 
 def works_here(conf: Any) -> bool:
@@ -151,7 +162,7 @@ class SparkStart:
         """Begin to start Spark beside the caller, if nobody has."""
         with self._lock:
             if self._started is None:
-                ahead(self._app.rpartition(" ")[2])
+                ahead(_job_of(self._app))
                 pool = ThreadPoolExecutor(1, "spark-start")
                 self._started = pool.submit(start, self._app, self._settings, self._needs)
                 pool.shutdown(wait=False)
