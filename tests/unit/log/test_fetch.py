@@ -251,6 +251,7 @@ class TestCutUnderALookUp:
         log.close()
         log = opened(disk)  # nothing is remembered of it
         disk.cold = True
+        # A file of a test in the place of the class that the segment names.
         log.segments.active.file = InterruptedFile(log.segments.active.log_file(), lambda: log.truncate_to(2), reads)  # type: ignore[assignment]
         piece = log.read(2, max_bytes, limit_offset=4, min_one=True)
         assert piece.load() == b""

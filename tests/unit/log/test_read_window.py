@@ -43,6 +43,7 @@ def cold_log(sizes: list[int], settings: TopicConfig | None = None) -> tuple[Par
 
 def counted(log: PartitionLog) -> CountedFile:
     file = CountedFile(log.segments.active.log_file())
+    # A file of a test in the place of the class that the segment names.
     log.segments.active.file = file  # type: ignore[assignment]
     return file
 
