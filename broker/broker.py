@@ -21,6 +21,7 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
+from logyard.broker.compiled import loading
 from logyard.broker.components import Components
 from logyard.broker.config import http_side
 from logyard.broker.config.acted_on import AUTHORIZER_ZOOKEEPER
@@ -38,7 +39,7 @@ from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
-from logyard.broker.records import pauses
+from logyard.broker.records import compiled_look, pauses
 from logyard.broker.security import zookeeper_access
 from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
@@ -87,7 +88,9 @@ def real_environment(config: BrokerConfig) -> Environment:
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
     # A separate pool: a client that sends hard batches must not delay the disk's threads.
     record_threads = RecordThreads()
-    pauses.use(record_threads.pause)
+    pauses.use(record_threads.pause, record_threads.worked_apart)
+    run_blocking = partial(loop.run_in_executor, pool)
+    compiled_look.load_by(lambda: tasks.spawn("compiled look", loading.load(run_blocking)))
     handshakes = Handshakes()
     login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
     peer_login_pool = ThreadPoolExecutor(PEER_LOGIN_THREADS, thread_name_prefix="peer-login")
@@ -102,7 +105,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         chance=SystemChance(),
         new_uuid=uuid.uuid4,
         new_session_id=partial(random.randrange, 1, 2**31),
-        run_blocking=partial(loop.run_in_executor, pool),
+        run_blocking=run_blocking,
         run_record_work=record_threads.submit,
         run_login_work=partial(loop.run_in_executor, login_pool),
         run_peer_login_work=partial(loop.run_in_executor, peer_login_pool),
@@ -153,6 +156,7 @@ def acl_zookeeper(config: BrokerConfig) -> Callable[[], ZooKeeperSession] | None
 def _end(
     admission: Admission, pools: Sequence[ThreadPoolExecutor], record_threads: RecordThreads, handshakes: Handshakes
 ) -> None:
+    compiled_look.load_by(None)
     admission.close()
     handshakes.close()
     for pool in pools:

@@ -1,5 +1,6 @@
 """Which extra of the distribution brings a library that is missing, for errors of one line."""
 
+import importlib.util
 from collections.abc import Mapping
 
 # Top-level module → the extra to install.
@@ -26,6 +27,11 @@ EXTRAS: Mapping[str, str] = {
     "obstore": "stores",
     "pyiceberg": "iceberg",
 }
+
+
+def is_installed(library: str) -> bool:
+    """Whether a library could be imported; nothing is."""
+    return importlib.util.find_spec(library) is not None
 
 
 def how_to_install(problem: ModuleNotFoundError, extra: str = "") -> str | None:

@@ -1,8 +1,8 @@
 """Which engine cleans a log: compiled loops where numba is installed and the log is worth loading them."""
 
-import importlib.util
 from collections.abc import Callable
 
+from logyard.broker import extras
 from logyard.broker.cleaner import cleaning, plain_passes
 from logyard.broker.cleaner.leased_log import Json
 from logyard.broker.cleaner.passes import Engine
@@ -11,12 +11,11 @@ from logyard.broker.log.disk.port import Disk
 
 # Importing numba takes half a second and 100 MB; plain Python cleans this much in the same time.
 SMALL_BYTES = 16 << 20
-LIBRARY = "numba"
 
 
 def is_compiled() -> bool:
     """Return whether the compiled engine is installed."""
-    return importlib.util.find_spec(LIBRARY) is not None
+    return extras.is_installed("numba")
 
 
 class Engines:

@@ -92,6 +92,24 @@ def _forgive(file: Any) -> None:
     file.load, file.save = loaded, saved
 
 
+def compile_for(function: Any, *values: Any) -> None:
+    """Compile a kernel for values of these types, and keep what is made."""
+    function.made.compile(tuple(numba.typeof(value) for value in values))
+
+
+def load_kept(function: Any, *values: Any) -> bool:
+    """Load a kernel for values of these types, as another process has kept it; False if none has. Nothing is compiled:
+    that would hold the interpreter for seconds."""
+    kernel = function.made
+    if kernel.stats.cache_path is None:
+        return False
+    found = kernel._cache.load_overload(tuple(numba.typeof(value) for value in values), kernel.targetctx)
+    if found is None:
+        return False
+    kernel.add_overload(found)
+    return True
+
+
 def instructions(function: Callable[..., Any]) -> Any:
     """Return a function for kernels, made from one that emits LLVM instructions."""
     return Deferred(function, lambda one: numba.extending.intrinsic(one))

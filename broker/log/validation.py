@@ -62,7 +62,7 @@ def is_little(buf: memoryview, bounds: Bounds) -> bool:
         return True  # refused at once
     if size > LITTLE_BYTES and is_recoded(header, bounds.recoding):
         return False
-    return is_little_batch(buf, header)
+    return is_little_batch(buf, header, bounds)
 
 
 def _whole(buf: memoryview) -> list[tuple[int, BatchHeader]]:

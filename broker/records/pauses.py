@@ -21,6 +21,7 @@ def go_on() -> None:
 
 
 _between: Callable[[], None] = go_on
+_apart: Callable[[], None] = go_on
 _own = threading.local()
 
 
@@ -44,6 +45,11 @@ def rest() -> None:
     _between()
 
 
+def apart() -> None:
+    """Call it after work without the interpreter lock, which nobody had to wait for: there is nothing to rest from."""
+    _apart()
+
+
 def read_in_c(records: int) -> None:
     """Pause if so many records of a batch make up a millisecond's work, together with those since the last pause.
 
@@ -55,10 +61,10 @@ def read_in_c(records: int) -> None:
         rest()
 
 
-def use(between: Callable[[], None]) -> None:
-    """Set the function that is called at each pause."""
-    global _between
-    _between = between
+def use(between: Callable[[], None], apart: Callable[[], None] = go_on) -> None:
+    """Set the functions that are called at each pause, and after work without the interpreter lock."""
+    global _between, _apart
+    _between, _apart = between, apart
 
 
 def are_used() -> bool:
@@ -68,7 +74,7 @@ def are_used() -> bool:
 
 def end() -> None:
     """End all long work at its next pause: the process is about to exit, and waits for its threads."""
-    use(_stop)
+    use(_stop, _stop)
 
 
 def _stop() -> None:

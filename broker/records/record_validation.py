@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
-from logyard.broker.records import compression
+from logyard.broker.records import compiled_look, compression
+from logyard.broker.records.compiled_look import Found
 from logyard.broker.records.few_headers import has_few
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
@@ -25,7 +26,11 @@ from logyard.broker.records.stream import wrapped
 
 # A batch up to this size is read at once, in place; a larger one piece by piece.
 WINDOW_BYTES = 64 * 1024
-# A larger one is read at once too if it has few records with few headers.
+# A batch with as many records is looked at by the compiled loop, if that is loaded: a call of it costs as much as 40.
+COMPILED_RECORDS = 64
+# The compiled loop looks at uncompressed batches up to this size, a topic's default, on the event loop.
+COMPILED_BYTES = 1_048_588
+# A larger one is read at once too if the compiled loop accepts it, or else if it has few records with few headers.
 LITTLE_RECORDS = 256
 LITTLE_HEADERS = 1024
 # A compressed batch up to this size is decompressed at once, if the result fits a window.
@@ -34,8 +39,12 @@ LITTLE_BYTES = 16 * 1024
 EFFORT_MAX = 16 * 1024
 # The work for a batch besides its records, uncompressed or compressed; the bytes of old messages that count as one.
 _EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
+# How many times as fast as C the compiled loop is.
+_COMPILED_RATIO = 32
 # Batches with one of these are looked at thoroughly, whatever the topic demands.
 _THOROUGH_BITS = COMPRESSION_BITS | LOG_APPEND_TIME_BIT
+# Times below its negative are compared one by one.
+_TIME_MAX = 2**62
 # The most refused records that an answer names.
 RECORD_ERRORS_MAX = 1000
 _new = tuple.__new__  # hot path: a NamedTuple's own is Python
@@ -65,6 +74,10 @@ def inspect(
     thorough = bounds.is_thorough or bool(header.attributes & _THOROUGH_BITS)
     try:
         plain = None if piecewise and header.length > WINDOW_BYTES else _plain(batch, header)
+        if header.count >= COMPILED_RECORDS or plain is None:
+            found = compiled_look.look(batch, header, plain or b"")
+            if found is not None and _is_within(found, bounds, now_ms):
+                return _new(Inspected, (found.latest, found.is_dense, found.first, found.has_negative))
         if plain is not None:
             try:
                 return _look(one_window(batch, header, plain), header, bounds, now_ms, thorough)
@@ -77,13 +90,19 @@ def inspect(
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def is_little(batch: memoryview, header: BatchHeader) -> bool:
+def is_little(batch: memoryview, header: BatchHeader, bounds: Bounds) -> bool:
     """Whether a whole v2 batch, decompressed, is small enough to be read at once."""
-    if header.compression == compression.NONE:
-        return header.length <= WINDOW_BYTES or (
-            header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
-        )
-    return _plain(batch, header) is not None
+    if header.compression == compression.NONE and header.length <= WINDOW_BYTES:
+        return True
+    if header.compression != compression.NONE and _plain(batch, header) is not None:
+        return True
+    is_loaded = compiled_look.is_loaded()
+    if header.compression != compression.NONE:
+        return False
+    if is_loaded and header.length <= COMPILED_BYTES and not bounds.has_times:
+        found = compiled_look.look(batch, header)
+        return found is not None and _is_within(found, bounds, 0)
+    return header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
 
 
 def effort(batch: memoryview) -> int:
@@ -91,7 +110,12 @@ def effort(batch: memoryview) -> int:
     if len(batch) < HEADER_SIZE or batch[MAGIC_AT] != 2:
         return _EFFORT_PLAIN + len(batch) // _OLD_BYTES
     is_compressed = batch[ATTRIBUTES_AT + 1] & COMPRESSION_BITS
-    return int.from_bytes(batch[COUNT_AT:HEADER_SIZE], "big") + (_EFFORT_COMPRESSED if is_compressed else _EFFORT_PLAIN)
+    records = int.from_bytes(batch[COUNT_AT:HEADER_SIZE], "big")
+    if is_compressed:
+        return records + _EFFORT_COMPRESSED
+    if len(batch) > WINDOW_BYTES and compiled_look.is_loaded():
+        records //= _COMPILED_RATIO  # what the compiled loop does not accept goes to a thread, however small it is
+    return records + _EFFORT_PLAIN
 
 
 def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
@@ -104,6 +128,17 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
         return compression.decompress(header.compression, batch[HEADER_SIZE:], WINDOW_BYTES)
     except CorruptData:
         return None  # too large, or corrupt
+
+
+def _is_within(found: Found, bounds: Bounds, now_ms: int) -> bool:
+    """Whether no record is refused, as far as the least and the largest time tell."""
+    if bounds.keys_wanted and found.is_keyless:
+        return False
+    if not bounds.has_times or found.earliest > found.latest:
+        return True
+    if found.earliest < -_TIME_MAX:  # its difference may wrap, and those of later times not
+        return False
+    return not any(_time_refused(time, False, bounds, now_ms) for time in (found.earliest, found.latest))
 
 
 def _looks_at_times(header: BatchHeader, bounds: Bounds) -> bool:

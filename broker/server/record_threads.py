@@ -59,9 +59,18 @@ class RecordThreads:
         if time.monotonic() - getattr(own, "rested", 0.0) < WORK_S:
             return
         time.sleep(REST_S)
+        self.worked_apart()
+
+    def worked_apart(self) -> None:
+        """Go on without a rest, after work without the interpreter lock; but let another thread run in its turn.
+
+        Raises ApiError: NETWORK_EXCEPTION (the client is gone).
+        """
+        own = self._own
         own.rested = time.monotonic()
+        since: float | None = getattr(own, "since", None)
         if since is None:
-            return  # a thread of the disk's pool
+            return  # a thread of the disk's pool, or the event loop
         _check_connected(own.client)
         if self._waiting and own.rested - since >= self._turn_s:
             self._leave()

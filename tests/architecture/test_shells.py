@@ -59,6 +59,8 @@ SHELLS = {
     "broker.client.peer_security": "makes the connections to other brokers",
     "broker.client.peers": "has a task for each broker that the controller sends to",
     "broker.client.producer_ids": "waits for the next block within a deadline",
+    "broker.compiled.loading": "waits for the child that compiles",
+    "broker.compiled.prepared": "compiles with a low priority",
     "broker.controller.runner": "runs the generators: their queue, effects and pauses",
     "broker.groups.runner": "holds the futures of who waits for a group, and loads in tasks",
     "broker.transactions.ends": "holds the futures of who waits for the end of a transaction",
