@@ -1,14 +1,16 @@
 """What it costs a leader to look at the records of a client's batch: `python -m tests.benchmarks.bench_validation`.
 
-Beside it what the header alone costs (checksum included), which is all that was done before decision 22.
+Beside it what the header alone costs (checksum included), which is all that was done before decision 22. *loop*: where
+the compiled loop is loaded; on the event loop it looks twice, to decide where, and at the records.
 """
 
 import os
 import time
 from collections.abc import Callable
 
+from logyard.broker.compiled import record_look
 from logyard.broker.log.validation import is_little, validate
-from logyard.broker.records import batch, compression
+from logyard.broker.records import batch, compiled_look, compression
 from logyard.broker.records.batch import Bounds, Record
 from tests.benchmarks.frames import RECORD_MS
 
@@ -26,8 +28,16 @@ def least_us(work: Callable[[], object]) -> float:
     return best * 1e6
 
 
+def whole(data: memoryview) -> tuple[float, str]:
+    """Return what validation takes, the decision where included, and where it is done."""
+    little = is_little(data, BOUNDS)
+    took = least_us(lambda: validate(data, BOUNDS, RECORD_MS, piecewise=not is_little(data, BOUNDS)))
+    return took, "event loop" if little else "thread"
+
+
 def main() -> None:
-    print(f"{'records':>14} {'codec':>7} {'bytes':>8} {'header':>8} {'records too':>12}  where")
+    record_look.compile_and_keep()
+    print(f"{'records':>14} {'codec':>7} {'bytes':>8} {'header':>8} {'records too':>12} {'':>10} {'loop':>8}")
     for size, count in SHAPES:
         half = size // 2
         made = [Record(n, RECORD_MS + n, None, os.urandom(half) + b"x" * half) for n in range(count)]
@@ -35,10 +45,12 @@ def main() -> None:
             data = memoryview(batch.build(made, compression=codec))
             header = batch.parse_header(data)
             alone = least_us(lambda d=data, h=header: batch.validate_client_batch(d, 0, h, BOUNDS))  # type: ignore[misc]
-            whole = least_us(lambda d=data: validate(d, BOUNDS, RECORD_MS, piecewise=not is_little(d, BOUNDS)))  # type: ignore[misc]
-            where = "loop" if is_little(data, BOUNDS) else "thread"
-            name = compression.NAMES[codec]
-            print(f"{count:>6} x {size:>4} B {name:>7} {len(data):>8} {alone:>8.1f} {whole:>12.1f}  {where}")
+            line = f"{count:>6} x {size:>4} B {compression.NAMES[codec]:>7} {len(data):>8} {alone:>8.1f}"
+            for loop in (None, record_look.Look):
+                compiled_look.use(loop)
+                took, where = whole(data)
+                line += f" {took:>10.1f} {where:>10}"
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
