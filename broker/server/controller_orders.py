@@ -48,7 +48,7 @@ class ControllerOrders:
 
         async with self._one_at_a_time:
             return await _in_portions(
-                portions(order.partitions, cost),
+                turns_of(order.partitions, cost),
                 lambda part: requests.become_leader_or_follower(replace(order, partitions=part)),
                 order.topic_ids,
             )
@@ -61,7 +61,7 @@ class ControllerOrders:
 
         async with self._one_at_a_time:
             return await _in_portions(
-                portions(order.partitions, cost),
+                turns_of(order.partitions, cost),
                 lambda part: requests.stop_replicas(replace(order, partitions=part)),
                 {},
             )
@@ -85,8 +85,8 @@ class ControllerOrders:
             return error
 
 
-def portions(partitions: Iterable[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
-    """Split them so that each portion costs TURN at most, or has one partition; no partitions are one empty portion."""
+def turns_of(partitions: Iterable[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
+    """Split them into what each turn carries out: it costs TURN at most, or is one partition. None are one empty turn."""
     portion: list[One] = []
     used = 0
     for one in partitions:

@@ -10,7 +10,7 @@ from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import TopicPartition
 from logyard.broker.portions import AT_ONCE
 from logyard.broker.replication.events import LeaderAndIsr, PartitionErrors, StopReplica, StopReplicaPartition
-from logyard.broker.server.controller_orders import ON_DISK, TURN, ControllerOrders, portions
+from logyard.broker.server.controller_orders import ON_DISK, TURN, ControllerOrders, turns_of
 from tests.support.replica_world import World
 
 MANY = 300
@@ -216,6 +216,6 @@ async def test_a_broker_that_stops_has_nothing_of_a_large_update() -> None:
 )
 def test_portions(costs: list[int], sizes: list[int]) -> None:
     asked = tuple(StopReplicaPartition(TopicPartition("t", n), cost, False) for n, cost in enumerate(costs))
-    found = list(portions(asked, lambda one: one.leader_epoch))
+    found = list(turns_of(asked, lambda one: one.leader_epoch))
     assert [len(portion) for portion in found] == sizes
     assert tuple(one for portion in found for one in portion) == asked
