@@ -63,7 +63,7 @@ class DynamicConfigs:
         self.set_topics({topic: overrides})
 
     def set_topics(self, settings: Mapping[str, Overrides]) -> None:
-        """As `set_topic`, of many. The listeners are called once: each looks at all replicas."""
+        """As `set_topic`, of many. The listeners are called once."""
         changed = []
         for topic, overrides in settings.items():
             if dict(overrides) == dict(self._topics.get(topic, {})):

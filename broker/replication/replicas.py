@@ -2,7 +2,7 @@
 
 `producing`, `fetching`, `lookups` and `requests` (the controller's) share the state in hosted.py. Every entry point is
 synchronous: what has to wait returns a Pending instead of its answer; nothing here awaits. (Only the gauges do, which
-are counted in turns of the loop. The periodic check takes turns as well, by timers.)
+are counted in turns of the loop. The periodic check and changed settings take turns as well, by timers.)
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlockin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
 from logyard.broker.portions import AT_ONCE, portions
+from logyard.broker.replication.config_news import ConfigNews
 from logyard.broker.replication.controller_requests import ControllerRequests, Fetchers
 from logyard.broker.replication.fetch.fetch import Fetching
 from logyard.broker.replication.hosted import Hosted
@@ -69,6 +70,7 @@ class Replicas:
         self.lookups = Lookups(self.hosted)
         self._fetchers = _Switch()
         self.requests = ControllerRequests(self.hosted, self._fetchers, broker_epoch, self.fetching.hurry)
+        self._config_news = ConfigNews(self.hosted)
         self._timer: TimerHandle | None = None
         self._next_look: TimerHandle | None = None
 
@@ -77,17 +79,8 @@ class Replicas:
         self._fetchers.target = fetchers
 
     def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
-        """These topics' settings (None: any topic's) may have changed: pass them to the logs.
-
-        A smaller min.insync.replicas may advance the high watermark at once.
-        """
-        wanted = None if topics is None else frozenset(topics)
-        for tp, partition in list(self.hosted.partitions.items()):
-            if partition.log is None or (wanted is not None and tp.topic not in wanted):
-                continue
-            partition.log.config = self.hosted.topic_config(tp.topic)
-            if partition.advance_high_watermark():
-                self.hosted.watermark_moved(partition)
+        """These topics' settings (None: any topic's) may have changed: pass them to the logs, in turns if many."""
+        self._config_news.changed(topics)
 
     # Data
 
@@ -194,6 +187,7 @@ class Replicas:
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
+        self._config_news.close()
         self.hosted.close()
 
 

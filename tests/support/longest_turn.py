@@ -44,6 +44,18 @@ async def longest_turn() -> AsyncIterator[LongestTurn]:
         watching.cancel()
 
 
+@contextlib.asynccontextmanager
+async def longest_turn_uncollected() -> AsyncIterator[LongestTurn]:
+    """As `longest_turn`, without the collector, which looks at what other tests have left too."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with longest_turn() as found:
+            yield found
+    finally:
+        gc.enable()
+
+
 async def timed_answer(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
     """Return a broker's answer, and the longest turn of the loop until it was there, without the collector."""
     client = await SaslClient.connect(broker.port)
