@@ -1,6 +1,6 @@
 """The broker's parts that handlers use, in one object that components.py makes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -19,6 +19,7 @@ from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.metadata.features import FinalizedFeatures
+from logyard.broker.portions import portions
 from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
@@ -93,22 +94,28 @@ class Services:
         return self.config.broker_id
 
     async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
-        """Read these topics' overrides from ZooKeeper and apply them."""
-        self.configs.set_topics(await self.read_topic_overrides(topics))
+        """Read these topics' overrides from ZooKeeper and apply them, in portions."""
+        async for portion in portions(topics):
+            self.configs.set_topics(await self._topic_overrides(portion))
 
     async def read_topic_overrides(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """Return these topics' overrides, read from ZooKeeper; those known to this broker where they cannot be read.
+        """Return these topics' overrides, read from ZooKeeper in portions; the known ones where they cannot be read.
 
         They are not applied: that is done when the watch fires, so that all listeners are called.
         """
-        named = list(topics)
-        found = {topic: self.configs.topic_overrides(topic) for topic in named}
-        paths = [configs.topic_path(topic) for topic in named]
+        found: dict[str, Mapping[str, str]] = {}
+        async for portion in portions(topics):
+            found |= await self._topic_overrides(portion)
+        return found
+
+    async def _topic_overrides(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        found = {topic: self.configs.topic_overrides(topic) for topic in topics}
+        paths = [configs.topic_path(topic) for topic in topics]
         try:
             znodes = await self.zk.read(paths)
         except SessionExpired:
             return found
-        for topic, path, znode in zip(named, paths, znodes, strict=True):
+        for topic, path, znode in zip(topics, paths, znodes, strict=True):
             try:
                 found[topic] = {} if znode is None else configs.decode(znode.data, path)
             except CorruptData as error:

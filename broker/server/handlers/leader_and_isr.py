@@ -1,6 +1,6 @@
 """LeaderAndIsr (4), from the controller: lead or follow these partitions; v5 answers with topic ids (facts §9, §22)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -19,24 +19,31 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if stale is not ErrorCode.NONE:
         return await response(PartitionErrors(stale), request.api_version)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
-    new = dict.fromkeys([tp.topic async for tp in _without_log(services, order)])
+    asked = (p.tp for p in order.partitions)
+    new = {tp.topic: None async for tp in _with_log(services, asked, has_one=False)}
     if new:
         await services.refresh_topic_overrides(new)
-    unknown = [tp async for tp in _without_log(services, order)]
+    asked = (p.tp for p in order.partitions)
+    unknown = [tp async for tp in _with_log(services, asked, has_one=False)]
     outcome = await services.orders.lead_or_follow(
         services.replicas.requests, order, lambda tp: services.store.logs.get(tp) is not None
     )
-    made = (tp for tp in unknown if services.store.logs.get(tp) is not None)
+    made = [tp async for tp in _with_log(services, unknown, has_one=True)]
     about = (p.tp for p in order.partitions)
     await control_log.say(request, "LeaderAndIsr", order, outcome.error, about, made=made)
+    if isinstance(order.partitions, list):
+        await large_orders.let_go(order.partitions, by_topic=False)
     return await response(outcome, request.api_version)
 
 
-async def _without_log(services: Services, order: LeaderAndIsr) -> AsyncIterator[TopicPartition]:
-    async for portion in portions(order.partitions):
-        for one in portion:
-            if services.store.logs.get(one.tp) is None:
-                yield one.tp
+async def _with_log(
+    services: Services, partitions: Iterable[TopicPartition], *, has_one: bool
+) -> AsyncIterator[TopicPartition]:
+    """Yield those of them that have a log here, or that have none; others have their turns meanwhile."""
+    async for portion in portions(partitions):
+        for tp in portion:
+            if (services.store.logs.get(tp) is not None) is has_one:
+                yield tp
 
 
 async def order_of(message: Any, version: int) -> LeaderAndIsr:
@@ -83,10 +90,10 @@ async def response(outcome: PartitionErrors, version: int) -> Fields:
         for tp, error in portion:
             topic_id = outcome.topic_ids.get(tp.topic, ZERO_TOPIC_ID)
             topics.setdefault(topic_id, []).append({"partition_index": tp.partition, "error_code": int(error)})
-    return {
-        "error_code": int(outcome.error),
-        "topics": [{"topic_id": topic_id, "partition_errors": errors} for topic_id, errors in topics.items()],
-    }
+    told: list[Fields] = []
+    async for some in portions(topics.items()):
+        told += [{"topic_id": topic_id, "partition_errors": errors} for topic_id, errors in some]
+    return {"error_code": int(outcome.error), "topics": told}
 
 
 async def named_errors(outcome: PartitionErrors) -> list[Fields]:

@@ -66,7 +66,7 @@ async def test_metadata_of_many_partitions(broker: InsideBroker, topics: int) ->
         assert metadata.topic_name(UUID(int=2)) == ("many-0" if left else None)
 
 
-@pytest.mark.parametrize("topics", [1, 2_000])
+@pytest.mark.parametrize("topics", [1, 2_000, MANY])
 async def test_orders_about_many_partitions(broker: InsideBroker, topics: int) -> None:
     """None of them is this broker's."""
     state = {
