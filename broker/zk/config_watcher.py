@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from logyard.broker import tasks
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.portions import portions
 from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
@@ -81,6 +82,10 @@ class ConfigWatcher(SessionWatch):
             return None
 
     async def _tell(self, entities: Sequence[tuple[str, str]]) -> None:
+        async for portion in portions(entities):
+            await self._tell_some(portion)
+
+    async def _tell_some(self, entities: Sequence[tuple[str, str]]) -> None:
         znodes = await self._zk.read([configs.path(kind, name) for kind, name in entities])
         for (kind, name), znode in zip(entities, znodes, strict=True):
             if znode is None:
