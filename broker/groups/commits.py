@@ -3,25 +3,33 @@
 Rule 1: there is no await between a decision about a group and its append. After the append the group may have changed,
         or another may have its name: the code looks again.
 Rule 2: an error in one group does not affect another.
+Rule 3: a deletion of partitions takes turns, but nobody sees a part of it: what was not yet deleted of a group is
+        deleted before anyone reads or commits its offsets. So what is committed for a new topic of that name stays.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
 from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
+from logyard.broker.groups.deletion import Deletion
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
 from logyard.broker.groups.offsets import Place, Snapshot
 from logyard.broker.groups.owned_groups import Roster
-from logyard.broker.groups.ports import KeyValue, OffsetsLog, Producer
+from logyard.broker.groups.ports import Appended, KeyValue, OffsetsLog, Producer
 
 # Commits and groups: some milliseconds' work.
 LOOKED_AT_ONCE = 5000
+# An append takes as long as so many of them, and each tombstone of it.
+APPEND_COST, TOMBSTONE_COST = 250, 4
+# They have to fit into one batch.
+TOMBSTONES_AT_ONCE = 1000
 
 log = structlog.get_logger("logyard.groups")
 
@@ -46,6 +54,7 @@ class Commits:
         self._pause = pause
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
+        self._deletions: list[Deletion] = []  # that are being carried out, the oldest first
         self._open: dict[int, dict[str, Group]] = {}  # by producer id, the groups with commits of its transaction
 
     async def commit(
@@ -62,6 +71,7 @@ class Commits:
         `answer_for` return.
         """
         code = self._roster.availability(group_id)
+        self._up_to_date(group_id)
         group = self._roster.get(group_id)
         if code is ErrorCode.NONE and group is None:
             if generation >= 0:
@@ -98,6 +108,7 @@ class Commits:
         Whether the transaction is open for the group was verified before.
         """
         code = self._roster.availability(group_id)
+        self._up_to_date(group_id)
         group = self._roster.get(group_id) or Group(group_id, state_since_ms=self._clock.now_ms())
         if code is ErrorCode.NONE:
             code = membership.transactional_commit_refusal(group, committer)
@@ -123,6 +134,7 @@ class Commits:
         for group in list(groups.values()):
             if self._roster.partition_for(group.group_id) != partition:
                 continue
+            self._up_to_date(group.group_id)
             if not group.offsets.end_transaction(producer_id, marker_offset, committed=committed):
                 self._forget_open(group, producer_id)
             self._roster.drop_if_nothing(group)
@@ -154,6 +166,7 @@ class Commits:
     ) -> tuple[ErrorCode, Snapshot]:
         """Return the group's error code, and the offsets of the wanted partitions (all for None) as they are now."""
         code = self._roster.availability(group_id)
+        self._up_to_date(group_id)
         group = self._roster.get(group_id) if code is ErrorCode.NONE else None
         kept = group.offsets if group is not None else offsets.GroupOffsets()
         return code, Snapshot(kept, wanted if code is ErrorCode.NONE else (), require_stable=require_stable)
@@ -193,13 +206,68 @@ class Commits:
         return await self._forget(group, group.offsets.known_of(dict.fromkeys(gone))), answers
 
     def on_partitions_deleted(self, partitions: Iterable[Place]) -> None:
-        """Delete the offsets of partitions whose topic was deleted."""
+        """Delete the offsets of partitions whose topic was deleted, with turns for others (rule 3)."""
         gone = dict.fromkeys(partitions)
-        for group in self._roster.all() if gone else ():
-            self._drop_open(group, gone)
-            dropped = group.offsets.known_of(gone)
-            if dropped:
-                self._spawn(self._forget_deleted(group, dropped))
+        if gone:
+            self._deletions.append(Deletion(gone, self._roster.by_name()))
+            if len(self._deletions) == 1:
+                self._spawn(self._delete())
+
+    async def _delete(self) -> None:
+        """Carry the deletions out, one after the other."""
+        cost = 0
+        while self._deletions:
+            deletion = self._deletions[0]
+            while deletion.left:
+                _, group = deletion.left.popitem()
+                for more in deletion.begin(group, self._forget_deleted(group, deletion.places)):
+                    cost += more
+                    if cost > LOOKED_AT_ONCE:
+                        cost = 0
+                        await self._pause()
+            del self._deletions[0]
+
+    def _up_to_date(self, group_id: str) -> None:
+        """Before a group is used: nothing is left in it of what is deleted (rule 3)."""
+        for deletion in self._deletions:
+            group = deletion.left.pop(group_id, None)
+            work = deletion.begun(group_id) if group is None else self._forget_deleted(group, deletion.places)
+            for _ in work:
+                pass
+
+    def _forget_deleted(self, group: Group, gone: dict[Place, None]) -> Iterator[int]:
+        """Append a group's tombstones step by step; yields what each step has cost."""
+        try:
+            if self._roster.has(group):
+                self._drop_open(group, gone)
+                dropped = group.offsets.known_of(gone)
+                yield 1 + min(len(gone), len(group.offsets.committed))
+                for start in range(0, len(dropped), TOMBSTONES_AT_ONCE):
+                    if self._roster.has(group):
+                        self._append_deleted(group, dropped, start)
+                        yield APPEND_COST + TOMBSTONE_COST * min(TOMBSTONES_AT_ONCE, len(dropped) - start)
+        except Exception as error:
+            tasks.failed("offsets of deleted partitions", error)
+
+    def _append_deleted(self, group: Group, dropped: Sequence[Place], start: int) -> None:
+        places = dropped[start : start + TOMBSTONES_AT_ONCE]
+        before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
+        records = _tombstones(group, places)
+        if start + len(places) == len(dropped) and _is_last(group, dropped):
+            records.append((record_format.group_key(group.group_id), None))
+        number, appended = self._append(group, dict.fromkeys(places), records)
+        self._spawn(self._deleted_forgotten(group, before, number, appended))
+
+    async def _deleted_forgotten(
+        self, group: Group, before: Mapping[Place, OffsetCommit], number: int, appended: Appended
+    ) -> None:
+        code = await self._applied(group, number, appended)
+        if code is ErrorCode.NONE:
+            self._drop_if_empty(group)
+        else:
+            # As in Kafka they are dropped from memory at least: a new topic of that name is read from its start.
+            group.offsets.drop(before)
+            log.warning("could not write tombstones for a deleted topic", group=group.group_id, error=code.name)
 
     def _drop_open(self, group: Group, places: Collection[Place]) -> None:
         before = list(group.offsets.open)
@@ -209,14 +277,6 @@ class Commits:
                 self._forget_open(group, producer_id)
         if before:
             self._roster.drop_if_nothing(group)
-
-    async def _forget_deleted(self, group: Group, places: Sequence[Place]) -> None:
-        before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
-        code = await self._forget(group, places)
-        if code is not ErrorCode.NONE:
-            # As in Kafka they are dropped from memory at least: a new topic of that name is read from its start.
-            group.offsets.drop(before)
-            log.warning("could not write tombstones for a deleted topic", group=group.group_id, error=code.name)
 
     async def expire(self) -> None:
         """Delete commits that are past their retention, and groups without members that have no commits left."""
@@ -262,33 +322,61 @@ class Commits:
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
         """Write tombstones. An empty group is deleted with its last offset, as in Kafka."""
-        records: list[KeyValue] = [(record_format.offset_key(group.group_id, t, p), None) for t, p in places]
-        last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
-        if whole or (last and set(group.offsets.known) <= set(places)):
+        records = _tombstones(group, places)
+        if whole or _is_last(group, places):
             records.append((record_format.group_key(group.group_id), None))
         if not records:
             return ErrorCode.NONE
         code = await self._change(group, dict.fromkeys(places), records)
-        if code is ErrorCode.NONE and group.is_empty:
-            # Somebody may have joined or committed during the append.
-            self._roster.drop(group)
+        if code is ErrorCode.NONE:
+            self._drop_if_empty(group)
         return code
+
+    def _drop_if_empty(self, group: Group) -> None:
+        """Somebody may have joined or committed during the append."""
+        if group.is_empty:
+            self._roster.drop(group)
 
     async def _change(
         self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
     ) -> ErrorCode:
         """Append now, and apply the change when the log has acknowledged it."""
+        return await self._applied(group, *self._append(group, change, records))
+
+    def _append(
+        self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
+    ) -> tuple[int, Appended]:
+        """Return the change's number and its append."""
         number = group.offsets.begin(change)
+        try:
+            return number, self._log.append(self._roster.partition_for(group.group_id), records)
+        except BaseException:
+            self._end(group, number, offsets.NOT_WRITTEN)
+            raise
+
+    async def _applied(self, group: Group, number: int, appended: Appended) -> ErrorCode:
         written_at = offsets.NOT_WRITTEN
         try:
-            appended = self._log.append(self._roster.partition_for(group.group_id), records)
             code = answer_for(await appended)
             if code is ErrorCode.NONE:
                 written_at = appended.base_offset
         finally:
-            group.offsets.end(number, written_at)
-            self._roster.drop_if_nothing(group)
+            self._end(group, number, written_at)
         return code
+
+    def _end(self, group: Group, number: int, written_at: int) -> None:
+        group.offsets.end(number, written_at)
+        self._roster.drop_if_nothing(group)
+
+
+def _tombstones(group: Group, places: Iterable[Place]) -> list[KeyValue]:
+    return [(record_format.offset_key(group.group_id, t, p), None) for t, p in places]
+
+
+def _is_last(group: Group, places: Collection[Place]) -> bool:
+    """Whether these are all that an empty group has."""
+    last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
+    return last and len(group.offsets.committed) <= len(places) and set(group.offsets.known) <= set(places)
 
 
 def _records(group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue]:

@@ -124,9 +124,12 @@ class GroupOffsets:
         return bool(behind)
 
     def drop_open(self, places: Collection[Place]) -> None:
-        """Forget what transactions have committed there: the partitions are deleted."""
+        """Forget what transactions have committed there: the partitions are deleted.
+
+        For each open transaction it costs what the smaller side has.
+        """
         for producer_id, pending in list(self.open.items()):
-            for place in places:
+            for place in [p for p in pending if p in places] if len(pending) < len(places) else places:
                 pending.pop(place, None)
             if not pending:
                 del self.open[producer_id]

@@ -38,6 +38,10 @@ class Roster:
     def all(self) -> list[Group]:
         return list(self._groups.values())
 
+    def by_name(self) -> dict[str, Group]:
+        """Return those that are here now."""
+        return self._groups.copy()
+
     def get(self, group_id: str) -> Group | None:
         return self._groups.get(group_id)
 

@@ -7,12 +7,13 @@ import struct
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups import offsets, subscription
-from logyard.broker.groups.commits import LOOKED_AT_ONCE
+from logyard.broker.groups import offsets, record_format, subscription
+from logyard.broker.groups.commits import LOOKED_AT_ONCE, TOMBSTONES_AT_ONCE
 from logyard.broker.groups.events import Join, OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import GroupOffsets, Written
-from tests.support.committing_world import CommittingWorld
+from tests.support.committing_world import CommittingWorld, turns
+from tests.support.longest_turn import longest_turn_uncollected
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 GROUPS, COMMITS = 100, 500
@@ -79,3 +80,87 @@ def test_a_deleted_topic_is_looked_for_and_not_each_commit() -> None:
     kept.begin({("u", 0): OffsetCommit("u", 0, 1)})
     gone = dict.fromkeys([("u", 0), ("t", 7), ("v", 0)])
     assert kept.known_of(gone) == [("u", 0), ("t", 7)]
+
+
+async def test_a_deleted_topic_of_very_many_groups_lets_others_run() -> None:
+    """At once the appends of ten thousand groups alone take half a second."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    for number in range(10_000):
+        made = Group(f"g{number}")
+        for topic in ("t", "u"):
+            made.offsets.load((topic, 0), Written(0, OffsetCommit(topic, 0, 1)))
+        world.groups.roster.add(made)
+    async with longest_turn_uncollected() as longest:
+        world.groups.commits.on_partitions_deleted([("t", number) for number in range(1_000)])
+        async with asyncio.timeout(30):
+            while len(world.log.appended) < 10_000:
+                await asyncio.sleep(0)
+        await turns()
+    assert all(set(each.offsets.committed) == {("u", 0)} for each in world.groups.roster.all())
+    assert longest.seconds < 0.05
+    await world.groups.close()
+
+
+async def test_one_group_with_very_many_deleted_offsets_lets_others_run() -> None:
+    """Their tombstones come in batches that a log takes; the last one has the group's own."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    made = Group("g")
+    places = [("t", number) for number in range(20 * TOMBSTONES_AT_ONCE)]
+    for topic, number in places:
+        made.offsets.load((topic, number), Written(0, OffsetCommit(topic, number, 1)))
+    world.groups.roster.add(made)
+    async with longest_turn_uncollected() as longest:
+        world.groups.commits.on_partitions_deleted(places)
+        async with asyncio.timeout(30):
+            while world.names():
+                await asyncio.sleep(0)
+    written = [batch.records for batch in world.log.partitions[0]]
+    assert [len(records) for records in written] == [TOMBSTONES_AT_ONCE] * 19 + [TOMBSTONES_AT_ONCE + 1]
+    assert written[-1][-1] == (record_format.group_key("g"), None)
+    assert len(dict(world.log.appended)) == len(places) + 1
+    assert longest.seconds < 0.05
+    await world.groups.close()
+
+
+async def test_a_group_that_is_used_during_a_deletion_is_asked_first() -> None:
+    """A topic that is made again under its name has the offsets that are committed for it."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    for group in ("read", "committed", "pended", "ended", "left"):
+        assert await world.commit(5, group=group) is ErrorCode.NONE
+    assert await world.pend(6, group="ended") is ErrorCode.NONE
+    world.groups.commits.on_partitions_deleted([("t", 0)])
+    world.log.held = True
+    assert world.fetched(group="read", stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    later = asyncio.ensure_future(world.commit(1, group="committed"))
+    pended = asyncio.ensure_future(world.pend(2, group="pended", pid=8))
+    world.end(committed=True)
+    await turns()
+    world.log.acknowledge_all()
+    await turns()
+    assert (await later, await pended) == (ErrorCode.NONE, ErrorCode.NONE)
+    world.end(8, committed=True)
+    await world.agrees({}, "read")
+    await world.agrees({"t": 1}, "committed")
+    await world.agrees({"t": 2}, "pended")
+    await world.agrees({}, "ended")
+    await world.agrees({}, "left")
+    await world.groups.close()
+
+
+async def test_a_commit_in_the_middle_of_a_group_s_deletion_stays() -> None:
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    made = Group("g")
+    places = [("t", number) for number in range(3 * LOOKED_AT_ONCE)]
+    for topic, number in places:
+        made.offsets.load((topic, number), Written(0, OffsetCommit(topic, number, 1)))
+    world.groups.roster.add(made)
+    world.groups.commits.on_partitions_deleted(places)
+    while not world.log.appended:
+        await asyncio.sleep(0)
+    assert len(world.log.appended) < len(places)
+    commit = OffsetCommit(*places[-1], 7)
+    assert await world.groups.commits.commit("g", "", None, -1, [commit]) == [ErrorCode.NONE]
+    await turns(20)
+    assert made.offsets.committed == {places[-1]: commit}
+    await world.agrees({"t": 7})
+    await world.groups.close()
