@@ -86,7 +86,7 @@ class ControllerOrders:
 
 
 def turns_of(partitions: Iterable[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
-    """Split them into what each turn carries out: it costs TURN at most, or is one partition. None are an empty turn."""
+    """Split them into what each turn carries out: it costs TURN at most, or is one partition; none are one turn."""
     portion: list[One] = []
     used = 0
     for one in partitions:
