@@ -16,6 +16,9 @@ class Roster:
     def __init__(self, offsets_log: OffsetsLog) -> None:
         self._log = offsets_log
         self._groups: dict[str, Group] = {}
+        # The same by the partition that has them: names of thousands are not hashed again when one goes.
+        self._stored_in: dict[int, dict[str, Group]] = {}
+        self._places: dict[str, int] = {}
         # The partitions that this broker leads; a token while a partition's groups are being loaded, else None.
         self._led: dict[int, object | None] = {}
 
@@ -50,11 +53,20 @@ class Roster:
         return self._groups.get(group.group_id) is group
 
     def add(self, group: Group) -> None:
-        self._groups[group.group_id] = group
+        if not self.has(group):
+            self._put(group, self.partition_for(group.group_id))
+
+    def _put(self, group: Group, partition: int) -> None:
+        name = group.group_id
+        if name in self._groups:
+            self.drop(self._groups[name])
+        self._groups[name] = self._stored_in.setdefault(partition, {})[name] = group
+        self._places[name] = partition
 
     def drop(self, group: Group) -> None:
         if self.has(group):
             del self._groups[group.group_id]
+            del self._stored_in[self._places.pop(group.group_id)][group.group_id]
 
     def drop_if_nothing(self, group: Group) -> None:
         """Drop a group that is empty and of which nothing was ever stored (say, all its members were refused)."""
@@ -75,7 +87,8 @@ class Roster:
 
     def loaded(self, partition: int, groups: dict[str, Group]) -> None:
         self._led[partition] = None
-        self._groups.update(groups)
+        for group in groups.values():
+            self._put(group, partition)
 
     def end(self, partition: int) -> list[Group]:
         """Note that this broker no longer leads the partition. Returns the groups that were dropped."""
@@ -83,7 +96,7 @@ class Roster:
         return self._let_go(partition)
 
     def _let_go(self, partition: int) -> list[Group]:
-        gone = [g for g in self._groups.values() if self.partition_for(g.group_id) == partition]
+        gone = list(self._stored_in.pop(partition, {}).values())
         for group in gone:
-            del self._groups[group.group_id]
+            del self._groups[group.group_id], self._places[group.group_id]
         return gone
