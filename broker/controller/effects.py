@@ -133,7 +133,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Give the event loop a turn for others, in the middle of work whose size a client chose. Result: None."""
+    """Give the event loop a turn for others, in the middle of work whose size a client or the cluster chose. Result:
+    None."""
 
 
 Effect = (
@@ -159,6 +160,8 @@ Effect = (
 
 # What takes some microseconds each is done so often in one turn of the event loop.
 DONE_PER_TURN = 500
+# So many znodes are read in one go; what is done with them then takes some milliseconds too.
+READ_PER_TURN = 2500
 
 T = TypeVar("T")
 Steps = Generator[Sequence[Effect], Sequence[Any], T]

@@ -32,11 +32,12 @@ from logyard.broker.controller.queue import Envelope, EventQueue, not_controller
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.controller.watches import WatchBook
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
+from logyard.broker.portions import portions
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
 AFTER_REFUSAL_S = 1.0
-_BIG_REQUEST = 1000  # partitions; the event loop gets a turn before each such request is encoded
+_BIG_REQUEST = 1000  # partitions; such a request is encoded in turns of the event loop
 
 
 A = TypeVar("A")
@@ -311,9 +312,15 @@ class ControllerRunner:
 
     async def _send(self, effect: effects.Send, envelope: Envelope) -> None:
         request = effect.request
-        if len(request.partitions) >= _BIG_REQUEST:
+        is_big = len(request.partitions) >= _BIG_REQUEST
+        if is_big:
             await asyncio.sleep(0)
         api_key, version, fields = self._encoder.encode(request)
+        if is_big:
+            async for _ in portions(self._encoder.write_ahead(fields), lambda partitions: partitions):
+                pass
+            if self._session_is_lost:
+                raise SessionExpired("the session ended while a request was being encoded")
         epoch = self.context.epoch
 
         def answered(response: Any) -> None:

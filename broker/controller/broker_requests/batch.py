@@ -9,7 +9,7 @@ leader -2.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from logyard.broker.model import (
     TopicId,
     TopicPartition,
 )
+from logyard.broker.portions import AT_ONCE
 
 EPOCH_DURING_DELETE = -2
 STOP_REPLICA_WITH_FLAGS = 3
@@ -107,6 +108,7 @@ class RequestBatch:
         self._leader_and_isr: defaultdict[int, dict[Partition, LeaderAndIsrPartition]] = defaultdict(dict)
         self._entries: dict[bool, dict[Partition, LeaderAndIsrPartition]] = {False: {}, True: {}}
         self._metadata: dict[Partition, None] = {}
+        self._read: list[MetadataPartition] = []
         self._metadata_brokers: dict[int, None] = {}
         self._everybody_hears = False
         self._stops: defaultdict[int, dict[Partition, StoppedPartition]] = defaultdict(dict)
@@ -175,15 +177,31 @@ class RequestBatch:
 
     def requests(self) -> list[BrokerRequest]:
         """Return everything collected, in sending order; a batch is used once."""
-        return [
-            *(self._leader_and_isr_request(b, tuple(q.values())) for b, q in sorted(self._leader_and_isr.items())),
-            *self._update_metadata_requests(),
-            *self._stop_replica_requests(),
-        ]
+        for _ in self.prepare():
+            pass
+        return list(self.each())
+
+    def prepare(self) -> Iterator[None]:
+        """Read the partitions' states, which is to be done before `each`; after each AT_ONCE of them it yields."""
+        if not self._hearers():
+            return
+        online_of = self._context.online_now()
+        for number, partition in enumerate(self._metadata, 1):
+            if partition.state is not None:
+                self._read.append(self._metadata_of(partition, partition.state, online_of))
+            if number % AT_ONCE == 0:
+                yield
+
+    def each(self) -> Iterator[BrokerRequest]:
+        """Yield everything collected, in sending order; what is not asked for yet is not made."""
+        for broker, queue in sorted(self._leader_and_isr.items()):
+            yield self._leader_and_isr_request(broker, tuple(queue.values()))
+        yield from self._update_metadata_requests()
+        yield from self._stop_replica_requests()
 
     def _leader_and_isr_request(self, broker: int, entries: tuple[LeaderAndIsrPartition, ...]) -> LeaderAndIsrRequest:
         context = self._context
-        leaders = sorted({e.state.leader for e in entries if e.state.leader in context.brokers})
+        leaders = sorted({e.state.leader for e in entries} & context.brokers.keys())
         return LeaderAndIsrRequest(
             broker,
             context.brokers[broker].epoch,
@@ -194,13 +212,15 @@ class RequestBatch:
             tuple(context.brokers[leader] for leader in leaders),
         )
 
+    def _hearers(self) -> list[int]:
+        """Return who is sent UpdateMetadata."""
+        return self._context.reachable_ids() if self._everybody_hears else sorted(self._metadata_brokers)
+
     def _update_metadata_requests(self) -> list[UpdateMetadataRequest]:
-        context = self._context
-        hearers = context.reachable_ids() if self._everybody_hears else sorted(self._metadata_brokers)
+        context, hearers = self._context, self._hearers()
         if not hearers:
             return []
-        online_of = context.online_now()
-        entries = tuple(self._metadata_of(p, p.state, online_of) for p in self._metadata if p.state is not None)
+        entries = tuple(self._read)
         ids = self._topic_ids(e.tp.topic for e in entries)
         live = tuple(context.brokers[b] for b in context.reachable_ids())
         return [
@@ -235,8 +255,8 @@ class RequestBatch:
     def _topic_ids(self, names: Iterable[str]) -> dict[str, TopicId]:
         topics = self._context.topics
         found: dict[str, TopicId] = {}
-        for name in names:
-            if name not in found and name in topics:
+        for name in dict.fromkeys(names):
+            if name in topics:
                 topic_id = topics[name].topic_id
                 if topic_id is not None:
                     found[name] = topic_id

@@ -6,7 +6,7 @@ not have.
 Rule 3: below LeaderAndIsr 2, UpdateMetadata 5 and StopReplica 1 partitions are one list, not grouped by topic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.controller.broker_requests.batch import (
@@ -62,6 +62,17 @@ class Encoder:
                 return UPDATE_METADATA, self._level.update_metadata_version, self._update_metadata(request)
             case StopReplicaRequest():
                 return STOP_REPLICA, self._level.stop_replica_version, _stop_replica(request)
+
+    def write_ahead(self, fields: Mapping[str, Any]) -> Iterator[int]:
+        """Encode the partitions of a request topic by topic, so that this is done when the request is encoded.
+
+        Yields how many they were. The levels before topics (rule 3) are not written ahead.
+        """
+        for topic in fields.get("topic_states", ()):
+            states = topic["partition_states"]
+            if isinstance(states, _LeaderAndIsrPartitions | _MetadataPartitions) and not states.is_written:
+                states.write_ahead()
+                yield len(states)
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> dict[str, Any]:
         if self._level.leader_and_isr_version < GROUPED_LEADER_AND_ISR:
@@ -165,17 +176,30 @@ def _path(grouped: bool) -> tuple[str, ...]:
 class _LeaderAndIsrPartitions(Prepared):
     """Entries of one request; those that other requests of the batch have too are encoded once."""
 
-    __slots__ = ("_entries", "_write", "_written")
+    __slots__ = ("_ahead", "_entries", "_write", "_written")
 
     def __init__(self, entries: Sequence[LeaderAndIsrPartition], write: StructWriter, written: _Written) -> None:
         self._entries = entries
         self._write = write
         self._written = written
+        self._ahead = b""
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def is_written(self) -> bool:
+        return bool(self._ahead)
+
+    def write_ahead(self) -> None:
+        out = bytearray()
+        self.append_to(out)
+        self._ahead = bytes(out)
+
     def append_to(self, out: bytearray) -> None:
+        if self._ahead:
+            out += self._ahead
+            return
         write, written = self._write, self._written
         for entry in self._entries:
             known = written.get(id(entry))
@@ -215,6 +239,13 @@ class _MetadataPartitions(Prepared):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def is_written(self) -> bool:
+        return bool(self._written)
+
+    def write_ahead(self) -> None:
+        self.append_to(bytearray())
 
     def append_to(self, out: bytearray) -> None:
         if not self._written:

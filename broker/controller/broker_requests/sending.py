@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from logyard.broker.controller import effects
 from logyard.broker.controller.broker_requests.batch import RequestBatch
 from logyard.broker.controller.context import ControllerContext, Partition
-from logyard.broker.controller.effects import Send, Steps
+from logyard.broker.controller.effects import Send, Steps, Turn
 
 
 def send(batch: RequestBatch) -> Steps[None]:
-    """Send everything a batch has collected."""
-    yield from effects.perform(*map(Send, batch.requests()))
+    """Send everything a batch has collected, with turns for others where that is much."""
+    for _ in batch.prepare():
+        yield [Turn()]
+    for request in batch.each():
+        yield [Send(request)]
 
 
 def metadata(

@@ -10,6 +10,8 @@ Rule 4: a broker that registered after a state was last written has restarted, a
 that ISR and is started like any bounced broker, if another member of the ISR has not restarted: what it had not synced
 may be lost, and Kafka would let it lead on. If all members of an ISR have restarted, the leader at least gets a new
 epoch, by which followers tell its later records from its earlier ones.
+Rule 5: what is done for all partitions takes turns of the event loop: the new controller has clients, too. Nobody else
+changes its memory meanwhile, since the next event waits for the end of this one.
 """
 
 from collections.abc import Sequence
@@ -117,19 +119,22 @@ def _load(context: ControllerContext) -> Steps[Written]:
 
 
 def _load_states(context: ControllerContext, partitions: Sequence[Partition]) -> Steps[Written]:
-    paths = [partition_state.path(p.tp) for p in partitions]
-    znodes = yield from effects.read(paths)
+    """Read a portion of the states at a time, and decode it before the next: in between others have their turns."""
     problems: dict[TopicPartition, str] = {}
     written: Written = {}
     last_registered = max((broker.epoch for broker in context.brokers.values()), default=-1)
-    for partition, path, znode in zip(partitions, paths, znodes, strict=True):
-        if znode is not None:
-            if -1 < znode.mzxid < last_registered:
-                written[partition] = znode.mzxid
-            try:
-                partition.state = partition_state.decode(znode.data, znode.version, path)
-            except CorruptData as problem:
-                problems[partition.tp] = str(problem)
+    for start in range(0, len(partitions), effects.READ_PER_TURN):
+        portion = partitions[start : start + effects.READ_PER_TURN]
+        paths = [partition_state.path(p.tp) for p in portion]
+        znodes = yield from effects.read(paths)
+        for partition, path, znode in zip(portion, paths, znodes, strict=True):
+            if znode is not None:
+                if -1 < znode.mzxid < last_registered:
+                    written[partition] = znode.mzxid
+                try:
+                    partition.state = partition_state.decode(znode.data, znode.version, path)
+                except CorruptData as problem:
+                    problems[partition.tp] = str(problem)
     if problems:
         reasons = {str(tp): why for tp, why in problems.items()}
         yield from effects.note("partition states cannot be read", level="error", reasons=reasons)
@@ -170,7 +175,9 @@ def _start_replicas(context: ControllerContext) -> Steps[None]:
     online: list[tuple[Partition, Sequence[int]]] = []
     offline: list[Replica] = []
     online_of = context.online_now()
-    for partition in context.partitions():
+    for number, partition in enumerate(context.partitions(), 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         replicas, living = partition.assignment.replicas, online_of(partition)
         online.append((partition, living))
         partition.replicas = dict.fromkeys(replicas, ReplicaPhase.ONLINE)
@@ -185,7 +192,9 @@ def _start_replicas(context: ControllerContext) -> Steps[None]:
 
 def _start_partitions(context: ControllerContext) -> Steps[None]:
     waiting: list[Partition] = []
-    for partition in context.partitions():
+    for number, partition in enumerate(context.partitions(), 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         if partition.state is not None and context.is_online(partition.state.leader, partition.tp):
             partition.phase = PartitionPhase.ONLINE
             continue

@@ -67,9 +67,11 @@ def change(context: ControllerContext, replicas: Sequence[Replica], target: Repl
 def tell(context: ControllerContext, online: Iterable[tuple[Partition, Sequence[int]]]) -> Steps[None]:
     """Send replicas that are Online what is known of them, as a change to Online would."""
     batch = RequestBatch(context)
-    for partition, brokers in online:
+    for number, (partition, brokers) in enumerate(online, 1):
         if brokers and partition.state is not None:
             batch.leader_and_isr(brokers, partition)
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
     yield from sending.send(batch)
 
 

@@ -47,8 +47,18 @@ def name_problem(name: str) -> str | None:
 
 def load(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]:
     """Read and watch topic znodes into the context, give ids to those without; return the topics known now."""
+    loaded: list[Topic] = []
+    for start in range(0, len(names), effects.READ_PER_TURN):
+        portion = names[start : start + effects.READ_PER_TURN]
+        loaded += yield from _load_some(context, portion)
+    yield from _give_ids(context, [topic for topic in loaded if topic.topic_id is None])
+    return loaded
+
+
+def _load_some(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]:
     znodes = yield from effects.watch_data([(znode.topic_path(name), PartitionsChanged(name)) for name in names])
     loaded: list[Topic] = []
+    added = 0
     for name, found in zip(names, znodes, strict=True):
         if found is None:
             continue
@@ -58,7 +68,10 @@ def load(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]
         if content is not None:
             context.set_topic_id(topic, content.topic_id)
             loaded.append(topic)
-    yield from _give_ids(context, [topic for topic in loaded if topic.topic_id is None])
+        added += 1 + len(topic.partitions)
+        if added >= effects.DONE_PER_TURN:
+            added = 0
+            yield [effects.Turn()]
     return loaded
 
 
