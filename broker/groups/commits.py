@@ -7,7 +7,7 @@ Rule 3: a deletion of partitions takes turns, but nobody sees a part of it: what
         deleted before anyone reads or commits its offsets. So what is committed for a new topic of that name stays.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -235,7 +235,7 @@ class Commits:
             for _ in work:
                 pass
 
-    def _forget_deleted(self, group: Group, gone: dict[Place, None]) -> Iterator[int]:
+    def _forget_deleted(self, group: Group, gone: dict[Place, None]) -> Generator[int, None, None]:
         """Append a group's tombstones step by step; yields what each step has cost."""
         try:
             if self._roster.has(group):

@@ -3,8 +3,10 @@ to."""
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
+import structlog
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import offsets, owned_groups, record_format, subscription
@@ -12,6 +14,7 @@ from logyard.broker.groups.commits import LOOKED_AT_ONCE, TOMBSTONES_AT_ONCE
 from logyard.broker.groups.events import Join, OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import GroupOffsets, Written
+from logyard.broker.groups.ports import Appended
 from tests.support.committing_world import CommittingWorld, turns
 from tests.support.longest_turn import longest_turn_uncollected
 from tests.support.memory_offsets_log import MemoryOffsetsLog
@@ -185,4 +188,26 @@ async def test_a_partition_that_goes_has_no_name_hashed_again(monkeypatch: pytes
         await turns()
         assert world.names() == sorted(places)
     await world.agrees({"t": 5}, "g1")
+    await world.groups.close()
+
+
+async def test_a_marker_that_an_append_replicates_is_taken_in_the_middle_of_a_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    assert await world.commit(5) is ErrorCode.NONE
+    assert await world.pend(6, "u") is ErrorCode.NONE
+    append = world.log.append
+
+    def replicating(*args: Any) -> Appended:
+        monkeypatch.undo()
+        world.end(committed=True)
+        return append(*args)
+
+    monkeypatch.setattr(world.log, "append", replicating)
+    with structlog.testing.capture_logs() as said:
+        world.groups.commits.on_partitions_deleted([("t", 0)])
+        await turns()
+    assert said == []
+    await world.agrees({"u": 6})
     await world.groups.close()
