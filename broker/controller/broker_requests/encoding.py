@@ -21,6 +21,7 @@ from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, Replic
 from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
+from logyard.broker.portions import AT_ONCE
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.writers import Prepared, Shared, StructWriter
 
@@ -64,15 +65,14 @@ class Encoder:
                 return STOP_REPLICA, self._level.stop_replica_version, _stop_replica(request)
 
     def write_ahead(self, fields: Mapping[str, Any]) -> Iterator[int]:
-        """Encode the partitions of a request topic by topic, so that this is done when the request is encoded.
+        """Encode the partitions of a request in portions, so that this is done when the request is encoded.
 
-        Yields how many they were. The levels before topics (rule 3) are not written ahead.
+        Yields how many each portion had. The levels before topics (rule 3) are not written ahead.
         """
         for topic in fields.get("topic_states", ()):
             states = topic["partition_states"]
             if isinstance(states, _LeaderAndIsrPartitions | _MetadataPartitions) and not states.is_written:
-                states.write_ahead()
-                yield len(states)
+                yield from states.write_ahead()
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> dict[str, Any]:
         if self._level.leader_and_isr_version < GROUPED_LEADER_AND_ISR:
@@ -191,17 +191,23 @@ class _LeaderAndIsrPartitions(Prepared):
     def is_written(self) -> bool:
         return bool(self._ahead)
 
-    def write_ahead(self) -> None:
+    def write_ahead(self) -> Iterator[int]:
         out = bytearray()
-        self.append_to(out)
+        for start in range(0, len(self._entries), AT_ONCE):
+            portion = self._entries[start : start + AT_ONCE]
+            self._append(portion, out)
+            yield len(portion)
         self._ahead = bytes(out)
 
     def append_to(self, out: bytearray) -> None:
         if self._ahead:
             out += self._ahead
-            return
+        else:
+            self._append(self._entries, out)
+
+    def _append(self, entries: Sequence[LeaderAndIsrPartition], out: bytearray) -> None:
         write, written = self._write, self._written
-        for entry in self._entries:
+        for entry in entries:
             known = written.get(id(entry))
             if known is not None:
                 out += known[1]
@@ -244,20 +250,25 @@ class _MetadataPartitions(Prepared):
     def is_written(self) -> bool:
         return bool(self._written)
 
-    def write_ahead(self) -> None:
-        self.append_to(bytearray())
+    def write_ahead(self) -> Iterator[int]:
+        out = bytearray()
+        for start in range(0, len(self._entries), AT_ONCE):
+            portion = self._entries[start : start + AT_ONCE]
+            self._append_anew(portion, out)
+            yield len(portion)
+        self._written = bytes(out)
 
     def append_to(self, out: bytearray) -> None:
         if not self._written:
             begin = len(out)
-            self._append_anew(out)
+            self._append_anew(self._entries, out)
             self._written = bytes(out[begin:])
         else:
             out += self._written
 
-    def _append_anew(self, out: bytearray) -> None:
+    def _append_anew(self, entries: Sequence[MetadataPartition], out: bytearray) -> None:
         write = self._write
-        for (topic, number), state, leader, replicas, offline in self._entries:
+        for (topic, number), state, leader, replicas, offline in entries:
             _, leader_epoch, isr, controller_epoch, partition_epoch, _ = state
             write(out, topic, number, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, offline)
 
