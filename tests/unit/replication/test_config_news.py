@@ -92,7 +92,7 @@ def test_a_broker_that_stops_hands_out_nothing_more(world: World) -> None:
 
 
 async def test_the_loop_is_not_held_up_by_very_many() -> None:
-    """At once it takes 40 ms to look at them, and 0.6 s more to hand out settings of topics that have their own."""
+    """At once they took 2.8 s where each topic has settings of its own, which are built."""
     partitions: dict[TopicPartition, Any] = {}
     for number in range(100_000):
         tp = TopicPartition("flights", number)
