@@ -11,9 +11,13 @@ from logyard.broker.znodes.paths import PERSISTENT, ancestors
 
 
 class TreeZnodes:
-    """One session with a tree of its own, which has what every broker makes at start."""
+    """One session with a tree of its own, which has what every broker makes at start.
+
+    `unheard`: znodes that the server of this session does not know before `sync`.
+    """
 
     def __init__(self) -> None:
+        self.unheard: set[str] = set()
         self.tree = ZooKeeperTree(ManualClock())
         self._session = self.tree.open_session(self)
         for path in PERSISTENT:
@@ -31,10 +35,14 @@ class TreeZnodes:
     def close(self) -> None: ...
 
     def children(self, path: str) -> list[str] | None:
-        return self.tree.children(path)
+        names = self.tree.children(path)
+        return None if names is None else [name for name in names if f"{path}/{name}" not in self.unheard]
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        return [self.tree.read(path) for path in paths]
+        return [None if path in self.unheard else self.tree.read(path) for path in paths]
+
+    def sync(self) -> None:
+        self.unheard.clear()
 
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
         return self.tree.multi(self._session, ops)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from logyard.admin.cluster.presence import with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, LogDirs, ReplicaSize
 from logyard.admin.ports import Pause, Say
 from logyard.admin.reassignment import json_files, status
@@ -65,6 +66,8 @@ class ReassignmentClient(Protocol):
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
 
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
+
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
 
     def alter_topic_configs(self, topic: str, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
@@ -111,8 +114,9 @@ def execute(
     running = client.list_reassignments()
     if running and not additional:
         raise ReassignmentRefused(_EXISTING)
-    snapshot = client.snapshot(topics)
-    dead = sorted({b for replicas in proposed.values() for b in replicas} - set(snapshot.brokers))
+    named = {b for replicas in proposed.values() for b in replicas}
+    snapshot = with_brokers(client, client.snapshot(topics), named)
+    dead = sorted(named - set(snapshot.brokers))
     if dead:
         raise ReassignmentRefused(f"Unknown broker id {dead[0]}")
     current = _current(require_topics(snapshot, topics), proposed)

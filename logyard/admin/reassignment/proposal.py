@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from logyard.admin.cluster.presence import with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.reassignment.json_files import BadReassignment
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
@@ -17,6 +18,8 @@ class ProposalClient(Protocol):
     """The calls that are needed; `ports.ClusterClient` has them."""
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
 
@@ -34,9 +37,11 @@ def propose(
 
     As in Kafka's tool, all replicas are placed anew, by racks if all brokers have one. With `minimal`, only replicas on
     other brokers move, and as many more as bring the counts within one; partitions that do not move are left out.
-    Raises BadReassignment, planner.PlanImpossible, ApiError if there are too few brokers.
+    A broker that one witness does not know is not away (presence.py).
+    Raises BadReassignment, planner.PlanImpossible; ApiError if there are too few brokers, and, as ClusterUnreachable and
+    EnsembleUnreachable, if nobody can tell which live.
     """
-    snapshot = require_topics(client.snapshot(topics), topics)
+    snapshot = with_brokers(client, require_topics(client.snapshot(topics), topics), brokers)
     current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}
     racks = {b: snapshot.brokers[b].rack if rack_aware else None for b in brokers if b in snapshot.brokers}
     if len({rack is None for rack in racks.values()}) > 1:

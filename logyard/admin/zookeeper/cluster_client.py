@@ -49,7 +49,8 @@ class ZooKeeperClusterClient:
         self._znodes = znodes
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
-        names = self._names() if topics is None else [name for name in self._names() if name in set(topics)]
+        named = None if topics is None else set(topics)
+        names = [name for name in self._names() if named is None or name in named]
         placed = self._placed(names)
         states = self._states([TopicPartition(name, p) for name, topic in placed.items() for p in topic.partitions])
         held, identity = self._znodes.read([controller.PATH, cluster_id.PATH])
@@ -72,6 +73,11 @@ class ZooKeeperClusterClient:
             reassignments=self.list_reassignments() if reassignments else None,
             missing=tuple(sorted(set(topics or ()) - set(placed))),
         )
+
+    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot:
+        """The same as ZooKeeper's leader knows it: one of its servers that is behind is no witness of what is gone."""
+        self._znodes.sync()
+        return self.snapshot(topics)
 
     def list_reassignments(self) -> dict[TopicPartition, Assignment]:
         """Running moves (from the topics' znodes) and those that /admin/reassign_partitions still requests."""

@@ -50,6 +50,10 @@ class ZnodeClient(Protocol):
         """Data and versions, None for each that does not exist."""
         ...
 
+    def sync(self) -> None:
+        """Let reads from now on show what ZooKeeper's leader knows now; the session's server may be behind it."""
+        ...
+
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
         """Carry out all ops in one transaction, or none."""
         ...
@@ -87,6 +91,9 @@ class KazooZnodes:
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
         return read_znodes(self._client, paths, lambda answer: self._asked(answer.get))
+
+    def sync(self) -> None:
+        self._asked(lambda: self._client.sync("/"))
 
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
         transaction = self._client.transaction()

@@ -217,6 +217,19 @@ def test_generate_places_all_anew_and_minimal_moves_what_must(yard: Yard) -> Non
         propose(yard.client, ["t"], [1, 99], chance=chance)
 
 
+def test_a_broker_that_one_broker_does_not_know_is_not_away(yard: Yard) -> None:
+    yard.cluster.unmet = {2}
+    _, proposed = propose(yard.client, ["t"], [2, 3], minimal=True, chance=random.Random(1))
+    assert {broker for replicas in proposed.values() for broker in replicas} == {2, 3}
+    yard.execute(plan((T0, [2, 3])))
+    assert yard.said[-1] == "Successfully started partition reassignment for t-0"
+    yard.cluster.kill(2)
+    yard.cluster.hung, yard.cluster.electing = {1}, False
+    with pytest.raises(ApiError) as refusal:
+        propose(yard.client, ["t"], [2, 3], minimal=True, chance=random.Random(1))
+    assert refusal.value.code is ErrorCode.NOT_CONTROLLER, "nobody can tell"
+
+
 def test_racks_are_all_or_none() -> None:
     yard = Yard({1: "a", 2: "b", 3: "a", 4: None})
     chance = random.Random(1)

@@ -1,10 +1,13 @@
 """Moves and elections by znodes, against the in-memory ZooKeeper."""
 
+import random
+
 import pytest
 
 from logyard.admin.cluster.snapshot import ConfigValue, PartitionView
 from logyard.admin.connector import RealPause
 from logyard.admin.reassignment import command
+from logyard.admin.reassignment.proposal import propose
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
 from logyard.broker.model import Assignment, TopicPartition
@@ -42,6 +45,21 @@ def test_a_snapshot(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
     assert list(found.topics) == ["t"]
     assert found.topics["t"].partitions == (PartitionView(0, 1, (1, 2), (1, 2), 0),)
     assert found.reassignments == {}
+
+
+def test_a_broker_that_one_server_of_zookeeper_does_not_know_is_not_away(
+    client: ZooKeeperClusterClient, znodes: TreeZnodes
+) -> None:
+    """A server that is behind knows neither its registration nor the topics of the last moment."""
+    znodes.unheard = {"/brokers/ids/2"}
+    assert sorted(client.snapshot().brokers) == [1, 3]
+    _, proposed = propose(client, ["t"], [1, 2], minimal=True, chance=random.Random(1))
+    assert proposed == {}, "both of its replicas may stay"
+    znodes.unheard = {"/brokers/ids/2"}
+    command.execute(client, PLAN, owner=throttle_owner(), pause=RealPause(), say=lambda _: None)
+    znodes.commit([Delete("/brokers/ids/2")])
+    _, proposed = propose(client, ["t"], [1, 2, 3], minimal=True, chance=random.Random(1))
+    assert set(proposed[T0]) == {1, 3}
 
 
 def test_a_move_is_asked_for_once(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
