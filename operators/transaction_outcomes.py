@@ -5,7 +5,8 @@
     the next try        ends what earlier tries left open; then nobody but itself can commit. Not known: it looks
                         whether who reads committed records sees the last one. Then nothing is written again
 
-A connection that leads to another cluster since says nothing of it: there the task writes.
+A connection that leads to another cluster since says nothing of it, nor does a topic of the name that was made anew:
+there the task writes.
 A task that is cleared after it has succeeded writes again. Airflow keeps state between tries since 3.3.
 """
 
@@ -15,6 +16,8 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from logyard.admin.errors import ApiError
+from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION
@@ -25,6 +28,8 @@ Result = dict[str, Any]
 _STORED = "logyard_transaction"
 _TRANSACTION_MS_MAX = 900_000  # the brokers' transaction.max.timeout.ms, if nobody changed it
 _LOOK_AGAIN_S = 0.2
+_PATIENCE_S = 5.0  # for the topic's id, while a transaction is open
+_NO_TOPIC = ""
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 
 
@@ -51,32 +56,71 @@ class TransactionOutcome:
         self._store, self._ti = context.get("task_state_store"), context["ti"]
         self._hook, self._topic, self._timeout_s, self._log = hook, topic, timeout_s, log
         self._where = f"{hook.logyard_conn_id}/{topic}"
+        self._topic_id: str | None = None  # None: topics have no ids, or nobody told it
 
     def start(self, producer: Any) -> Result | None:
         """Fence earlier tries; returns the result of one that has committed, None if none has.
 
-        Raises ApiError, RecordsFailed; BadSettings where it cannot be told.
+        Raises ApiError, RecordsFailed, ClusterUnreachable; BadSettings where it cannot be told.
         """
         asked("transaction", producer.init_transactions, self._timeout_s)
         self._where = f"{cluster_of(producer, self._topic, self._timeout_s)}/{self._where}"
-        kept: Any = None if self._store is None else self._store.get(_STORED)
-        if self._store is None and self._ti.try_number > 1:
-            self._log.warning("Airflow keeps state between tries since 3.3: a commit that was not answered is repeated")
-        if not isinstance(kept, dict) or kept["where"] != self._where:  # the task writes somewhere else since
+        if self._store is None:
+            if self._ti.try_number > 1:
+                text = "Airflow keeps state between tries since 3.3: a commit that was not answered is repeated"
+                self._log.warning(text)
+            return None
+        kept = self._kept()
+        earlier_id = None if kept is None else kept.get("topic_id")
+        now = self._topic_now(certain=earlier_id is not None)
+        self._topic_id = now or None
+        if kept is None:
+            return None
+        if None not in (earlier_id, now) and earlier_id != now:
+            self._log.info("topic %s was made anew since an earlier try: the records are written again", self._topic)
             return None
         result: Result = kept["result"]
-        if kept["is_known"]:
-            is_done = kept["max_tries"] == self._ti.max_tries  # else the task was cleared since, to do it again
-        else:
-            is_done = result["records"] > 0 and self._is_committed(result)
-        if not is_done:
+        if not kept["is_known"] and not (result["records"] > 0 and self._is_committed(result)):
             return None
         self._log.info("an earlier try has committed %d records: nothing is written again", result["records"])
         self._keep(result, is_known=True)
         return result
 
+    def _kept(self) -> dict[str, Any] | None:
+        """What an earlier try kept, unless it says nothing of what this one is to do."""
+        kept: Any = self._store.get(_STORED)
+        if not isinstance(kept, dict) or kept["where"] != self._where:  # the task writes somewhere else since
+            return None
+        was_cleared = kept["max_tries"] != self._ti.max_tries  # since then, to do again what is known to be done
+        return None if kept["is_known"] and was_cleared else kept
+
+    def _topic_now(self, *, certain: bool = False) -> str | None:
+        """The topic's id as the controller's broker knows it; None where topics have none, or where nobody tells it.
+
+        `certain`: that nobody tells it raises ApiError, ClusterUnreachable.
+        """
+        try:
+            with self._hook.client(None if certain else _PATIENCE_S) as client:
+                seen = client.witnessed([self._topic])
+        except (ApiError, ClusterUnreachable):
+            if certain:
+                raise
+            return None
+        found = seen.topics.get(self._topic)
+        if found is None:
+            return _NO_TOPIC if self._topic in seen.missing else None
+        return found.topic_id
+
     def keep(self, result: Result) -> None:
-        """Note what is about to be committed; a try that cannot must not commit."""
+        """Note what is about to be committed; a try that cannot must not commit.
+
+        Raises RecordsFailed where the topic is another one than at the start: some of the records may be gone with it.
+        """
+        if self._store is not None:
+            now = self._topic_now()
+            if None not in (now, self._topic_id) and now != self._topic_id:
+                raise RecordsFailed(f"topic {self._topic}: it was deleted while it was written")
+            self._topic_id = self._topic_id or now
         self._keep(result, is_known=False)
 
     def known(self, result: Result) -> None:
@@ -85,8 +129,8 @@ class TransactionOutcome:
 
     def _keep(self, result: Result, *, is_known: bool) -> None:
         if self._store is not None:
-            kept: Any = {"result": result, "where": self._where, "is_known": is_known, "max_tries": self._ti.max_tries}
-            self._store.set(_STORED, kept)
+            kept: Any = {"result": result, "where": self._where, "topic_id": self._topic_id}
+            self._store.set(_STORED, {**kept, "is_known": is_known, "max_tries": self._ti.max_tries})
 
     def _is_committed(self, result: Result) -> bool:
         """Raises BadSettings where the records are gone."""

@@ -67,9 +67,13 @@ class ClusterHook(BaseHook):
         return self.connector.cluster(self.settings)
 
     @contextmanager
-    def client(self) -> Iterator[DescribingClient]:
-        """A client that is closed at the end of the block."""
-        client = self.get_conn()
+    def client(self, patience_s: float | None = None) -> Iterator[DescribingClient]:
+        """A client that is closed at the end of the block. `patience_s`: it gives up so soon, or sooner."""
+        if patience_s is None:
+            client = self.get_conn()
+        else:
+            brief = replace(self.settings, total_timeout_s=min(patience_s, self.settings.total_timeout_s))
+            client = self.connector.cluster(brief)
         try:
             yield client
         finally:

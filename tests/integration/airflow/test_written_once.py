@@ -13,6 +13,7 @@ from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.copying import CopyRecordsOperator
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook
 from logyard.operators.producing import ProduceToTopicOperator
+from logyard.operators.topics import DeleteTopicOperator
 from tests.support.airflow_tasks import Store, context, run
 from tests.support.real_cluster import RealCluster
 
@@ -110,6 +111,23 @@ def test_records_are_there_once(cluster: RealCluster, monkeypatch: pytest.Monkey
     assert committed(cluster, topic) == WRITTEN
     task.attempt(try_number=4, max_tries=3)  # it was cleared after it had succeeded
     assert committed(cluster, topic) == sorted(WRITTEN * 2)
+
+
+def test_a_topic_that_was_made_anew_has_not_the_records(cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have written at their offsets since."""
+    cluster.create("once-anew")
+    task = Task(monkeypatch, produces("once-anew"), "once-anew")
+    with pytest.raises(RecordsFailed):
+        task.attempt(loses_the_answer)
+    run(DeleteTopicOperator(task_id="d", topic="once-anew"), context())
+    cluster.create("once-anew")
+    others = [b"other %d" % n for n in range(10)]
+    writer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for n, value in enumerate(others):
+        writer.produce("once-anew", value, partition=n % 2)
+    assert writer.flush(30) == 0
+    assert task.attempt(try_number=2)["offsets"] == {p: {"start": 5, "end": 8} for p in ("0", "1")}
+    assert committed(cluster, "once-anew") == sorted(WRITTEN + others)
 
 
 def test_a_copy_is_there_once(cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A task's transaction is committed once, whatever its tries learn of it; no other task has its transactional id."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ pytest.importorskip("airflow.sdk")
 
 from confluent_kafka import KafkaError, KafkaException
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot, TopicView
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.settings import BadSettings
 from logyard.operators.hooks.records import RecordsFailed
@@ -25,12 +27,36 @@ RESULT: dict[str, Any] = {"records": 3, "offsets": {"0": {"start": 5, "end": 8}}
 
 
 class Log:
-    """A partition as a consumer sees it: by isolation, where it ends and which of its records there are."""
+    """A partition as a consumer sees it: by isolation, where it ends and which of its records there are.
+
+    `ids`: of its topic, as they are told one after the other, the last one from then on; "": it does not exist, None:
+    nobody tells.
+    """
 
     logyard_conn_id, topic = "west", "t"
 
-    def __init__(self, ends: Mapping[str, int], seen: Mapping[str, set[int]], error: int | None = None) -> None:
-        self.ends, self.seen, self.error = ends, seen, error
+    def __init__(
+        self,
+        ends: Mapping[str, int],
+        seen: Mapping[str, set[int]],
+        error: int | None = None,
+        ids: Sequence[str | None] = ("an id",),
+    ) -> None:
+        self.ends, self.seen, self.error, self.ids = ends, seen, error, list(ids)
+
+    def of(self, *ids: str | None) -> "Log":
+        return Log(self.ends, self.seen, self.error, ids)
+
+    @contextmanager
+    def client(self, patience_s: float | None = None) -> Iterator[Any]:
+        yield self
+
+    def witnessed(self, topics: Sequence[str]) -> ClusterSnapshot:
+        found = self.ids.pop(0) if len(self.ids) > 1 else self.ids[0]
+        if found is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        there = {topic: TopicView(topic, (), topic_id=found) for topic in topics if found}
+        return ClusterSnapshot("one", 1, {}, there, missing=() if found else tuple(topics))
 
     def consumer(self, group: str, options: Mapping[str, Any]) -> Any:
         isolation = options["isolation.level"]
@@ -125,6 +151,39 @@ def test_a_commit_in_another_cluster_is_none_in_this_one() -> None:
     assert found == RESULT
     assert has_written(client)
     assert not has_written(attempt(store, NOTHING, cluster="another")[1])
+
+
+def test_a_commit_in_an_earlier_topic_of_the_name_is_none_in_this_one() -> None:
+    """The topic was deleted and made anew since, and has records of others at those offsets."""
+    store = Store()
+    assert isinstance(attempt(store, NOTHING, unanswered)[0], RecordsFailed)
+    found, client = attempt(store, WRITTEN.of(None), unanswered)
+    assert isinstance(found, ApiError)
+    assert not has_written(client), "a retry has to be certain"
+    found, client = attempt(store, WRITTEN.of("another id"))
+    assert found == RESULT
+    assert has_written(client)
+    assert not has_written(attempt(store, NOTHING.of("another id"), try_number=2)[1])
+    assert has_written(attempt(store, NOTHING.of("a third"), try_number=3)[1]), "what was known to be committed is gone"
+
+
+@pytest.mark.parametrize("ids", [("an id", "another id"), ("an id", "")])
+def test_a_topic_that_is_deleted_while_it_is_written_has_not_all_of_the_records(ids: tuple[str, ...]) -> None:
+    store = Store()
+    found, client = attempt(store, NOTHING.of(*ids))
+    assert isinstance(found, RecordsFailed)
+    assert client.asked[-1] == "abort_transaction"
+    assert has_written(attempt(store, NOTHING.of("another id"))[1])
+
+
+def test_where_nobody_tells_the_topics_id_records_are_written_and_looked_up_all_the_same() -> None:
+    store = Store()
+    assert isinstance(attempt(store, NOTHING.of(None), unanswered)[0], RecordsFailed)
+    found, client = attempt(store, WRITTEN)
+    assert (found, has_written(client)) == (RESULT, False)
+    store = Store()
+    attempt(store, NOTHING.of("an id", None), unanswered)
+    assert has_written(attempt(store, WRITTEN.of("another id"))[1])
 
 
 @pytest.mark.parametrize("log", [ABORTED, AT_THE_END])
