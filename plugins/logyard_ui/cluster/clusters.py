@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from logyard.admin.acls.acls import Acl
+from logyard.admin.cluster.presence import settled, with_brokers, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, LogDirs
 from logyard.admin.connector import Connector
 from logyard.admin.ports import EARLIEST, DescribingClient
@@ -208,6 +209,20 @@ class CachedCluster:
     async def broker_check(self, change: BrokerChange, wait_s: float) -> Cached[Verdict]:
         query = Query("broker check", "topic check", 0.5, lambda c: check_broker(c, change), repr(change), 8)
         return await self.cache.get(query, wait_s)
+
+    async def witnessed(
+        self, snapshot: ClusterSnapshot, topics: Iterable[str], brokers: Iterable[int], wait_s: float
+    ) -> Cached[ClusterSnapshot]:
+        """The snapshot with those of these topics and brokers, and of the brokers that have replicas, that only one
+        broker does not know (presence.py): what a plan starts from."""
+        expected = [TopicPartition(topic, 0) for topic in topics]
+        named = frozenset(brokers)
+
+        def read(client: DescribingClient) -> ClusterSnapshot:
+            return with_holders(client, with_brokers(client, settled(client, snapshot, expected), named))
+
+        about = repr((snapshot.taken_at_ms, expected, sorted(named)))
+        return await self.cache.get(Query("witnesses", "plan", 2.0, read, about, 4), wait_s)
 
     async def plan(
         self, request: PlanRequest, snapshot: ClusterSnapshot, running: Running | None, sizes: Sizes, wait_s: float

@@ -30,7 +30,9 @@ async def plan(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Response:
     """A preview of what would move for these goals. Changes nothing."""
-    snapshot = required(await cluster.state(REQUIRED_S, topic, old_s=0)).snapshot
+    state = required(await cluster.state(REQUIRED_S, topic, old_s=0))
+    # As the operator does: who plans gives the replicas of brokers that are away to others.
+    snapshot = required(await cluster.witnessed(state.snapshot, topic, drain, REQUIRED_S))
     moving, sizes = await asyncio.gather(
         cluster.running(REQUIRED_S), cluster.sizes(snapshot, REQUIRED_S, PLANNED_SIZES_S)
     )

@@ -95,6 +95,24 @@ def test_a_plan_has_the_bytes_of_now(cluster: MemoryCluster, known: Connections)
     assert filled["sizes_taken_at_ms"] == 6000
 
 
+def test_a_plan_leaves_the_replicas_of_a_broker_that_one_broker_does_not_know(
+    cluster: MemoryCluster, known: Connections
+) -> None:
+    """As the operator's does. Nor does it say that such a topic does not exist."""
+    cluster.unmet = {2}
+    viewer = PageClient(make_app(cluster, clock := Clock()))
+    assert viewer.json("/api/plan?topic=t")["partitions"] == []
+    cluster.unheard = {"u"}
+    clock.now = 10.0
+    moves = viewer.json("/api/plan?topic=u&drain=2&replication_factor=2")["partitions"]
+    assert len(moves) == len([tp for tp, a in cluster.assignments.items() if tp.topic == "u" and 2 in a.replicas])
+    cluster.hung = {cluster.controller or 0}
+    clock.now = 20.0
+    answer = viewer.answer("/api/plan?topic=t")
+    assert answer.status_code == 502, "nobody can tell"
+    assert "controller" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
