@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from logyard.broker.errors import LogyardError
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import TopicId, TopicPartition
 
 LIVING_MAX = 32
 # The broker's own runs: their leases do not outlive the broker's process.
@@ -58,7 +58,7 @@ class Lease:
 
     `expires_at_ms` and `ended_at_ms` are wall-clock times that are shown and stored. The book uses `due_ms`, of the
     monotonic clock: the time when a live lease expires, or when an ended one is forgotten. Once `swapped` is set, the
-    commit can only be completed: the lease cannot be lost any more.
+    commit can only be completed: the lease cannot be lost any more. `topic_id`: None where topics have none.
     """
 
     lease_id: str
@@ -78,6 +78,11 @@ class Lease:
     swapped: bool = False
     due_ms: int = 0
     result: dict[str, Any] | None = None
+    topic_id: TopicId | None = None
+
+    def is_of(self, topic_id: TopicId | None) -> bool:
+        """Whether it may be of that topic, not of an earlier one of the name."""
+        return None in (self.topic_id, topic_id) or self.topic_id == topic_id
 
     @property
     def living(self) -> bool:

@@ -59,6 +59,7 @@ def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapsho
         ttl_ms=request.ttl_ms,
         now_ms=now_ms,
     )
+    lease.topic_id = replica.topic_id
     leased = LeasedLog(lease, replica, f"{replica.directory}/{layout.LEASES}/{lease.lease_id}")
     leases.add(leased)
     if request.purpose is Purpose.COMPACT:

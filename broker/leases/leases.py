@@ -215,6 +215,18 @@ class Leases:
             raise lease_ended(lease)
         return leased
 
+    def remembered(self, lease_id: str) -> Lease:
+        """Return a lease, living or ended; raises LeaseError(unknown_lease).
+
+        What was committed in a topic that was deleted says nothing of the one that has its name now.
+        """
+        lease = self.book.find(lease_id)
+        partition_log = self.ports.store.logs.get(lease.tp)
+        if partition_log is not None and not lease.is_of(partition_log.topic_id):
+            text = f"lease {lease_id} was of an earlier topic {lease.tp.topic}, which was deleted: take a new one"
+            raise LeaseError("unknown_lease", 404, text)
+        return lease
+
     def clean_offset(self, replica: PartitionLog) -> int:
         """Return the offset below which a log is clean, within the log's bounds."""
         return replica_status.clean_offset_of(replica, self.ports.store.cleaner_offset(replica.tp))

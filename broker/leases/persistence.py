@@ -19,7 +19,7 @@ from logyard.broker.leases.leased_log import LeasedLog, remove_directory
 from logyard.broker.leases.snapshot import FILES, LEASE_FILE, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import TopicPartition, topic_id_from_text, topic_id_text
 from logyard.broker.records.crc import crc32c
 
 DECISION = "decision"
@@ -58,6 +58,7 @@ def record_of(leased: LeasedLog, **more: Any) -> Json:
         "purpose": lease.purpose.value,
         "topic": lease.tp.topic,
         "partition": lease.tp.partition,
+        "topic_id": None if lease.topic_id is None else topic_id_text(lease.topic_id),
         "leader_epoch": lease.leader_epoch,
         "end_offset": lease.end_offset,
         "log_end_offset": lease.log_end_offset,
@@ -196,6 +197,8 @@ def _found(record: Json) -> StoredLease:
             record["ttl_ms"],
             0,
         )
+        if record.get("topic_id") is not None:
+            lease.topic_id = topic_id_from_text(record["topic_id"])
         segments = [LeasedSegment(**segment) for segment in record["segments"]]
         found = StoredLease(lease, segments, record.get("committing"))
         if (ended_at_ms := record.get("ended_at_ms")) is not None:

@@ -55,8 +55,9 @@ async def _restore_log(leases: Leases, partition_log: PartitionLog, stored: Stor
         lease, path = found.lease, f"{directory}/{found.lease.lease_id}"
         leased = LeasedLog(lease, partition_log, path)
         leased.set_up(found.segments)
-        if lease.tp != partition_log.tp:
-            leftovers.append(path)
+        if lease.tp != partition_log.tp or not lease.is_of(partition_log.topic_id):
+            is_ended = lease.state is LeaseState.COMMITTED
+            leftovers.append(persistence.ended_path(directory, lease.lease_id) if is_ended else path)
         elif lease.state is LeaseState.COMMITTED:
             now_ms = leases.ports.clock.now_ms()
             if lease.ended_at_ms + REMEMBERED_MS > now_ms:

@@ -95,13 +95,13 @@ class LeaseService:
     def show(self, lease_id: str) -> Json:
         """GET /leases/{id}."""
         self._leases.expire_due()
-        return self._leases.book.find(lease_id).summary(self._leases.broker_id)
+        return self._leases.remembered(lease_id).summary(self._leases.broker_id)
 
     async def abort(self, lease_id: str, body: Json) -> Json:
         """POST /leases/{id}/abort."""
         request = AbortRequest.read(body)
         now_ms = self._leases.expire_due()
-        if self._leases.book.find(lease_id).living:
+        if self._leases.remembered(lease_id).living:
             self._leases.book.abort(self._leases.book.find_active(lease_id, request.generation), request.reason, now_ms)
         return self.show(lease_id)
 
@@ -198,7 +198,7 @@ class LeaseService:
         """POST /leases/{id}/commit; runs to its end even if the client stops waiting."""
         request = CommitRequest.read(body)
         self._leases.expire_due()
-        lease = self._leases.book.find(lease_id)
+        lease = self._leases.remembered(lease_id)
         if lease.state is LeaseState.COMMITTED and lease.generation == request.generation:
             if lease.decision_sha256 != request.decision_sha256 or lease.result is None:
                 raise lease_ended(lease)
@@ -247,7 +247,7 @@ class LeaseService:
             lease.swapped = True
 
         async def save_clean_offset(offset: int) -> None:
-            if self._leases.ports.store.logs.get(lease.tp) is leased.log:
+            if self._is_here(leased):
                 await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
 
         try:
@@ -257,12 +257,10 @@ class LeaseService:
             result = await commits.carry_out(
                 self._run, leased, request, members, fence, begun, swapped, save_clean_offset
             )
-            if decision is not None:
+            if decision is not None and self._is_here(leased):
                 self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode_head(decision), decision)
             if lease.run_id not in OWN_RUNS:  # those never repeat a commit
-                directory = f"{leased.log.directory}/{layout.LEASES}"
-                now_ms = ports.clock.now_ms()
-                await self._run(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
+                await self._run(partial(self._write_committed, leased, record, ports.clock.now_ms()))
         except (LogyardError, FileNotFoundError, commits.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
         except Exception as bug:
@@ -274,10 +272,27 @@ class LeaseService:
 
     def _write_begun(self, leased: LeasedLog, record: Json, decision: bytes | None) -> None:
         """Store the decision and the record that a commit has begun. Waits for the disk."""
+        self._require_here(leased)
         disk = self._leases.ports.disk
         if decision is not None:
             persistence.write_decision(disk, f"{leased.log.directory}/{layout.LEASES}", decision)
         persistence.write_record(disk, leased, **record)
+
+    def _write_committed(self, leased: LeasedLog, record: Json, now_ms: int) -> None:
+        self._require_here(leased)
+        directory = f"{leased.log.directory}/{layout.LEASES}"
+        persistence.write_committed(self._leases.ports.disk, directory, leased, now_ms, **record)
+
+    def _require_here(self, leased: LeasedLog) -> None:
+        """Raise FileNotFoundError if the log is no longer this replica's: another may be at its path by now.
+
+        Called in the thread that writes there, which may have waited for a slow disk.
+        """
+        if not self._is_here(leased):
+            raise FileNotFoundError(leased.log.directory)
+
+    def _is_here(self, leased: LeasedLog) -> bool:
+        return self._leases.ports.store.logs.get(leased.lease.tp) is leased.log
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
         """Change the lease's state after a failed commit; returns the error for the client."""

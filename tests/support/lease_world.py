@@ -39,7 +39,7 @@ from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
-from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
@@ -152,13 +152,16 @@ class LeaseWorld:
 
     # -- replicas -------------------------------------------------------------------------------------------
 
-    def lead(self, tp: TopicPartition = TP, leader_epoch: int = 0, leader: int = 1) -> PartitionLog:
+    def lead(
+        self, tp: TopicPartition = TP, leader_epoch: int = 0, leader: int = 1, topic_id: TopicId = ZERO_TOPIC_ID
+    ) -> PartitionLog:
         """Have the controller say who leads; returns this broker's log."""
         brokers = tuple(BrokerInfo(n, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9090 + n),)) for n in (1, 2))
         update = PartitionUpdate(tp, leader, leader_epoch, (1, 2), (1, 2), partition_epoch=leader_epoch)
         self.metadata.apply_update(UpdateMetadata(1, 1, 1, (update,), brokers))
         order = LeaderAndIsrPartition(tp, leader, leader_epoch, (1, 2), (1, 2), partition_epoch=leader_epoch)
-        answer = self.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
+        ids = {} if topic_id == ZERO_TOPIC_ID else {tp.topic: topic_id}
+        answer = self.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,), topic_ids=ids))
         assert not any(answer.partitions.values()), answer
         log = self.store.logs.get(tp)
         assert log is not None
@@ -277,9 +280,11 @@ def lease_directories(world: LeaseWorld) -> list[str]:
     return [entry.name for entry in world.disk.list(leases)] if world.disk.exists(leases) else []
 
 
-async def ready_to_commit(world: LeaseWorld, group_size: int = 2) -> tuple[Any, Any, Any]:
+async def ready_to_commit(
+    world: LeaseWorld, group_size: int = 2, topic_id: TopicId = ZERO_TOPIC_ID
+) -> tuple[Any, Any, Any]:
     """A filled log, a lease on it, its compaction handed in; returns lease, commit body, parts."""
-    fill(world.lead(), 60)
+    fill(world.lead(topic_id=topic_id), 60)
     lease = await world.take()
     decision, parts = await world.compaction(lease, group_size)
     await world.put_all(lease, parts)
