@@ -114,9 +114,9 @@ def execute(
     running = client.list_reassignments()
     if running and not additional:
         raise ReassignmentRefused(_EXISTING)
-    named = {b for replicas in proposed.values() for b in replicas}
-    snapshot = with_brokers(client, client.snapshot(topics), named)
-    dead = sorted(named - set(snapshot.brokers))
+    wanted = {b for replicas in proposed.values() for b in replicas}
+    snapshot = with_brokers(client, client.snapshot(topics), wanted)
+    dead = sorted(wanted - set(snapshot.brokers))
     if dead:
         raise ReassignmentRefused(f"Unknown broker id {dead[0]}")
     current = _current(require_topics(snapshot, topics), proposed)
