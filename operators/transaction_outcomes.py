@@ -13,6 +13,7 @@ A task that is cleared after it has succeeded writes again. Airflow keeps state 
 import time
 from contextlib import closing
 from typing import Any
+from uuid import uuid4
 
 from airflow.sdk import Context
 
@@ -25,7 +26,7 @@ from logyard.operators.hooks.records import RecordsFailed, RecordsHook, asked, c
 
 Result = dict[str, Any]
 
-_STORED = "logyard_transaction"
+_STORED, _STORED_TRY = "logyard_transaction", "logyard_transaction_try"
 _TRANSACTION_MS_MAX = 900_000  # the brokers' transaction.max.timeout.ms, if nobody changed it
 _LOOK_AGAIN_S = 0.2
 _PATIENCE_S = 5.0  # for the topic's id, while a transaction is open
@@ -39,13 +40,17 @@ def transaction_options(context: Any, timeout_s: float) -> dict[str, Any]:
     No id of a DAG, task or run has a slash, so no two tasks have one id. Another Airflow may have the same names.
     """
     ti = context["ti"]
-    limit_ms = min(round(timeout_s * 1000), _TRANSACTION_MS_MAX)
+    limit_ms = _limit_ms(timeout_s)
     prefix = conf.get(CONFIG_SECTION, "transactional_id_prefix", fallback="") or "logyard-"
     return {
         "message.timeout.ms": limit_ms,
         "transaction.timeout.ms": limit_ms,
         "transactional.id": f"{prefix}{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
     }
+
+
+def _limit_ms(timeout_s: float) -> int:
+    return min(round(timeout_s * 1000), _TRANSACTION_MS_MAX)
 
 
 class TransactionOutcome:
@@ -57,12 +62,16 @@ class TransactionOutcome:
         self._hook, self._topic, self._timeout_s, self._log = hook, topic, timeout_s, log
         self._where = f"{hook.logyard_conn_id}/{topic}"
         self._topic_id: str | None = None  # None: topics have no ids, or nobody told it
+        self._try, self._began = uuid4().hex, time.monotonic()
 
     def start(self, producer: Any) -> Result | None:
         """Fence earlier tries; returns the result of one that has committed, None if none has.
 
         Raises ApiError, RecordsFailed, ClusterUnreachable; BadSettings where it cannot be told.
         """
+        if self._store is not None:
+            self._store.set(_STORED_TRY, self._try)
+        self._began = time.monotonic()
         asked("transaction", producer.init_transactions, self._timeout_s)
         self._where = f"{cluster_of(producer, self._topic, self._timeout_s)}/{self._where}"
         if self._store is None:
@@ -86,9 +95,31 @@ class TransactionOutcome:
         self._keep(result, is_known=True)
         return result
 
+    def why_fenced(self) -> str:
+        """Why the brokers take nothing more from this try's producer, and what helps."""
+        limit_s = _limit_ms(self._timeout_s) / 1000
+        if time.monotonic() - self._began >= limit_s:
+            return (
+                f"topic {self._topic}: the transaction ran out of time, and nobody sees its records: {limit_s:.0f} s "
+                "(wait_timeout_s, at most 15 minutes)"
+            )
+        another = "another Airflow with the same DAGs: give each its own [logyard] transactional_id_prefix"
+        try:
+            last = None if self._store is None else self._store.get(_STORED_TRY)
+        except Exception:  # Airflow's: it tells a try that is over nothing
+            last = None
+        if last is None:
+            return f"topic {self._topic}: its transaction was taken over by a later try of this task, or by {another}"
+        if last != self._try:
+            return f"topic {self._topic}: a later try of this task has begun, and ended this one's transaction"
+        return (
+            f"topic {self._topic}: a producer that is no try of this task has its transactional id, and ended its "
+            f"transaction. It may be of {another}"
+        )
+
     def _kept(self) -> dict[str, Any] | None:
         """What an earlier try kept, unless it says nothing of what this one is to do."""
-        kept: Any = self._store.get(_STORED)
+        kept: Any = None if self._store is None else self._store.get(_STORED)
         if not isinstance(kept, dict) or kept["where"] != self._where:  # the task writes somewhere else since
             return None
         was_cleared = kept["max_tries"] != self._ti.max_tries  # since then, to do again what is known to be done

@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from logyard.admin.errors import LogyardError
-from logyard.operators.hooks.records import RecordsFailed, RecordsHook, asked, refusal
+from logyard.admin.errors import ApiError, LogyardError
+from logyard.operators.hooks.records import ProducerFenced, RecordsFailed, RecordsHook, asked, refusal
 from logyard.operators.topics import TopicOperator
 from logyard.operators.transaction_outcomes import TransactionOutcome
 
@@ -31,6 +31,7 @@ class Writer:
     def __init__(self, producer: Any, topic: str, timeout_s: float, log: Any) -> None:
         self.delivered = Delivered(topic)
         self._producer, self._topic, self._timeout_s, self._log = producer, topic, timeout_s, log
+        self._what = f"topic {topic}"
         self._sent = 0
         self._is_open = False  # a transaction, which is neither committed nor aborted yet
         self._has_to_end = False
@@ -53,7 +54,7 @@ class Writer:
         for record in records:
             self._send(record)
         deadline = time.monotonic() + self._timeout_s + 1
-        while self._producer.flush(1.0) and time.monotonic() < deadline:
+        while asked(self._what, self._producer.flush, 1.0) and time.monotonic() < deadline:
             self.delivered.check()
         self.delivered.check_all(self._sent)
 
@@ -68,10 +69,13 @@ class Writer:
             self._is_open = True
             yield
             self._is_open = False
-        except BaseException:
+        except BaseException as reason:
             self._is_open = False
             try:
                 asked("transaction", self._producer.abort_transaction, self._timeout_s)
+            except ProducerFenced as problem:
+                if isinstance(reason, (ApiError, RecordsFailed)):  # it is what the failure of the records comes from
+                    raise problem from None
             except LogyardError as problem:
                 self._log.warning("%s; the brokers end it after its time-out", problem)
             raise
@@ -83,21 +87,15 @@ class Writer:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                asked(
-                    f"topic {self._topic}",
-                    self._producer.produce,
-                    self._topic,
-                    on_delivery=self.delivered.add,
-                    **record,
-                )
+                asked(self._what, self._producer.produce, self._topic, on_delivery=self.delivered.add, **record)
                 break
             except BufferError:  # librdkafka's queue is full
                 if time.monotonic() >= deadline:
                     raise RecordsFailed(f"topic {self._topic}: the brokers take no records") from None
-                self._producer.poll(_FULL_QUEUE_S)
+                asked(self._what, self._producer.poll, _FULL_QUEUE_S)
                 self.delivered.check()
         self._sent += 1
-        self._producer.poll(0)
+        asked(self._what, self._producer.poll, 0)
         self.delivered.check()
 
 
@@ -139,12 +137,15 @@ class EndsItsTransaction(TopicOperator):
         cannot be told whether an earlier one has committed.
         """
         outcome = TransactionOutcome(context, hook, topic, self.wait_timeout_s, self.log)
-        earlier = outcome.start(producer)
-        if earlier is not None:
-            return earlier
-        with self.writing(producer, topic, transactional=True) as writer:
-            result = write(writer)
-            outcome.keep(result)
+        try:
+            earlier = outcome.start(producer)
+            if earlier is not None:
+                return earlier
+            with self.writing(producer, topic, transactional=True) as writer:
+                result = write(writer)
+                outcome.keep(result)
+        except ProducerFenced:
+            raise ProducerFenced(outcome.why_fenced()) from None
         outcome.known(result)
         return result
 

@@ -22,6 +22,7 @@ from logyard.operators.hooks.cluster import ClusterHook
 _IDLE_MS = 10_000
 _TOKEN_S = 300.0
 
+_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _KNOWN = frozenset(code.value for code in ErrorCode)
 
 
@@ -32,6 +33,10 @@ _HEADERS = methodcaller("headers")
 
 class RecordsFailed(LogyardError):
     """Records were not written, or not read; the text says why. Trying again may help."""
+
+
+class ProducerFenced(RecordsFailed):
+    """Another producer has the transactional id now, or the transaction ran out of time: the brokers have ended it."""
 
 
 class RecordsHook(ClusterHook):
@@ -102,8 +107,10 @@ def library() -> Any:
 
 
 def refusal(what: str, error: Any) -> LogyardError:
-    """The error to raise for a KafkaError: ApiError for a broker's answer, else RecordsFailed."""
+    """The error to raise for a KafkaError: ProducerFenced, ApiError for a broker's other answers, else RecordsFailed."""
     text = f"{what}: {error.name()} ({' '.join(error.str().split())})"
+    if error.name() in _FENCED:
+        return ProducerFenced(text)
     return (
         ApiError(ErrorCode(error.code()), text) if error.code() in _KNOWN and error.code() > 0 else RecordsFailed(text)
     )
@@ -115,6 +122,12 @@ def asked(what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return ask(*args, **kwargs)
     except library().KafkaException as problem:
         raise refusal(what, problem.args[0]) from None
+    except SystemError as problem:
+        # A fatal error that comes while callbacks are called is under what Python makes of it in one of them.
+        below = problem.__cause__
+        if not isinstance(below, library().KafkaException):
+            raise
+        raise refusal(what, below.args[0]) from None
 
 
 def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> list[Any]:

@@ -1,7 +1,7 @@
 """Tasks whose commit is not answered, on real brokers: what they write is there once after the next try."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +11,10 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.copying import CopyRecordsOperator
-from logyard.operators.hooks.records import RecordsFailed, RecordsHook
+from logyard.operators.hooks.records import ProducerFenced, RecordsFailed, RecordsHook
 from logyard.operators.producing import ProduceToTopicOperator
 from logyard.operators.topics import DeleteTopicOperator
+from logyard.operators.transaction_outcomes import transaction_options
 from tests.support.airflow_tasks import Store, context, run
 from tests.support.real_cluster import RealCluster
 
@@ -160,6 +161,34 @@ def test_a_try_that_lives_on_cannot_commit_later(cluster: RealCluster, monkeypat
     with pytest.raises(KafkaException):
         task.producers[0].commit_transaction(30)
     assert committed(cluster, "once-late") == WRITTEN
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_another_airflow_with_the_same_names_is_told(
+    cluster: RealCluster, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its task of the same names has the same transactional id, and begins before, between or after the records."""
+    cluster.create(topic := f"once-two-{moment}")
+    ctx = context(run_id=topic)
+
+    def other() -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, **transaction_options(ctx, 60)})
+        producer.init_transactions(30)
+
+    def records() -> Iterator[dict[str, Any]]:
+        for at in ("before", "between", "after"):
+            if at == moment:
+                if at != "before":
+                    operator.writer._producer.flush(30)  # type: ignore[union-attr]
+                other()
+            yield {"value": at, "partition": 0}
+
+    operator = ProduceToTopicOperator(
+        task_id="p", topic=topic, producer_function=records, transactional=True, wait_timeout_s=60
+    )
+    with pytest.raises(ProducerFenced, match="no try of this task .* transactional_id_prefix"):
+        run(operator, ctx)
+    assert committed(cluster, topic) == []
 
 
 def test_another_open_transaction_is_waited_for(cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A task's transaction is committed once, whatever its tries learn of it; no other task has its transactional id."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from logyard.admin.cluster.snapshot import ClusterSnapshot, TopicView
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.settings import BadSettings
-from logyard.operators.hooks.records import RecordsFailed
+from logyard.operators.hooks.records import ProducerFenced, RecordsFailed
 from logyard.operators.producing import ProduceToTopicOperator
 from logyard.operators.transaction_outcomes import ALL, COMMITTED, transaction_options
 from logyard.operators.writing import Writer
@@ -22,7 +23,7 @@ from tests.support.airflow_tasks import Store, context
 
 pytestmark = pytest.mark.airflow
 
-TIMED_OUT, PARTITION_EOF = -185, -191  # librdkafka's own: their names are private in Python
+TIMED_OUT, PARTITION_EOF, FENCED, PURGED = -185, -191, -144, -152  # librdkafka's own: their names are private in Python
 RESULT: dict[str, Any] = {"records": 3, "offsets": {"0": {"start": 5, "end": 8}}}
 
 
@@ -120,6 +121,10 @@ def attempt(
         return operator.write_once(made, log, client, log.topic, lambda _: dict(RESULT)), client  # type: ignore[arg-type]
     except (ApiError, BadSettings, RecordsFailed) as problem:
         return problem, client
+
+
+def fenced() -> None:
+    raise KafkaException(KafkaError(FENCED))
 
 
 def has_written(client: Client) -> bool:
@@ -242,7 +247,9 @@ def test_a_task_that_writes_somewhere_else_since_writes(attribute: str, value: s
 def test_what_cannot_be_kept_is_not_committed() -> None:
     class Broken(Store):
         def set(self, key: str, value: Any) -> None:
-            raise RecordsFailed("Airflow does not answer")
+            if key == "logyard_transaction":
+                raise RecordsFailed("Airflow does not answer")
+            super().set(key, value)
 
     found, client = attempt(Broken(), NOTHING)
     assert isinstance(found, RecordsFailed)
@@ -262,6 +269,76 @@ def test_a_try_that_was_ended_before_its_commit_is_repeated() -> None:
     with pytest.raises(RecordsFailed):
         operator.write_once(context(store), NOTHING, Client(), "t", failing)  # type: ignore[arg-type]
     assert has_written(attempt(store, NOTHING)[1])
+
+
+def test_another_airflows_producer_is_told_from_a_later_try() -> None:
+    found, _ = attempt(store := Store(), NOTHING, fenced)
+    assert "no try of this task" in str(found)
+    assert "[logyard] transactional_id_prefix" in str(found)
+
+    def later_try() -> None:
+        attempt(store, ABORTED)
+        fenced()
+
+    found, _ = attempt(store, ABORTED, later_try)
+    assert "a later try of this task has begun" in str(found)
+
+    class Silent(Store):
+        def get(self, *_: Any) -> Any:
+            if self.get_raises:
+                raise RuntimeError("this try is over")
+
+        get_raises = False
+
+    silent = Silent()
+
+    def cut_off() -> None:
+        silent.get_raises = True
+        fenced()
+
+    for one, commit in ((None, fenced), (silent, cut_off)):
+        found, _ = attempt(one, NOTHING, commit)
+        assert "a later try of this task, or by another Airflow" in str(found)
+
+    def too_late() -> None:
+        time.sleep(0.35)
+        fenced()
+
+    assert "ran out of time" in str(attempt(Store(), NOTHING, too_late)[0])
+    assert isinstance(found, ProducerFenced)
+
+
+def test_records_that_are_purged_because_of_another_producer_are_not_the_reason() -> None:
+    """librdkafka says of them only that it has purged them, and raises the reason wherever it is called next."""
+
+    class Purging(Client):
+        def flush(self, timeout: float) -> int:
+            self.on_delivery(KafkaError(PURGED), None)
+            return 0
+
+        def produce(self, topic: str, on_delivery: Any, **record: Any) -> None:
+            self.on_delivery = on_delivery
+
+        def abort_transaction(self, timeout: float) -> None:
+            fenced()
+
+    class Crashing(Purging):
+        def flush(self, timeout: float) -> int:
+            try:
+                fenced()
+            except KafkaException as below:
+                raise SystemError("a callback returned a result with an exception set") from below
+            return 0
+
+    for client in (Purging(), Crashing()):
+        operator = ProduceToTopicOperator(task_id="p", topic="t", records=[])
+        with pytest.raises(ProducerFenced, match="no try of this task"):
+            operator.write_once(context(Store()), NOTHING, client, "t", sending)  # type: ignore[arg-type]
+
+
+def sending(writer: Writer) -> dict[str, Any]:
+    writer.write([{"key": None, "value": b"v"}])
+    return dict(RESULT)
 
 
 def failing(_: Writer) -> dict[str, Any]:
