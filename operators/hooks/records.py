@@ -107,7 +107,7 @@ def library() -> Any:
 
 
 def refusal(what: str, error: Any) -> LogyardError:
-    """The error to raise for a KafkaError: ProducerFenced, ApiError for a broker's other answers, else RecordsFailed."""
+    """The error to raise for a KafkaError: ProducerFenced; ApiError for brokers' other answers, else RecordsFailed."""
     text = f"{what}: {error.name()} ({' '.join(error.str().split())})"
     if error.name() in _FENCED:
         return ProducerFenced(text)

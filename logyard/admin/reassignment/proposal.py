@@ -38,8 +38,8 @@ def propose(
     As in Kafka's tool, all replicas are placed anew, by racks if all brokers have one. With `minimal`, only replicas on
     other brokers move, and as many more as bring the counts within one; partitions that do not move are left out.
     A broker that one witness does not know is not away (presence.py).
-    Raises BadReassignment, planner.PlanImpossible; ApiError if there are too few brokers, and, as ClusterUnreachable and
-    EnsembleUnreachable, if nobody can tell which live.
+    Raises BadReassignment, planner.PlanImpossible; ApiError if there are too few brokers; ApiError, ClusterUnreachable,
+    EnsembleUnreachable if nobody can tell which live.
     """
     snapshot = with_brokers(client, require_topics(client.snapshot(topics), topics), brokers)
     current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}

@@ -186,7 +186,7 @@ def test_another_airflow_with_the_same_names_is_told(
     operator = ProduceToTopicOperator(
         task_id="p", topic=topic, producer_function=records, transactional=True, wait_timeout_s=60
     )
-    with pytest.raises(ProducerFenced, match="no try of this task .* transactional_id_prefix"):
+    with pytest.raises(ProducerFenced, match=r"no try of this task .* transactional_id_prefix"):
         run(operator, ctx)
     assert committed(cluster, topic) == []
 
