@@ -224,7 +224,7 @@ class LibrdkafkaTransactions:
     def _poll(self, seconds: float) -> None:
         """Take in what became of records; raises CannotWrite for the first that was refused."""
         try:
-            self._producer.poll(seconds)
+            self._called(lambda: self._producer.poll(seconds))
         except self._library.KafkaException as failure:  # one that ends the producer
             raise cannot(self.name, failure.args[0]) from None
         if self._failed is not None:
@@ -246,7 +246,7 @@ class LibrdkafkaTransactions:
         deadline = time.monotonic() + COMMIT_S
         while True:
             try:
-                action()
+                self._called(action)
                 return
             except self._library.KafkaException as failure:
                 error = failure.args[0]
@@ -256,11 +256,20 @@ class LibrdkafkaTransactions:
                     self._poll(0)  # a record that was refused says more
                 raise cannot(f"{self.name}, {step}", error) from None
 
+    def _called(self, action: Callable[[], Any]) -> None:
+        """Call librdkafka; raises its KafkaException also where that is under what Python makes of it in a callback."""
+        try:
+            action()
+        except SystemError as problem:
+            if isinstance(problem.__cause__, self._library.KafkaException):
+                raise problem.__cause__ from None
+            raise
+
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
             try:
-                self._producer.abort_transaction(REQUEST_S)
+                self._called(lambda: self._producer.abort_transaction(REQUEST_S))
             except self._library.KafkaException:
                 self._producer.purge()  # fenced or out of reach: the brokers abort it
         self._producer = None

@@ -102,6 +102,27 @@ def test_rows_of_keys_and_values_are_each_sent_once_though_the_queue_is_full_in_
     assert producer.polls >= 3, "it waited for room in the queue"
 
 
+def test_a_later_attempt_is_told_also_where_librdkafka_was_in_a_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fatal error that comes while it hands over purged records is raised as Python's own, with it as the cause."""
+    sender, producer = transactions("t")
+    purged: list[str] = []
+
+    def fails(*_: Any) -> None:
+        try:
+            raise KafkaException(KafkaError(FENCED))
+        except KafkaException as below:
+            raise SystemError("a callback returned a result with an exception set") from below
+
+    for name, call in (("begin_transaction", int), ("abort_transaction", fails), ("purge", lambda: purged.append("x"))):
+        monkeypatch.setattr(producer, name, call, raising=False)
+    sender.begin()
+    monkeypatch.setattr(producer, "poll", fails)
+    with pytest.raises(Fenced, match="a later attempt"):
+        sender.send(Rows(keys=[None], values=[b"v"]))
+    sender.close()
+    assert purged == ["x"]
+
+
 def test_a_plain_row_that_librdkafka_refuses_is_told() -> None:
     sender, producer = transactions("t")
 
