@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from logyard.admin.cluster.presence import with_brokers
+from logyard.admin.cluster.presence import TopicClient, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, LogDirs, ReplicaSize
 from logyard.admin.ports import Pause, Say
 from logyard.admin.reassignment import json_files, status
@@ -56,7 +56,7 @@ class ReassignmentRefused(LogyardError):
     """The cluster, or a running reassignment, does not allow this; the text says what would help."""
 
 
-class ReassignmentClient(Protocol):
+class ReassignmentClient(TopicClient, Protocol):
     """The calls that are needed; `ports.ClusterClient` has them all."""
 
     @property
@@ -65,8 +65,6 @@ class ReassignmentClient(Protocol):
         ...
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
-
-    def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
 
@@ -114,8 +112,7 @@ def execute(
     running = client.list_reassignments()
     if running and not additional:
         raise ReassignmentRefused(_EXISTING)
-    wanted = {b for replicas in proposed.values() for b in replicas}
-    snapshot = with_brokers(client, client.snapshot(topics), wanted)
+    snapshot = with_brokers(client, client.snapshot(topics), wanted := {b for r in proposed.values() for b in r})
     dead = sorted(wanted - set(snapshot.brokers))
     if dead:
         raise ReassignmentRefused(f"Unknown broker id {dead[0]}")

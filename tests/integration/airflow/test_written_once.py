@@ -169,25 +169,26 @@ def test_another_airflow_with_the_same_names_is_told(
 ) -> None:
     """Its task of the same names has the same transactional id, and begins before, between or after the records."""
     cluster.create(topic := f"once-two-{moment}")
-    ctx = context(run_id=topic)
 
     def other() -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, **transaction_options(ctx, 60)})
+        options = transaction_options(context(run_id=topic), 60)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, **options})
         producer.init_transactions(30)
 
     def records() -> Iterator[dict[str, Any]]:
         for at in ("before", "between", "after"):
             if at == moment:
                 if at != "before":
-                    operator.writer._producer.flush(30)  # type: ignore[union-attr]
+                    task.producers[0].flush(30)
                 other()
             yield {"value": at, "partition": 0}
 
     operator = ProduceToTopicOperator(
         task_id="p", topic=topic, producer_function=records, transactional=True, wait_timeout_s=60
     )
+    task = Task(monkeypatch, operator, topic)
     with pytest.raises(ProducerFenced, match=r"no try of this task .* transactional_id_prefix"):
-        run(operator, ctx)
+        task.attempt()
     assert committed(cluster, topic) == []
 
 
