@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,15 @@ return [...document.querySelectorAll('[data-testid=history] canvas')].map((canva
 
 def _filled(place: Path) -> HistoryStore:
     """Traffic in waves of a day; a group that fell behind and is catching up now."""
-    store = HistoryStore(sessionmaker(create_engine(f"sqlite:///{place}")).begin)
+    open_session = sessionmaker(create_engine(f"sqlite:///{place}")).begin
+    store = HistoryStore(open_session)
     store.prepare()
+    with open_session() as session:  # one commit for all: each would wait for the disk
+        _fill(HistoryStore(lambda: nullcontext(session)))
+    return store
+
+
+def _fill(store: HistoryStore) -> None:
     now = slot_of(time.time_ns() // 1_000_000)
     every = range(now - DAYS * 24 * 60, now + 1)
     dropped = set(surplus(every, now))
@@ -55,7 +63,6 @@ def _filled(place: Path) -> HistoryStore:
             sample = Sample(topics, {"billing": GroupPoint({"orders": (end - lag, lag)})}, {1: 9 << 30}, 9 << 30)
             store.claim("logyard_default", slot)
             store.write("logyard_default", slot, sample)
-    return store
 
 
 @pytest.fixture(scope="module")
