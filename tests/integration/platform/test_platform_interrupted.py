@@ -43,6 +43,12 @@ def test_an_interrupt_leaves_nothing(moment: str, delay_s: float, tmp_path: Path
     interrupt_at(moment, delay_s, signal.SIGINT, tmp_path)
 
 
+def test_a_termination_leaves_nothing(tmp_path: Path) -> None:
+    """When all that will run has been started."""
+    interrupt_at("waiting for Airflow", 0.0, signal.SIGTERM, tmp_path)
+
+
+@pytest.mark.long
 def test_a_termination_while_it_is_up_leaves_nothing(tmp_path: Path) -> None:
     interrupt_at("up", 0.0, signal.SIGTERM, tmp_path)
 
