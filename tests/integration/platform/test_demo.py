@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from logyard.local.airflow import processes
+from logyard.local.airflow import settings
 from logyard.local.demo import dataset
 from logyard.local.demo import run as demo
 from logyard.local.demo.steps import STEPS
@@ -52,12 +52,12 @@ def test_the_short_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_dags_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow reads every DAG's file each 30 s: most of a core, for files that do not change."""
-    made = processes.environment
+    made = settings.environment
 
     def environment(*given: Any) -> dict[str, str]:
         return made(*given) | {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(TOTAL_S)}
 
-    monkeypatch.setattr(processes, "environment", environment)
+    monkeypatch.setattr("logyard.local.airflow.processes.environment", environment)
 
 
 def figures_of(directory: Path) -> dict[str, dict[str, Any]]:
