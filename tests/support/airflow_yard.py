@@ -11,6 +11,7 @@ a minute to start: the tests of a module share one.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ def running_yard(
     extra: Mapping[str, str] | None = None,
     again: str = "",
     settings: Mapping[str, str] | None = None,
+    packaged: bool = True,
 ) -> Iterator[Yard]:
     """Brokers with those settings, and Airflow over the DAGs that `install-dags` writes.
 
@@ -73,21 +75,25 @@ def running_yard(
     `extra`: of the connection logyard_default, beside what leads to the cluster.
     `again`: one more connection to the same cluster, between which and logyard_default the DAGs' forms choose.
     `settings`: more of Airflow's, as environment variables.
+    `packaged`: False leaves those DAGs away. Airflow reads each file every 30 s, which takes most of a core.
     `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
     """
     dags = directory / "dags"
     dags.mkdir()
     (dags / "operators").mkdir()  # what many deployments have, and what must not get in our way
     (dags / "operators" / "__init__.py").write_text("")
-    install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
+    if packaged:
+        install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
     if own_dags:
         (dags / "own.py").write_text(own_dags)
     cluster, airflow = LocalCluster(directory / "cluster"), Airflow(directory / "airflow")
     java = find_java(directory)
     bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
     try:
-        airflow.prepare(java)
-        cluster.start(Settings(3, None, None, dict(config), secure))
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            prepared = beside.submit(airflow.prepare, java)
+            cluster.start(Settings(3, None, None, dict(config), secure))
+            prepared.result()
         described = cluster.layout.read_description()
         reach = connections(described, cluster.layout.description, login=cluster.login())
         reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(

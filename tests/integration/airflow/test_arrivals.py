@@ -68,8 +68,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory, seen: Path) -> Iterator[Yard]:
     text = OWN_DAGS.replace("{seen}", str(seen))
-    extra = {"asset_server": "yard:9092"}
-    with running_yard(tmp_path_factory.mktemp("yard"), {}, ["writes", "follows"], text, extra=extra) as made:
+    known, extra = ["writes", "follows"], {"asset_server": "yard:9092"}
+    with running_yard(tmp_path_factory.mktemp("yard"), {}, known, text, extra=extra, packaged=False) as made:
         yield made
 
 
