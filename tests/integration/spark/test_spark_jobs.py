@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.lengths import IS_PROOF
 from tests.support.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -55,9 +56,10 @@ def test_audit_compact_export(cluster: RealCluster, tmp_path: Path) -> None:
     acknowledged = cluster.produce("jobs", EVENTS, **{"batch.size": 8192, "compression.type": "lz4"})
     assert len(acknowledged) == len(EVENTS)
 
-    sound = submit("audit", cluster, tmp_path, "--topic", "jobs")
-    assert (sound["verdict"], sound["first_findings"]) == ("ok", [])
-    assert sound["records"] == 3 * len(EVENTS)
+    if IS_PROOF:  # elsewhere the compacted topic alone is audited: each job takes some seconds to start
+        sound = submit("audit", cluster, tmp_path, "--topic", "jobs")
+        assert (sound["verdict"], sound["first_findings"]) == ("ok", [])
+        assert sound["records"] == 3 * len(EVENTS)
 
     compacted = submit("compact", cluster, tmp_path, "--topic", "jobs")
     assert (compacted["compacted"], compacted["replicas_compacted"]) == (PARTITIONS, 3 * PARTITIONS)
@@ -76,8 +78,9 @@ def test_audit_compact_export(cluster: RealCluster, tmp_path: Path) -> None:
     rows = pq.read_table(target / "data").to_pylist()
     assert {(r["partition"], r["offset"]): (r["key"], r["value"]) for r in rows} == expected
     assert first["rows"] == len(rows) == len(expected)
-    second = submit("export", cluster, tmp_path, "--topic", "jobs", "--destination", str(target))
-    assert (second["rows"], second["files"]) == (0, 0)
+    if IS_PROOF:  # elsewhere that is seen of exports into a store and into a table
+        second = submit("export", cluster, tmp_path, "--topic", "jobs", "--destination", str(target))
+        assert (second["rows"], second["files"]) == (0, 0)
 
 
 @pytest.mark.long
