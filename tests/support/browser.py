@@ -148,6 +148,12 @@ class Browser:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._send("POST", "goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
 
+    def clear(self) -> None:
+        """Leave the page, forget its size and what the console got."""
+        self.goto("about:blank")
+        self._send("POST", "goog/cdp/execute", {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}})
+        self.console()
+
     # -- elements ---------------------------------------------------------------------------------
 
     def find(self, where: str) -> list[str]:
