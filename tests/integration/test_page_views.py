@@ -49,7 +49,7 @@ def page() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.long), True], ids=["light", "dark"])
 def test_old_consumers_and_open_transactions(page: str, tmp_path: Path, dark: bool) -> None:
     theme = "dark" if dark else "light"
     with Browser.start(tmp_path, dark=dark) as browser:
@@ -100,7 +100,10 @@ def rights() -> Iterator[tuple[str, MemoryCluster]]:
         yield address, cluster
 
 
-@pytest.mark.parametrize(("look", "size", "dark"), LOOKS, ids=[look for look, *_ in LOOKS])
+@pytest.mark.parametrize(
+    ("look", "size", "dark"),
+    [pytest.param(*look, id=look[0], marks=[] if look[0] == "phone" else [pytest.mark.long]) for look in LOOKS],
+)
 def test_who_may_what_on_a_topic(
     rights: tuple[str, MemoryCluster], tmp_path: Path, look: str, size: tuple[int, int], dark: bool
 ) -> None:

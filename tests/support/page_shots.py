@@ -1,6 +1,7 @@
-"""Pictures of the page's views in light, in dark and on a phone, for people to look at; in light by `make proof` alone.
+"""Pictures of the page's views in light, in dark and on a phone, for people to look at.
 
-What is asserted of them has both themes and both sizes without that.
+`make proof` opens a view in each of these ways. Elsewhere it is opened once, on a phone, and then made wide and dark:
+nothing is cut off in either size, and opening it takes most of the time.
 """
 
 from pathlib import Path
@@ -42,6 +43,8 @@ return [...document.querySelectorAll('[data-testid=logyard] table[aria-label]')]
 """
 # Light first: before it has opened a page, a browser keeps no theme for it.
 _WAYS = (*([("light", "light", _WIDE)] if IS_PROOF else []), ("phone", "light", _PHONE), ("dark", "dark", _WIDE))
+_KEPT = "try { localStorage.setItem('theme', arguments[0]) } catch { /* it shows no page */ }"
+_THEME = "document.documentElement.className = arguments[0]"
 _OFF = """
 const box = document.querySelector('[role=dialog]').getBoundingClientRect();
 return [...document.querySelectorAll('[role=dialog] :is(button, input, textarea, label)')]
@@ -54,7 +57,7 @@ def dialog_pictures(browser: Browser, name: str) -> None:
     """Keep `name`-dark, -phone (and -light) of the open dialog; nothing is off its edge."""
     for way, theme, size in _WAYS:
         browser.resize(*size)
-        browser.script("document.documentElement.className = arguments[0]", theme)
+        browser.script(_THEME, theme)
         browser.screenshot(SHOTS / f"{name}-{way}.png")
         assert browser.script(_OFF) == [], f"{name}, {way}: off the edge"
     browser.resize(*_WIDE)
@@ -62,11 +65,14 @@ def dialog_pictures(browser: Browser, name: str) -> None:
 
 
 def pictures(browser: Browser, address: str, name: str, shown: str) -> None:
-    """Open the address in each way, wait for `shown`, and keep `name`-dark, -phone (and -light); nothing is cut."""
+    """Show the address in each way, wait for `shown`, and keep `name`-dark, -phone (and -light); nothing is cut."""
     for way, theme, size in _WAYS:
         browser.resize(*size)
-        browser.script("localStorage.setItem('theme', arguments[0])", theme)
-        browser.goto(address)
+        if IS_PROOF or way == "phone":
+            browser.script(_KEPT, theme)
+            browser.goto(address)
+        else:
+            browser.script(_THEME, theme)
         browser.wait_for(shown, 60)
         settled(browser)
         width, least = size
@@ -79,4 +85,4 @@ def pictures(browser: Browser, address: str, name: str, shown: str) -> None:
         assert browser.script(_LOST) == [], f"{name}, {way}: buttons off the edge"
         assert browser.script(_SQUEEZED) == [], f"{name}, {way}: a table without room"
     browser.resize(*_WIDE)
-    browser.script("localStorage.setItem('theme', 'light')")
+    browser.script(_KEPT, "light")
