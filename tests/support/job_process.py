@@ -62,3 +62,16 @@ def die_job(running: "subprocess.Popen[str]", mark: Path) -> None:
     out, err = running.communicate(timeout=300)
     assert mark.exists(), f"the point was never reached: {out[-2000:]}\n{err[-4000:]}"
     assert running.returncode == -9, f"status {running.returncode}: {err[-2000:]}"
+
+
+def left_of(session: int) -> list[str]:
+    """What runs in a session of processes."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getsid(int(name)) == session:
+                status = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+                found += [Path(f"/proc/{name}/cmdline").read_text()] if status != "Z" else []
+        except (ProcessLookupError, FileNotFoundError):
+            continue
+    return found

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.export_runs import Flights, pairs
+from tests.support.job_process import left_of
+from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -22,18 +24,27 @@ def log(tmp_path: Path) -> Path:
 
 
 def said_of(python: Path, log: Path) -> str:
-    """Audit a directory with that Python for the executors, which has to fail; returns the job's last line."""
+    """Audit a directory with that Python for the executors, which has to fail and to leave no process; returns the
+    job's last line."""
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[1]"]
     for setting in ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1"):
         command += ["--conf", setting]
     command += [str(ROOT / "spark_jobs" / "audit.py"), "--log-dir", f"1={log}", "--topic", "t"]
     own = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     # Elsewhere than in a checkout, whose folder Python would look into.
-    done = subprocess.run(
-        command, env=os.environ | own, capture_output=True, text=True, timeout=250, check=False, cwd=log.parent
+    running = subprocess.Popen(
+        command,
+        env=os.environ | own,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=log.parent,
+        start_new_session=True,
     )
-    assert done.returncode == 1, done.stderr[-3000:]
-    return done.stdout.strip().splitlines()[-1]
+    out, err = running.communicate(timeout=250)
+    assert running.returncode == 1, err[-3000:]
+    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    return out.strip().splitlines()[-1]
 
 
 def script(place: Path, text: str) -> Path:
@@ -42,6 +53,7 @@ def script(place: Path, text: str) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_there_is_none(log: Path, tmp_path: Path) -> None:
     line = said_of(tmp_path / "python", log)
     assert line.startswith(f'audit.py: executors cannot run their Python: Cannot run program "{tmp_path}/python"')

@@ -1,12 +1,11 @@
 """How a job's processes end: with its work, at a failure, and by SIGTERM in the middle; none is left, and no lease."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from logyard.spark_jobs.leases import client
-from tests.support.job_process import failing, finish_job, start_job
+from tests.support.job_process import failing, finish_job, left_of, start_job
 from tests.support.lease_job import broker_https
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -28,19 +27,6 @@ def held(cluster: RealCluster, topic: str) -> list[str]:
     return [one["state"] for one in known if one["topic"] == topic and one["state"] in ("active", "committing")]
 
 
-def left_of(session: int) -> list[str]:
-    """What runs in a session of processes."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.getsid(int(name)) == session:
-                status = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
-                found += [Path(f"/proc/{name}/cmdline").read_text()] if status != "Z" else []
-        except (ProcessLookupError, FileNotFoundError):
-            continue
-    return found
-
-
 def test_sigterm_gives_the_leases_back_and_leaves_no_process(cluster: RealCluster, tmp_path: Path) -> None:
     topic, mark = "terminated", tmp_path / "reached"
     filled(cluster, topic)
@@ -59,16 +45,20 @@ def test_sigterm_gives_the_leases_back_and_leaves_no_process(cluster: RealCluste
     assert client.partition_status(broker, topic, 0)["clean_offset"] == before
 
 
-def test_a_job_that_is_done_or_fails_leaves_no_process(cluster: RealCluster, tmp_path: Path) -> None:
+def test_a_job_that_is_done_leaves_no_process(cluster: RealCluster, tmp_path: Path) -> None:
     topic = "ended"
     filled(cluster, topic)
-    for arguments, status in ((["--topic", topic], 0), (["--topic", "absent"], 1)):
-        running = start_job("audit", cluster, tmp_path, *arguments, *LONG)
-        if status:
-            out, err = running.communicate(timeout=120)
-            assert running.returncode == status, err[-3000:]
-            assert "audit.py: topic absent does not exist" in out + err
-        else:
-            assert finish_job(running)["verdict"] == "ok"
-        eventually(lambda pid=running.pid: left_of(pid) == [], "no process is left", 60)
-        assert held(cluster, topic) == []
+    running = start_job("audit", cluster, tmp_path, "--topic", topic, *LONG)
+    assert finish_job(running)["verdict"] == "ok"
+    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    assert held(cluster, topic) == []
+
+
+@pytest.mark.long
+def test_a_job_that_fails_leaves_no_process(cluster: RealCluster, tmp_path: Path) -> None:
+    """Of jobs that fail in make test, see test_executors_python.py."""
+    running = start_job("audit", cluster, tmp_path, "--topic", "absent", *LONG)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 1, err[-3000:]
+    assert "audit.py: topic absent does not exist" in out + err
+    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
