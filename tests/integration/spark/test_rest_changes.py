@@ -13,6 +13,7 @@ from tests.support import faulty_proxy
 from tests.support.catalog_servers import CREDENTIAL, running_rest
 from tests.support.export_runs import pairs
 from tests.support.faulty_proxy import Fault, FaultyProxy
+from tests.support.lengths import IS_PROOF, some
 from tests.support.rest_lakes import DAY, HOUR_MS, RestLake
 from tests.support.table_jars import jars_or_skip, python_or_skip
 from tests.support.table_readers import DUCKDB, SPARK, read
@@ -50,7 +51,7 @@ class Keyed(RestLake):
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.lower())
 def test_an_upsert_with_a_fault_at_each_request(tmp_path: Path, rest: str, fault: Fault) -> None:
     met = 0
-    for number in range(REQUESTS_MAX):
+    for number in some(range(REQUESTS_MAX), 1):
         lake = Keyed(tmp_path / str(number), rest, f"upsert_{fault.__name__.lower()}_{number}")
         lake.run()
         lake.flights.grow([*pairs(3), (b"k4", None)], HOUR_MS)
@@ -64,13 +65,13 @@ def test_an_upsert_with_a_fault_at_each_request(tmp_path: Path, rest: str, fault
         lake.flights.grow(pairs(1), HOUR_MS)
         lake.run()
         assert lake.offsets() == lake.latest(), f"request {number}"
-    assert 3 < met < REQUESTS_MAX
+    assert (3 if IS_PROOF else 0) < met < REQUESTS_MAX
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.lower())
 def test_a_maintenance_with_a_fault_at_each_request(tmp_path: Path, rest: str, fault: Fault) -> None:
     met = 0
-    for number in range(REQUESTS_MAX):
+    for number in some(range(REQUESTS_MAX), 2):
         lake = RestLake(tmp_path / str(number), rest, f"kept_{fault.__name__.lower()}_{number}")
         lake.run()
         lake.flights.grow(pairs(3), HOUR_MS)
@@ -89,7 +90,7 @@ def test_a_maintenance_with_a_fault_at_each_request(tmp_path: Path, rest: str, f
         assert len(table.snapshots()) == 1, f"request {number}"
         named = {task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()}
         assert {str(path) for path in (lake.flights.target / "data").rglob("*.parquet")} == named, f"request {number}"
-    assert 5 < met < REQUESTS_MAX
+    assert (5 if IS_PROOF else 1) < met < REQUESTS_MAX
 
 
 def wanted_of(lake: RestLake) -> list[list[Any]]:
