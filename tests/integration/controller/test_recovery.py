@@ -50,6 +50,7 @@ def test_a_controller_behind_a_firewall_is_left_alone(cluster: RealCluster, unto
     assert recover(cluster, expected(cluster)).actions == ()
 
 
+@pytest.mark.long
 def test_a_cluster_behind_a_firewall_is_left_alone(cluster: RealCluster, untouched: Callable[[], bool]) -> None:
     with firewall() as wall:
         wall.ports = {port_of(cluster, broker) for broker in (0, 1, 2)}
