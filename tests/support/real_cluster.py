@@ -113,7 +113,12 @@ class RealCluster:
             records: list[Any] = []
             deadline = time.monotonic() + timeout_s
             while len(records) < count and time.monotonic() < deadline:
-                records += [m for m in consumer.consume(1000, 0.5) if m.error() is None]
+                # Returns as soon as it has so many; with more it would wait for what may never come.
+                wanted = min(1000, count - len(records))
+                records += [m for m in consumer.consume(wanted, 0.5) if m.error() is None]
+            # What is there beside these is seen too.
+            while time.monotonic() < deadline and (more := consumer.consume(1000, 0.1)):
+                records += [m for m in more if m.error() is None]
             return records
         finally:
             consumer.close()

@@ -22,6 +22,7 @@ from tests.support import dying_sink
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.sink_driver import ROWS
 from tests.support.standalone_spark import StandaloneSpark
+from tests.support.transactional import END_S
 from tests.support.wire_client import ask
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +72,7 @@ def values(cluster: RealCluster, topic: str) -> Counter[str]:
     found: Counter[str] = Counter()
     try:
         while len(ends) < 4:
-            for message in consumer.consume(5000, 1.0):
+            for message in consumer.consume(5000, END_S):
                 if message.error() is None:
                     found[message.value().decode()] += 1
                 else:

@@ -17,6 +17,8 @@ from confluent_kafka import (
 )
 
 WAIT_S = 60.0
+# A reader that ends where the partitions end looks so often whether they have: it would wait in vain for more.
+END_S = 0.05
 
 # librdkafka 2.10 to 2.16 may wait for ever in send_offsets_to_transaction, whatever its time-out, if the group's
 # coordinator has died and left the metadata (its issues 5511 and 5456). Any connection that opens or closes wakes it.
@@ -42,7 +44,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float
         deadline = time.monotonic() + timeout_s
         while left:
             assert time.monotonic() < deadline, f"partitions {sorted(left)} of {topic} have not been read to their end"
-            for message in consumer.consume(1000, 0.5):
+            for message in consumer.consume(1000, END_S):
                 error = message.error()
                 if error is None:
                     found.append(message)

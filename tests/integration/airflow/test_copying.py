@@ -22,6 +22,7 @@ from logyard.operators.writing import Ended
 from tests.support import wire_client
 from tests.support.airflow_tasks import context, run
 from tests.support.real_cluster import RealCluster
+from tests.support.transactional import END_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
@@ -45,7 +46,7 @@ def read(cluster: RealCluster, topic: str, partitions: int = 3) -> list[Any]:
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
     found, ended = [], 0
     while ended < partitions:
-        for m in consumer.consume(1000, timeout=0.5):
+        for m in consumer.consume(1000, timeout=END_S):
             if m.error() is not None:
                 ended += 1
             else:

@@ -17,6 +17,7 @@ from logyard.operators.topics import DeleteTopicOperator
 from logyard.operators.transaction_outcomes import transaction_options
 from tests.support.airflow_tasks import Store, context, run
 from tests.support.real_cluster import RealCluster
+from tests.support.transactional import END_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
@@ -80,7 +81,7 @@ def committed(cluster: RealCluster, topic: str, partitions: int = 3) -> list[byt
     found: list[bytes] = []
     ended = 0
     while ended < partitions:
-        for message in consumer.consume(1000, timeout=0.5):
+        for message in consumer.consume(1000, timeout=END_S):
             if message.error() is not None:
                 ended += 1
             else:

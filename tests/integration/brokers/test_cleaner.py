@@ -78,7 +78,7 @@ def last_of_keys(cluster: RealCluster, topic: str, end: int) -> tuple[dict[bytes
 
         def whole() -> bool:
             nonlocal count
-            for message in consumer.consume(1000, 0.5):
+            for message in consumer.consume(1000, 0.05):
                 assert message.error() is None
                 count += 1
                 found[message.key()] = message.offset(), message.value()

@@ -12,6 +12,7 @@ from logyard.spark_jobs.leases import client
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from tests.support.lease_job import broker_https, compact_replicas, decide, kept_below, rewrite_and_commit
 from tests.support.real_cluster import RealCluster, eventually
+from tests.support.transactional import read
 
 
 def events(start: int, count: int) -> list[tuple[bytes, bytes]]:
@@ -27,7 +28,7 @@ def read_all(cluster: RealCluster, topic: str, end: bytes) -> list[Any]:
     records: list[Any] = []
 
     def whole() -> bool:
-        records[:] = cluster.consume(topic, 1_000_000, 3)
+        records[:] = read(cluster.bootstrap, topic)
         return any(record.value() == end for record in records)
 
     eventually(whole, f"{end!r} can be read", 60)
