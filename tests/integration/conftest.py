@@ -28,11 +28,12 @@ CONFIG = {
 def _quick_starts() -> None:
     """The loops of Spark jobs are compiled once for a checkout, and not in each test that runs one.
 
-    What Java starts for a short time uses the quick compiler alone, as our operators' jobs do.
+    What Java starts for a short time uses the quick compiler alone, as our operators' jobs do: ZooKeeper, which each
+    cluster starts, then takes half of the CPU until it serves.
     """
     KERNELS.mkdir(mode=0o700, exist_ok=True)
     os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
-    for name in ("SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
+    for name in ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
         os.environ.setdefault(name, QUICK_JAVA)
 
 
