@@ -54,7 +54,7 @@ def frozen(yard: RealCluster, broker: int) -> Iterator[None]:
 def copy_while_they_are_killed(
     own_yard: RealCluster, copier: AnyCopier, strike: Strike = killed, count: int = COPIED
 ) -> None:
-    """kill -9 of a leader, of the coordinator and of the controller, in turn, while a copier copies: exactly once.
+    """kill -9 of VICTIMS in turn while a copier copies: exactly once.
 
     Or `strike` instead of kill -9. `count` records are copied.
     """
@@ -76,9 +76,9 @@ def copy_while_they_are_killed(
     try:
         written = 0
         # A part of the records for each: somebody is killed while that part is copied.
-        for part, victim in enumerate((leader_of_target, coordinator, controller)):
+        for part, victim in enumerate(VICTIMS):
             so_far = copier.transactions
-            written += len(own_yard.produce("source", sent[part::3], **{"queue.buffering.max.messages": 2_000_000}))
+            written += len(own_yard.produce("source", sent[part :: len(VICTIMS)], **{"queue.buffering.max.messages": 2_000_000}))
             awaited(partial(has_copied_more, copier, so_far), "the copy runs")
             broker = victim(own_yard)
             with strike(own_yard, broker):
@@ -158,3 +158,7 @@ def pair_of(yard: RealCluster, transactional_id: str) -> tuple[int, int]:
     ).transaction_states
     assert found.error_code == 0
     return found.producer_id, found.producer_epoch
+
+
+# Each broker leads a partition of the target: a leader dies with the coordinator and with the controller too.
+VICTIMS = (*((leader_of_target,) if IS_PROOF else ()), coordinator, controller)
