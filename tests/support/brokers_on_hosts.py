@@ -31,7 +31,7 @@ from logyard.local import scram_users
 from logyard.local.authority import Authority
 from tests.support.hosts import Host, Hosts
 from tests.support.real_cluster import eventually
-from tests.support.zookeeper import java, pyspark_jars
+from tests.support.zookeeper import QUICK_JAVA, java, pyspark_jars
 
 PORT, ZOOKEEPER_PORT, HTTP_PORT = 9093, 2181, 8082
 PROPERTIES = """\
@@ -183,7 +183,7 @@ class BrokersOnHosts:
                 deadline = time.monotonic() + timeout_s
                 while consumer.position([place])[0].offset < end:
                     assert time.monotonic() < deadline, f"{topic}-{partition} is not read to {end}"
-                    found += [message for message in consumer.consume(1000, 0.5) if message.error() is None]
+                    found += [message for message in consumer.consume(1000, 0.05) if message.error() is None]
         finally:
             consumer.close()
         return found
@@ -202,4 +202,5 @@ def _start_zookeeper(host: Host) -> None:
     lines = [f"dataDir={data}", f"clientPort={ZOOKEEPER_PORT}", "tickTime=500", "admin.enableServer=false"]
     config.write_text("\n".join([*lines, "minSessionTimeout=1000", "maxSessionTimeout=60000"]) + "\n")
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    host.start("zookeeper", [java(), "-Xmx128m", "-XX:+UseSerialGC", "-cp", f"{pyspark_jars()}/*", main, str(config)])
+    options = ["-Xmx128m", "-XX:+UseSerialGC", QUICK_JAVA]
+    host.start("zookeeper", [java(), *options, "-cp", f"{pyspark_jars()}/*", main, str(config)])

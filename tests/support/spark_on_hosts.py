@@ -18,7 +18,7 @@ import pyspark
 
 from tests.support.hosts import Host, Hosts
 from tests.support.real_cluster import eventually
-from tests.support.zookeeper import java
+from tests.support.zookeeper import QUICK_JAVA, java
 
 ROOT = Path(__file__).resolve().parents[2]
 PORT = 7077
@@ -119,11 +119,14 @@ def _class(name: str, *words: str) -> list[str]:
 
 
 def _environment(host: Host) -> dict[str, str]:
-    """What a host's processes have: nothing of the test's own environment but where programs are."""
-    return {
+    """What a host's processes have: nothing of the test's own environment but where programs are, and their loops once
+    they are compiled."""
+    kernels = {name: os.environ[name] for name in ("NUMBA_CACHE_DIR",) if name in os.environ}
+    return kernels | {
         "HOME": str(host.directory),
         "JAVA_HOME": str(Path(java()).resolve().parents[1]),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_DIRS": str(host.directory / "local"),
         "SPARK_WORKER_DIR": str(host.directory / "work"),
