@@ -78,7 +78,8 @@ def copy_while_they_are_killed(
         # A part of the records for each: somebody is killed while that part is copied.
         for part, victim in enumerate(VICTIMS):
             so_far = copier.transactions
-            written += len(own_yard.produce("source", sent[part :: len(VICTIMS)], **{"queue.buffering.max.messages": 2_000_000}))
+            events = sent[part :: len(VICTIMS)]
+            written += len(own_yard.produce("source", events, **{"queue.buffering.max.messages": 2_000_000}))
             awaited(partial(has_copied_more, copier, so_far), "the copy runs")
             broker = victim(own_yard)
             with strike(own_yard, broker):
