@@ -24,7 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PORT = 7077
 SCRIPT = ROOT / "tests" / "support" / "operator_on_host.py"
 DEPLOY = "org.apache.spark.deploy"
-MEMORY = {"spark.executor.memory": "1g", "spark.executor.cores": "1", "spark.driver.memory": "700m"}
+# One executor on each of two workers.
+SETTINGS = {
+    "spark.executor.memory": "1g",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.driver.memory": "700m",
+}
 
 
 class SparkOnHosts:
@@ -94,7 +100,7 @@ class SparkOnHosts:
             "AIRFLOW_HOME": str(host.directory / "airflow"),
             "AIRFLOW_CONN_LOGYARD_DEFAULT": json.dumps(connection),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
-            "AIRFLOW__LOGYARD__SPARK_SETTINGS": json.dumps(MEMORY),
+            "AIRFLOW__LOGYARD__SPARK_SETTINGS": json.dumps(SETTINGS),
             "PYTHONPATH": str(ROOT),
         }
         words = [sys.executable, "-P", str(SCRIPT), job, json.dumps(arguments)]
@@ -126,7 +132,7 @@ def _environment(host: Host) -> dict[str, str]:
         "HOME": str(host.directory),
         "JAVA_HOME": str(Path(java()).resolve().parents[1]),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "JDK_JAVA_OPTIONS": QUICK_JAVA,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_DIRS": str(host.directory / "local"),
         "SPARK_WORKER_DIR": str(host.directory / "work"),
