@@ -64,6 +64,7 @@ def send(producer: Producer, topic: str, *values: bytes) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
+@pytest.mark.long
 def test_a_producer_without_transactions_goes_on(forgetful: RealCluster) -> None:
     """And a changed time counts at once, and after a restart."""
     expire_producers_after(forgetful, SOON_MS)
