@@ -146,6 +146,7 @@ def events(start: int, count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%d" % (number % 97), b"%d-" % number + bytes(50)) for number in range(start, start + count)]
 
 
+@pytest.mark.long
 def test_a_broker_that_was_down_is_given_the_decision_over_tls(world: World, tmp_path: Path) -> None:
     cluster, topic, small = world.cluster, "missed", {"batch.size": 4000}
     cluster.create(topic, 1, 3, cleanup_policy="compact", segment_bytes="20000", min_insync_replicas="2")
