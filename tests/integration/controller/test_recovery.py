@@ -59,6 +59,7 @@ def test_a_cluster_behind_a_firewall_is_left_alone(cluster: RealCluster, untouch
     assert untouched()
 
 
+@pytest.mark.long
 def test_a_refused_login_is_no_sign_of_a_hung_broker(cluster: RealCluster, untouched: Callable[[], bool]) -> None:
     extra = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
     with pytest.raises(NotRecovered, match=r"refuse this connection's login or rights.*done: nothing"):
