@@ -24,6 +24,7 @@ from logyard.broker.security.sasl.kerberos_names import KerberosNames
 from logyard.broker.security.sasl.mechanism import GSSAPI, LoginRefused
 from tests.support.inside_broker import InsideBroker
 from tests.support.kerberos import REALM, Realm, running_realm
+from tests.support.lengths import IS_PROOF, some
 from tests.support.real_cluster import eventually
 from tests.support.sasl_client import AUTHENTICATE, HANDSHAKE, SaslClient
 
@@ -180,8 +181,8 @@ async def test_a_principal_of_another_service_gets_no_further(world: World) -> N
 
 
 def spoilt(token: bytes) -> Iterator[bytes]:
-    """Each byte cut off, left out, repeated and flipped."""
-    for at in range(len(token)):
+    """Each byte, or every third, cut off, left out, repeated and flipped."""
+    for at in some(range(len(token))):
         yield token[:at]
         yield token[:at] + token[at + 1 :]
         yield token[: at + 1] + token[at:]
@@ -224,7 +225,7 @@ def test_every_byte_of_every_token(world: World) -> None:
             _, initiating, _ = until(steps)
             refused(partial(initiating.step, changed))
             assert not initiating.is_done
-    assert tried > 4000
+    assert tried > (4000 if IS_PROOF else 1200)
     assert let_in < tried / 10
 
 
