@@ -47,6 +47,7 @@ async def _compile() -> str | None:
     finally:
         if child.returncode is None:
             child.kill()
+            await child.wait()
     if not child.returncode:
         return None
     lines = said.decode(errors="replace").strip().splitlines()

@@ -199,17 +199,23 @@ class PartitionLog:
 
     def validation_work(
         self, batches: memoryview, now_ms: Callable[[], int], validated_by: Bounds | None, *, always: bool = False
-    ) -> validation.ValidationWork | None:
+    ) -> validation.ValidationWork | Bounds | None:
         """Return the validation that a thread has to do before the append, and the bounds that it checks.
 
-        None if it is short enough for the event loop, or was done by the same bounds. With `always` it is returned
-        however short it is: many short ones together are long. `now_ms` is asked only where there is work.
+        Bounds: it is done, by these. None: the append does it, since it is short, or it was done by the same bounds.
+        With `always` it is returned however short it is: many short ones together are long. `now_ms` is asked only
+        where there is work.
         """
         bounds = self.bounds
         if validated_by is not None and validated_by == bounds:
             return None
-        if not always and validation.is_little(batches, bounds):
-            return None
+        if not always:
+            if validation.is_usual(batches, bounds):
+                return None
+            if validation.validate_at_once(batches, bounds, now_ms):
+                return bounds
+            if validation.is_little(batches, bounds):
+                return None
         return partial(validation.validate, bounds=bounds, now_ms=now_ms(), piecewise=True), bounds
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.records import compression
+from logyard.broker.records import compiled_look, compression
 from logyard.broker.records.batch import BatchHeader, Bounds, iter_headers, parse_header, validate_client_batch
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import (
@@ -25,7 +25,7 @@ from logyard.broker.records.header import (
 from logyard.broker.records.legacy import upconvert
 from logyard.broker.records.pauses import rest
 from logyard.broker.records.recompression import is_recoded, recoded
-from logyard.broker.records.record_validation import LITTLE_BYTES, WINDOW_BYTES, Inspected, inspect
+from logyard.broker.records.record_validation import LITTLE_BYTES, WINDOW_BYTES, Inspected, inspect, inspect_at_once
 from logyard.broker.records.record_validation import is_little as is_little_batch
 
 # Old messages are read one by one in Python: this is about 150 of them.
@@ -43,13 +43,23 @@ It raises ApiError as `validate` does.
 """
 
 
+def is_usual(buf: memoryview, bounds: Bounds) -> bool:
+    """Whether this is the usual batch: what is wrong with another one that looks so is found at once."""
+    return (
+        HEADER_SIZE <= len(buf) <= WINDOW_BYTES
+        and bounds.recoding is None
+        and not buf[ATTRIBUTES_AT + 1] & COMPRESSION_BITS
+        and buf[MAGIC_AT] == 2
+    )
+
+
 def is_little(buf: memoryview, bounds: Bounds) -> bool:
     """Whether `validate` is short for these batches, or refuses them at once."""
     size = len(buf)
     if size < HEADER_SIZE or buf[MAGIC_AT] != 2:
         return size <= LITTLE_OLD_BYTES and not any(header.compression for _, header in _whole(buf))
-    if size <= WINDOW_BYTES and bounds.recoding is None and not buf[ATTRIBUTES_AT + 1] & COMPRESSION_BITS:
-        return True  # the usual batch; what is wrong with another one is found at once
+    if is_usual(buf, bounds):
+        return True
     try:
         header = parse_header(buf)
     except CorruptData:
@@ -62,7 +72,28 @@ def is_little(buf: memoryview, bounds: Bounds) -> bool:
         return True  # refused at once
     if size > LITTLE_BYTES and is_recoded(header, bounds.recoding):
         return False
-    return is_little_batch(buf, header, bounds)
+    return is_little_batch(buf, header)
+
+
+def validate_at_once(buf: memoryview, bounds: Bounds, now_ms: Callable[[], int]) -> bool:
+    """Do what `validate` does with one large or compressed batch, if the compiled loop accepts it, and that is short.
+
+    False: nothing was done; what is wrong with it, if anything is, others find. Times (ms) are asked of `now_ms`.
+    """
+    if bounds.recoding is not None or not compiled_look.is_loaded():
+        return False
+    try:
+        header = parse_header(buf)
+        if header.length != len(buf) or header.magic != 2:
+            return False
+        validate_client_batch(buf, 0, header, bounds)
+        found = inspect_at_once(buf, header, bounds, now_ms() if bounds.has_times else 0)
+        if found is None:
+            return False
+        _ready(buf, header, bounds, found)
+    except (ApiError, CorruptData):
+        return False
+    return True
 
 
 def _whole(buf: memoryview) -> list[tuple[int, BatchHeader]]:

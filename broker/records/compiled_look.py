@@ -16,6 +16,8 @@ from logyard.broker.records.pauses import apart, rest
 
 # Records that are decompressed at once, in one step; more of them are looked at piece by piece.
 AT_ONCE_BYTES = 1024 * 1024
+# What is small enough for the event loop, in bytes before and after decompression; gzip is slow.
+_LITTLE, _LITTLE_GZIP = (64 * 1024, 256 * 1024), (16 * 1024, 64 * 1024)
 
 
 class Found(NamedTuple):
@@ -64,12 +66,16 @@ def load_by(load: Callable[[], object] | None) -> None:
 
 
 def is_loaded() -> bool:
-    """Whether the loop is there; if it is not, its loading begins. Call it where a large batch is met."""
+    """Whether the loop is there."""
+    return _begin is not None
+
+
+def want() -> None:
+    """Begin to load the loop, unless it is there or has been asked for. Call it where a large batch is met."""
     global _load
     if _begin is None and _load is not None:
         load, _load = _load, None
         load()
-    return _begin is not None
 
 
 def look(batch: memoryview, header: BatchHeader, plain: compression.Buffer = b"") -> Found | None:
@@ -77,24 +83,49 @@ def look(batch: memoryview, header: BatchHeader, plain: compression.Buffer = b""
 
     `plain` has its records if they are decompressed already. If they are not, they are for a thread: they may be many.
     """
-    if _begin is None or header.count <= 0 or header.attributes & LOG_APPEND_TIME_BIT:
+    looking = _looking(header)
+    if looking is None:
         return None
-    looking, data = _begin(header.count, header.base_timestamp), plain or batch[HEADER_SIZE : header.length]
+    data = plain or batch[HEADER_SIZE : header.length]
     if len(plain) or header.compression == compression.NONE:
         return looking.found() if looking.read(data) == len(data) else None
     try:
-        if header.compression == compression.LZ4 and (found := _at_once(looking, data)):
+        if header.compression == compression.LZ4 and (found := _at_once(looking, header.compression, data)):
             return found
-        return _in_pieces(_begin(header.count, header.base_timestamp), pieces(header.compression, memoryview(data)))
+        again = _looking(header)
+        return None if again is None else _in_pieces(again, pieces(header.compression, memoryview(data)))
     except CorruptData:
         return None
 
 
-def _at_once(looking: Looking, data: compression.Buffer) -> Found | None:
-    """Look at lz4 data in one step, without a call for each of its blocks; None if it is too large for that."""
+def look_at_little(batch: memoryview, header: BatchHeader) -> Found | None:
+    """Do what `look` does for an uncompressed batch, or one that is small, decompressed: in less than a millisecond."""
+    if header.compression == compression.NONE:
+        return look(batch, header)
+    packed_max, plain_max = _LITTLE_GZIP if header.compression == compression.GZIP else _LITTLE
+    looking = _looking(header)
+    if looking is None or header.length > packed_max or not compression.is_known(header.compression):
+        return None
+    try:
+        return _at_once(looking, header.compression, batch[HEADER_SIZE : header.length], plain_max)
+    except CorruptData:
+        return None
+
+
+def _looking(header: BatchHeader) -> Looking | None:
+    if _begin is None or header.count <= 0 or header.attributes & LOG_APPEND_TIME_BIT:
+        return None
+    return _begin(header.count, header.base_timestamp)
+
+
+def _at_once(looking: Looking, codec: int, data: compression.Buffer, size_max: int = AT_ONCE_BYTES) -> Found | None:
+    """Look at what is decompressed in one step, without a call for each of its blocks; None if it is too large."""
+    if codec not in (compression.LZ4, compression.ZSTD):
+        plain = compression.decompress(codec, data, size_max)
+        return looking.found() if looking.read(plain) == len(plain) else None
     room = _spare.pop() if _spare else bytearray(AT_ONCE_BYTES)
     try:
-        size = compression.decompress_into(compression.LZ4, data, memoryview(room))
+        size = compression.decompress_into(codec, data, memoryview(room)[:size_max])
         accepted = size is not None and looking.read(memoryview(room)[:size]) == size
     finally:
         _spare.append(room)

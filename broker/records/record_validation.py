@@ -30,7 +30,7 @@ WINDOW_BYTES = 64 * 1024
 COMPILED_RECORDS = 64
 # The compiled loop looks at uncompressed batches up to this size, a topic's default, on the event loop.
 COMPILED_BYTES = 1_048_588
-# A larger one is read at once too if the compiled loop accepts it, or else if it has few records with few headers.
+# A larger one is read at once too if it has few records with few headers.
 LITTLE_RECORDS = 256
 LITTLE_HEADERS = 1024
 # A compressed batch up to this size is decompressed at once, if the result fits a window.
@@ -77,7 +77,7 @@ def inspect(
         if header.count >= COMPILED_RECORDS or plain is None:
             found = compiled_look.look(batch, header, plain or b"")
             if found is not None and _is_within(found, bounds, now_ms):
-                return _new(Inspected, (found.latest, found.is_dense, found.first, found.has_negative))
+                return _inspected(found)
         if plain is not None:
             try:
                 return _look(one_window(batch, header, plain), header, bounds, now_ms, thorough)
@@ -90,19 +90,26 @@ def inspect(
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def is_little(batch: memoryview, header: BatchHeader, bounds: Bounds) -> bool:
-    """Whether a whole v2 batch, decompressed, is small enough to be read at once."""
-    if header.compression == compression.NONE and header.length <= WINDOW_BYTES:
-        return True
-    if header.compression != compression.NONE and _plain(batch, header) is not None:
-        return True
-    is_loaded = compiled_look.is_loaded()
-    if header.compression != compression.NONE:
-        return False
-    if is_loaded and header.length <= COMPILED_BYTES and not bounds.has_times:
-        found = compiled_look.look(batch, header)
-        return found is not None and _is_within(found, bounds, 0)
-    return header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
+def inspect_at_once(batch: memoryview, header: BatchHeader, bounds: Bounds, now_ms: int) -> Inspected | None:
+    """Do what `inspect` does for a large batch if the compiled loop accepts it, and that is short; else None."""
+    if header.length > COMPILED_BYTES:
+        return None
+    found = compiled_look.look_at_little(batch, header)
+    return _inspected(found) if found is not None and _is_within(found, bounds, now_ms) else None
+
+
+def is_little(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether a whole v2 batch, decompressed, is small enough to be read at once, without the compiled loop."""
+    if header.length > WINDOW_BYTES:
+        compiled_look.want()
+    if header.compression == compression.NONE:
+        return header.length <= WINDOW_BYTES or (
+            header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
+        )
+    is_small = _plain(batch, header) is not None
+    if not is_small:
+        compiled_look.want()
+    return is_small
 
 
 def effort(batch: memoryview) -> int:
@@ -129,6 +136,10 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
         return compression.decompress(header.compression, batch[HEADER_SIZE:], WINDOW_BYTES)
     except CorruptData:
         return None  # too large, or corrupt
+
+
+def _inspected(found: Found) -> Inspected:
+    return _new(Inspected, (found.latest, found.is_dense, found.first, found.has_negative))
 
 
 def _is_within(found: Found, bounds: Bounds, now_ms: int) -> bool:

@@ -13,6 +13,7 @@ from logyard.broker.log.guards import Guard
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.validation import ValidationWork
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
+from logyard.broker.records.batch import Bounds
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
@@ -170,8 +171,11 @@ class Producing:
 
     def validate_in_thread(
         self, entries: Entries, validated_by: ValidatedBy, *, always: bool = False, client: Client | None = None
-    ) -> Pending[Validated] | None:
+    ) -> tuple[Pending[Validated] | None, ValidatedBy]:
         """Validate in a thread the batches for which that takes long; None if there are none, or all are validated.
+
+        Also returns by which bounds each of the entries is validated by now: batches for which that is worth it are
+        validated here.
 
         With `always` the short validations go to the thread too: many of them together are long. The work stops when
         `client` is gone.
@@ -183,6 +187,7 @@ class Producing:
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms
         validations: dict[int, ValidationWork] = {}
+        done: dict[int, Bounds] = {}
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)
             log = partition.log if partition is not None and partition.is_leader else None
@@ -190,11 +195,16 @@ class Producing:
                 continue
             done_by = validated_by[number] if validated_by else None
             work = log.validation_work(batches, now_ms, done_by, always=always)
-            if work is not None:
+            if isinstance(work, Bounds):
+                done[number] = work
+            elif work is not None:
                 validations[number] = work
+        if done:
+            validated_by = [done.get(n) or (validated_by[n] if validated_by else None) for n in range(len(entries))]
         if not validations:
-            return None
-        return self._run_in_thread(entries, validated_by or [None] * len(entries), validations, client)
+            return None, validated_by
+        running = self._run_in_thread(entries, validated_by or [None] * len(entries), validations, client)
+        return running, validated_by
 
     def _run_in_thread(
         self,

@@ -65,11 +65,11 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
                 continue
             entries, refused = transactional_produce.verified(version, entries, verifying)
             results += refused
-            validation, much = producing.validate_in_thread(replicas, session, asked, entries)
-            if validation is None:
-                appended.append(producing.append(replicas, asked, entries))
+            validation = producing.begin_validation(replicas, session, asked, entries)
+            if validation.running is None:
+                appended.append(producing.append(replicas, asked, entries, validation.by))
                 continue
-            each, refused = await producing.append_validated(replicas, session, asked, validation, much)
+            each, refused = await producing.append_validated(replicas, session, asked, validation)
             appended.append(each)
             results += refused
     finally:

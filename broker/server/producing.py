@@ -4,6 +4,7 @@ A *part* is what a request has for one partition: topic, partition, and the byte
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
+from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.event_loop import Pending
@@ -150,19 +151,26 @@ def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
     return entries, refused
 
 
-def validate_in_thread(
-    replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries
-) -> tuple[Awaitable[Validated] | None, bool]:
-    """Start to validate in a thread; the awaitable is None if validation on the event loop is quick enough.
+class Validation(NamedTuple):
+    """How the entries of a request are validated: in a thread (`running`), or here; None: here, or by the append.
 
-    The bool says whether the entries are too much for the loop together, although each may be small; give it to
-    `append_validated`.
+    `by`: the bounds of what is validated already. `much`: the entries are too much for the event loop together,
+    although each may be small.
     """
+
+    running: Awaitable[Validated] | None
+    by: ValidatedBy = NOT_VALIDATED
+    much: bool = False
+
+
+def begin_validation(replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries) -> Validation:
+    """Validate what is worth it here, and begin in a thread what takes long."""
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
     if asked.acks not in ACKS:
-        return None, much
+        return Validation(None, much=much)
     client = client_of(session, asked)
-    return replicas.producing.validate_in_thread(entries, (), always=much, client=client), much
+    running, by = replicas.producing.validate_in_thread(entries, (), always=much, client=client)
+    return _new(Validation, (running, by, much))
 
 
 def client_of(session: Session, asked: ProduceRequest) -> Session | None:
@@ -171,19 +179,21 @@ def client_of(session: Session, asked: ProduceRequest) -> Session | None:
 
 
 async def append_validated(
-    replicas: Replicas, session: Session, asked: ProduceRequest, validation: Awaitable[Validated], much: bool
+    replicas: Replicas, session: Session, asked: ProduceRequest, validation: Validation
 ) -> tuple[ResultsOrPending, Results]:
     """Wait for the thread, then append. Returns the results of the append, and those of what validation refused."""
     refused: Results = []
-    again: Awaitable[Validated] | None = validation
+    again = validation.running
+    entries: Entries = []
+    by: ValidatedBy = NOT_VALIDATED
     while again is not None:
-        entries, validated_by, rejected = await again
+        entries, by, rejected = await again
         refused += rejected
         # Not None if the topic's settings have changed meanwhile.
-        again = replicas.producing.validate_in_thread(
-            entries, validated_by, always=much, client=client_of(session, asked)
+        again, by = replicas.producing.validate_in_thread(
+            entries, by, always=validation.much, client=client_of(session, asked)
         )
-    return append(replicas, asked, entries, validated_by), refused
+    return append(replicas, asked, entries, by), refused
 
 
 def append(

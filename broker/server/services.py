@@ -96,7 +96,7 @@ class Services:
     async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
         """Read these topics' overrides from ZooKeeper and apply them, in portions."""
         async for portion in portions(topics):
-            self.configs.set_topics(await self._topic_overrides(portion))
+            self.configs.set_topics(await self.read_together(portion))
 
     async def read_topic_overrides(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return these topics' overrides, read from ZooKeeper in portions; the known ones where they cannot be read.
@@ -105,10 +105,11 @@ class Services:
         """
         found: dict[str, Mapping[str, str]] = {}
         async for portion in portions(topics):
-            found |= await self._topic_overrides(portion)
+            found |= await self.read_together(portion)
         return found
 
-    async def _topic_overrides(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    async def read_together(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        """Do what `read_topic_overrides` does, in one portion."""
         found = {topic: self.configs.topic_overrides(topic) for topic in topics}
         paths = [configs.topic_path(topic) for topic in topics]
         try:

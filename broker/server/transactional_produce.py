@@ -95,8 +95,8 @@ async def append_verified(
     entries, unverified = verified(request.api_version, entries, errors)
     if session.is_gone and asked.acks != 0:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the client has gone")
-    validation, much = producing.validate_in_thread(replicas, session, asked, entries)
-    if validation is None:
-        return producing.append(replicas, asked, entries), unverified
-    results, rejected = await producing.append_validated(replicas, session, asked, validation, much)
+    validation = producing.begin_validation(replicas, session, asked, entries)
+    if validation.running is None:
+        return producing.append(replicas, asked, entries, validation.by), unverified
+    results, rejected = await producing.append_validated(replicas, session, asked, validation)
     return results, unverified + rejected

@@ -46,11 +46,13 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             return _append_verified(services, request, asked, entries, verifying, refused)
         entries, unverified = transactional_produce.verified(version, entries, verifying)
         refused += unverified
-    validation, much = producing.validate_in_thread(replicas, session, asked, entries)
-    if validation is not None:
-        work = producing.append_validated(replicas, session, asked, validation, much)
+    validation = producing.begin_validation(replicas, session, asked, entries)
+    if validation.running is not None:
+        work = producing.append_validated(replicas, session, asked, validation)
         return _append_later(services, request, asked, work, refused)
-    outcome = replicas.producing.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
+    outcome = replicas.producing.append(
+        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, validated_by=validation.by
+    )
     if isinstance(outcome, list):
         return producing.answer(services, request, asked.acks, outcome + refused)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()

@@ -10,8 +10,9 @@ import structlog
 
 from logyard.broker import extras
 from logyard.broker.compiled import loading
+from logyard.broker.log.validation import is_little
 from logyard.broker.records import batch, compiled_look
-from logyard.broker.records.batch import Record
+from logyard.broker.records.batch import Bounds, Record
 from tests.support.real_cluster import eventually
 
 
@@ -39,7 +40,10 @@ async def test_it_is_compiled_by_a_child_and_used() -> None:
 def test_it_is_asked_for_once() -> None:
     asked = []
     compiled_look.load_by(lambda: asked.append(1))
-    assert [compiled_look.is_loaded(), compiled_look.is_loaded(), len(asked)] == [False, False, 1]
+    small, large = (memoryview(batch.build([Record(0, 1, None, bytes(size))])) for size in (100, 100_000))
+    for sent, count in ((small, 0), (large, 1), (large, 1)):
+        is_little(sent, Bounds())
+        assert len(asked) == count
 
 
 async def test_without_numba_records_are_read_in_c(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from logyard.broker.compiled import record_look
 from logyard.broker.errors import ApiError, RecordErrors
-from logyard.broker.log.validation import is_little, validate
+from logyard.broker.log.validation import validate, validate_at_once
 from logyard.broker.records import batch, compiled_look, compression, pauses, record_validation
 from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.crc import crc32c
@@ -148,20 +148,56 @@ def test_pieces_of_a_byte_make_up_a_record() -> None:
     assert looked_at(signed(sent)) == (NOW, NOW, NOW, False, True, False)
 
 
-def test_what_it_accepts_is_looked_at_on_the_event_loop() -> None:
-    def little(sent: bytearray, **bounds: Any) -> bool:
-        return is_little(memoryview(sent), Bounds(max_message_bytes=LARGE, **bounds))
+def test_what_it_accepts_is_validated_on_the_event_loop() -> None:
+    def done(sent: bytearray, **bounds: Any) -> bool:
+        before = bytes(sent)
+        at_once = validate_at_once(memoryview(sent), Bounds(max_message_bytes=LARGE, **bounds), lambda: NOW)
+        if not at_once:
+            assert bytes(sent) == before
+        return at_once
 
     good = [Record(n, NOW, b"k", b"v" * 50) for n in range(3000)]
-    assert little(batch.build(good))
-    assert little(batch.build(good), keys_wanted=True)
-    assert not little(batch.build([*good[:-1], good[-1]._replace(key=None)]), keys_wanted=True), "Python names it"
-    assert not little(batch.build(good), timestamp_before_max_ms=5), "the time is not known here"
-    assert not little(batch.build(good, compression=compression.LZ4)), "it swells"
+    assert done(batch.build(good))
+    assert done(batch.build(good), keys_wanted=True, timestamp_before_max_ms=5)
+    assert not done(batch.build([*good[:-1], good[-1]._replace(key=None)]), keys_wanted=True), "Python names it"
+    assert not done(batch.build(good), timestamp_before_max_ms=-1), "Python names them"
+    assert not done(batch.build(good), recoding=compression.Recoding(compression.ZSTD))
+    assert not done(batch.build(good) + batch.build(good)), "two batches"
+    assert not done(batch.build(good)[:-1])
     damaged = batch.build(good)
     damaged[-1] = 5
-    assert not little(signed(damaged)), "Python decides"
-    assert not little(batch.build([Record(n, NOW, b"k", bytes(90)) for n in range(12_000)])), "more than a megabyte"
+    assert not done(damaged), "the checksum is wrong"
+    assert not done(signed(damaged)), "Python decides"
+    assert not done(batch.build([Record(n, NOW, b"k", bytes(90)) for n in range(12_000)])), "more than a megabyte"
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_little_compressed_batches_are_validated_there_too(codec: int) -> None:
+    def done(count: int, **fields: Any) -> bool:
+        records = [Record(n, NOW, b"k", os.urandom(20) + bytes(80)) for n in range(count)]
+        sent = batch.build(records, compression=codec, **fields)
+        return validate_at_once(memoryview(sent), Bounds(max_message_bytes=LARGE), lambda: NOW)
+
+    assert done(1)
+    assert done(400)
+    assert not done(20_000), "two megabytes, decompressed"
+    spoilt = batch.build([Record(0, NOW, b"k", bytes(100))], compression=codec)
+    del spoilt[-5:]
+    assert not validate_at_once(memoryview(signed(spoilt)), BOUNDS[0], lambda: NOW)
+
+
+def test_a_wrong_largest_time_is_mended_on_the_event_loop_too() -> None:
+    sent = batch.build([Record(n, NOW + n, None, bytes(100)) for n in range(3000)])
+    right = bytes(sent)
+    struct.pack_into(">q", sent, 35, 5)
+    assert validate_at_once(memoryview(signed(sent)), BOUNDS[0], lambda: NOW)
+    assert bytes(sent) == right
+
+
+def test_four_megabytes_in_one_request_are_for_a_thread() -> None:
+    """Of four partitions, each small enough by itself."""
+    large = memoryview(batch.build([Record(0, NOW, None, bytes(1_000_000))]))
+    assert 2 * record_validation.effort(large) <= record_validation.EFFORT_MAX < 3 * record_validation.effort(large)
 
 
 def test_work_without_the_interpreter_is_not_rested_from() -> None:

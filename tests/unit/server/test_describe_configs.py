@@ -52,7 +52,8 @@ class Broker:
             turns=Turns(),
             describe_broker=lambda *, cluster_wide: config.describe(),
         )
-        self._parts.read_topic_overrides = MethodType(Services.read_topic_overrides, self._parts)
+        for method in (Services.read_topic_overrides, Services.read_together):
+            setattr(self._parts, method.__name__, MethodType(method, self._parts))
 
     async def prepared(self) -> "Broker":
         for path in ("/config", configs.type_path(configs.TOPICS)):
