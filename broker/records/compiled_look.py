@@ -16,8 +16,9 @@ from logyard.broker.records.pauses import apart, rest
 
 # Records that are decompressed at once, in one step; more of them are looked at piece by piece.
 AT_ONCE_BYTES = 1024 * 1024
-# What is small enough for the event loop, in bytes before and after decompression; gzip is slow.
-_LITTLE, _LITTLE_GZIP = (64 * 1024, 256 * 1024), (16 * 1024, 64 * 1024)
+# What is small enough for the event loop: gzip, which is slow, up to so many bytes, others up to AT_ONCE_BYTES. It may
+# become _LITTLE_RATIO times as large, so that who keeps the loop at work has to send something for it.
+_LITTLE_GZIP, _LITTLE_RATIO, _LITTLE_PLAIN = 16 * 1024, 4, 64 * 1024
 
 
 class Found(NamedTuple):
@@ -99,15 +100,17 @@ def look(batch: memoryview, header: BatchHeader, plain: compression.Buffer = b""
 
 
 def look_at_little(batch: memoryview, header: BatchHeader) -> Found | None:
-    """Do what `look` does for an uncompressed batch, or one that is small, decompressed: in less than a millisecond."""
-    if header.compression == compression.NONE:
+    """Do what `look` does for an uncompressed batch, or one that is little, decompressed: in about a millisecond."""
+    codec, length = header.compression, header.length
+    if codec == compression.NONE:
         return look(batch, header)
-    packed_max, plain_max = _LITTLE_GZIP if header.compression == compression.GZIP else _LITTLE
     looking = _looking(header)
-    if looking is None or header.length > packed_max or not compression.is_known(header.compression):
+    too_large = length > (_LITTLE_GZIP if codec == compression.GZIP else AT_ONCE_BYTES)
+    if looking is None or too_large or not compression.is_known(codec):
         return None
     try:
-        return _at_once(looking, header.compression, batch[HEADER_SIZE : header.length], plain_max)
+        plain_max = min(max(_LITTLE_RATIO * length, _LITTLE_PLAIN), AT_ONCE_BYTES)
+        return _at_once(looking, codec, batch[HEADER_SIZE:length], plain_max)
     except CorruptData:
         return None
 
