@@ -1,6 +1,7 @@
 """Loads the compiled look at records into a broker that serves clients meanwhile."""
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 
@@ -55,6 +56,7 @@ async def _compile() -> str | None:
 
 
 def _use() -> str | None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own begins a thread for each core, for nothing here
     try:
         from logyard.broker.compiled import record_look
 

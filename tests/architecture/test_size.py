@@ -40,6 +40,15 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
         yield from getattr(node, name, ())
 
 
+def all_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The tree and every statement below it: `ast.walk` would look at each name and number too."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(statements(node))
+
+
 def nesting(node: ast.AST, depth: int = 0) -> int:
     """How deep blocks lie in each other below `node`; an `elif` is no deeper than its `if`, inner functions apart."""
     deepest = depth
@@ -64,7 +73,7 @@ def too_large(source: str, path: str) -> Iterator[tuple[str, str]]:
     lines = source.count("\n")
     if lines > FILE_LINES:
         yield path, f"{lines} lines, at most {FILE_LINES}"
-    for node in ast.walk(ast.parse(source)):
+    for node in all_statements(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and parameters(node) > CONSTRUCTOR_PARAMETERS:
             yield (
                 f"{path}::{node.name}",
