@@ -2,6 +2,7 @@
 
 import random
 import struct
+import uuid
 
 import pytest
 
@@ -45,13 +46,14 @@ def one_too_many(some: list[Record], codec: int) -> bytes:
 
 @pytest.fixture
 def loaded(cluster: RealCluster) -> str:
-    """A topic whose leader has loaded the loop."""
-    cluster.create("large", 1, 3)
-    eventually(lambda: cluster.isrs_full("large"), "the topic is led")
-    assert send(cluster, "large", bytes(batch.build(records(3000)))) == (0, 0)
-    log = cluster.directory / "logs" / f"broker-{cluster.describe('large')[0].leader}.log"
+    """A topic whose leader has loaded the loop; its records are old, and stay."""
+    topic = f"large-{uuid.uuid4().hex[:8]}"
+    cluster.create(topic, 1, 3, retention_ms="-1")
+    eventually(lambda: cluster.isrs_full(topic), "the topic is led")
+    assert send(cluster, topic, bytes(batch.build(records(3000)))) == (0, 0)
+    log = cluster.directory / "logs" / f"broker-{cluster.describe(topic)[0].leader}.log"
     eventually(lambda: LOADED in log.read_text(), f"{log.name} says that it is loaded", 60)
-    return "large"
+    return topic
 
 
 def test_they_are_kept_or_refused_whichever_the_codec(cluster: RealCluster, loaded: str) -> None:
