@@ -1,6 +1,7 @@
 """The disk and its twin: the same answers, and the twin's faults."""
 
 import errno
+import os
 import random
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError, read_whole, remove_if_there, write_whole
-from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.disk.real import UNCLEARED_BYTES, OsDisk
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -35,6 +36,16 @@ class TestBoth:
         file.truncate(6)
         assert read_whole(disk, f"{root}/f") == b"\0\0\0J\0\0"
         assert disk.status(f"{root}/f").size == 6
+
+    def test_a_large_read_is_whole_or_nothing(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        file, data = disk.open(f"{root}/f", create=True, write=True), os.urandom(2 * UNCLEARED_BYTES)
+        file.write_at(data, 0)
+        for size in (UNCLEARED_BYTES - 1, UNCLEARED_BYTES, len(data)):
+            found = file.read_nowait(size, 0)
+            assert found is not None
+            assert found == data[:size]
+        assert file.read_nowait(len(data) + 1, 0) is None
 
     def test_names(self, place: tuple[Disk, str]) -> None:
         disk, root = place
