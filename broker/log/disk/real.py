@@ -1,6 +1,5 @@
 """The machine's own disk: the port over system calls."""
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -13,12 +12,6 @@ from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, Dis
 
 # Errors of link(2) on a file system that does not support, or does not permit, a second name: not a disk failure.
 _UNLINKABLE = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP})
-
-# A bytearray of this size or more is made without clearing it, by Python's own function: for a read of a megabyte the
-# clearing is a tenth of the CPU.
-UNCLEARED_BYTES = 256 * 1024
-_uncleared = ctypes.pythonapi.PyByteArray_FromStringAndSize
-_uncleared.restype, _uncleared.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t)
 
 
 class OsFile:
@@ -63,8 +56,7 @@ class OsFile:
         return data
 
     def read_nowait(self, size: int, position: int) -> memoryview | None:
-        # What is not cleared is read over whole, or nobody sees it.
-        buffer = bytearray(size) if size < UNCLEARED_BYTES else _uncleared(None, size)
+        buffer = bytearray(size)
         try:
             got = os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
         except OSError as error:

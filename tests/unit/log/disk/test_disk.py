@@ -9,7 +9,7 @@ import pytest
 
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError, read_whole, remove_if_there, write_whole
-from logyard.broker.log.disk.real import UNCLEARED_BYTES, OsDisk
+from logyard.broker.log.disk.real import OsDisk
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -39,9 +39,9 @@ class TestBoth:
 
     def test_a_large_read_is_whole_or_nothing(self, place: tuple[Disk, str]) -> None:
         disk, root = place
-        file, data = disk.open(f"{root}/f", create=True, write=True), os.urandom(2 * UNCLEARED_BYTES)
+        file, data = disk.open(f"{root}/f", create=True, write=True), os.urandom(2 << 20)
         file.write_at(data, 0)
-        for size in (UNCLEARED_BYTES - 1, UNCLEARED_BYTES, len(data)):
+        for size in (1 << 10, 1 << 18, len(data)):
             found = file.read_nowait(size, 0)
             assert found is not None
             assert found == data[:size]
