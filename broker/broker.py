@@ -29,6 +29,7 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.features import SUPPORTED
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller import policies
+from logyard.broker.controller.garbage_collector import lasting
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.event_loop import RunBlocking
@@ -90,7 +91,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     record_threads = RecordThreads()
     pauses.use(record_threads.pause, record_threads.worked_apart)
     run_blocking = partial(loop.run_in_executor, pool)
-    compiled_look.load_by(lambda: tasks.spawn("compiled look", loading.load(run_blocking)))
+    compiled_look.load_by(lambda: tasks.spawn("compiled look", loading.load(partial(_run_lasting, run_blocking))))
     handshakes = Handshakes()
     login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
     peer_login_pool = ThreadPoolExecutor(PEER_LOGIN_THREADS, thread_name_prefix="peer-login")
@@ -133,6 +134,12 @@ def real_environment(config: BrokerConfig) -> Environment:
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
+
+
+async def _run_lasting(run_blocking: RunBlocking, work: Callable[[], Any]) -> Any:
+    """Run work that imports much: a search of all objects in its middle would take 60 ms."""
+    with lasting():
+        return await run_blocking(work)
 
 
 def acl_zookeeper(config: BrokerConfig) -> Callable[[], ZooKeeperSession] | None:
