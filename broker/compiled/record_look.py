@@ -15,9 +15,8 @@ from logyard.broker.records.header import NO_TIMESTAMP
 
 # What is kept from window to window (int64).
 DONE, LATEST, EARLIEST, FIRST, BEFORE_1970, GAPS, KEYLESS = 0, 1, 2, 3, 4, 5, 6
-FIELDS = 7
 REFUSED = -1
-_LONG_MAX = 2**63 - 1
+_NOTHING_YET = np.array((0, NO_TIMESTAMP, 2**63 - 1, NO_TIMESTAMP, 0, 0, 0), np.int64)
 
 
 @jit.kernel
@@ -103,7 +102,7 @@ class Look:
 
     def __init__(self, count: int, base_timestamp: int) -> None:
         self._count, self._base_timestamp = count, base_timestamp
-        self._kept = np.array((0, NO_TIMESTAMP, _LONG_MAX, NO_TIMESTAMP, 0, 0, 0), np.int64)
+        self._kept = _NOTHING_YET.copy()
 
     def read(self, window: bytes | bytearray | memoryview) -> int:
         """Look at the whole records at its start; return their size in bytes, or REFUSED."""
@@ -129,6 +128,5 @@ def is_kept() -> bool:
     return all(jit.load_kept(look, *values) for values in _CALLS)
 
 
-_KEPT = np.zeros(FIELDS, np.int64)
 # What `look` is called with: bytes that may be written, and bytes that may not.
-_CALLS = tuple((np.frombuffer(data, np.uint8), 1, 1, _KEPT) for data in (bytearray(1), bytes(1)))
+_CALLS = tuple((np.frombuffer(data, np.uint8), 1, 1, _NOTHING_YET) for data in (bytearray(1), bytes(1)))

@@ -75,9 +75,9 @@ def inspect(
     try:
         plain = None if piecewise and header.length > WINDOW_BYTES else _plain(batch, header)
         if header.count >= COMPILED_RECORDS or plain is None:
-            found = compiled_look.look(batch, header, plain or b"")
-            if found is not None and _is_within(found, bounds, now_ms):
-                return _inspected(found)
+            inspected = _accepted(compiled_look.look(batch, header, plain or b""), bounds, now_ms)
+            if inspected is not None:
+                return inspected
         if plain is not None:
             try:
                 return _look(one_window(batch, header, plain), header, bounds, now_ms, thorough)
@@ -94,8 +94,7 @@ def inspect_at_once(batch: memoryview, header: BatchHeader, bounds: Bounds, now_
     """Do what `inspect` does for a large batch if the compiled loop accepts it, and that is short; else None."""
     if header.length > COMPILED_BYTES:
         return None
-    found = compiled_look.look_at_little(batch, header)
-    return _inspected(found) if found is not None and _is_within(found, bounds, now_ms) else None
+    return _accepted(compiled_look.look_at_little(batch, header), bounds, now_ms)
 
 
 def is_little(batch: memoryview, header: BatchHeader) -> bool:
@@ -136,7 +135,10 @@ def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
         return None  # too large, or corrupt
 
 
-def _inspected(found: Found) -> Inspected:
+def _accepted(found: Found | None, bounds: Bounds, now_ms: int) -> Inspected | None:
+    """Return what the compiled loop has found; None if nothing, or if a record may be refused."""
+    if found is None or not _is_within(found, bounds, now_ms):
+        return None
     return _new(Inspected, (found.latest, found.is_dense, found.first, found.has_negative))
 
 
