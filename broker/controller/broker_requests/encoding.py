@@ -6,8 +6,8 @@ not have.
 Rule 3: below LeaderAndIsr 2, UpdateMetadata 5 and StopReplica 1 partitions are one list, not grouped by topic.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from logyard.broker.controller.broker_requests.batch import (
     BrokerRequest,
@@ -33,6 +33,8 @@ _PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 Wire = tuple[int, int, dict[str, Any]]
 """Api key, version, fields."""
+
+One = TypeVar("One")
 
 
 class Encoder:
@@ -173,6 +175,18 @@ def _path(grouped: bool) -> tuple[str, ...]:
     return ("topic_states", "partition_states") if grouped else ("ungrouped_partition_states",)
 
 
+def _in_portions(
+    entries: Sequence[One], append: Callable[[Sequence[One], bytearray], None]
+) -> Generator[int, None, bytes]:
+    """Encode entries by `append`, portion by portion: yields how many each has, returns the bytes of all."""
+    out = bytearray()
+    for start in range(0, len(entries), AT_ONCE):
+        portion = entries[start : start + AT_ONCE]
+        append(portion, out)
+        yield len(portion)
+    return bytes(out)
+
+
 class _LeaderAndIsrPartitions(Prepared):
     """Entries of one request; those that other requests of the batch have too are encoded once."""
 
@@ -192,12 +206,7 @@ class _LeaderAndIsrPartitions(Prepared):
         return bool(self._ahead)
 
     def write_ahead(self) -> Iterator[int]:
-        out = bytearray()
-        for start in range(0, len(self._entries), AT_ONCE):
-            portion = self._entries[start : start + AT_ONCE]
-            self._append(portion, out)
-            yield len(portion)
-        self._ahead = bytes(out)
+        self._ahead = yield from _in_portions(self._entries, self._append)
 
     def append_to(self, out: bytearray) -> None:
         if self._ahead:
@@ -251,12 +260,7 @@ class _MetadataPartitions(Prepared):
         return bool(self._written)
 
     def write_ahead(self) -> Iterator[int]:
-        out = bytearray()
-        for start in range(0, len(self._entries), AT_ONCE):
-            portion = self._entries[start : start + AT_ONCE]
-            self._append_anew(portion, out)
-            yield len(portion)
-        self._written = bytes(out)
+        self._written = yield from _in_portions(self._entries, self._append_anew)
 
     def append_to(self, out: bytearray) -> None:
         if not self._written:
