@@ -95,7 +95,8 @@ def parse_fields(text: str) -> dict[str, str]:
     covered = _covered(text)
     starts = [match for match in _KEY.finditer(text) if match.start() not in covered]
     ends = [match.start() for match in starts[1:]] + [len(text)]
-    return {match[1]: text[match.end() : end].strip() for match, end in zip(starts, ends, strict=True)}
+    # Without a key there is an end and no start: a line may have no fields.
+    return {match[1]: text[match.end() : end].strip() for match, end in zip(starts, ends, strict=False)}
 
 
 def _covered(text: str) -> set[int]:

@@ -48,6 +48,11 @@ def test_what_is_no_line_is_passed_over() -> None:
     assert list(story.parse(["", "Traceback", "2026 x"])) == []
 
 
+def test_a_line_without_fields() -> None:
+    (line,) = story.parse(["2026-11-21 23:23:49.000000 INFO    [1] nothing more to say"])
+    assert (line.what, line.fields) == ("nothing more to say", {})
+
+
 def test_one_change_from_the_request_to_the_disks() -> None:
     found = story.story([*story.parse(LOG_1), *story.parse(LOG_2)], "flights")
     assert [(c.key.controller, c.key.epoch, c.key.event, c.kind) for c in found] == [
