@@ -241,7 +241,7 @@ class Components:
         ports = self._environment.lease_ports(self.store, self.replicas, self.metadata, loop)
         return LeaseService(ports, self.config.broker_id, self.services.cluster_id)
 
-    def _gauges(self) -> dict[str, int]:
+    def gauges(self) -> dict[str, int]:
         environment = self._environment
         answers = {} if environment.answers is None else environment.answers.gauges()
         shakes = {} if environment.handshakes is None else environment.handshakes.gauges()
@@ -272,7 +272,7 @@ class Components:
             controller_gauges=self.controller.gauges,
             apis=self.dispatcher.counters,
             health=self.health,
-            other_gauges=self._gauges,
+            other_gauges=self.gauges,
             verification=self.verification_figures,
         )
 

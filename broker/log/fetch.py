@@ -11,6 +11,7 @@ from typing import NamedTuple
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import DiskFile
+from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
 from logyard.broker.log.read_window import window_of
 from logyard.broker.log.segment import index_builder, scan
 from logyard.broker.log.segment.index import AbortedTxn
@@ -168,6 +169,14 @@ class LogSlice:
         if data is None:
             data = self._file.read_nowait(span.size, span.position)
         return data if self.segments.cuts == self.cuts else EMPTY
+
+    def in_file(self) -> FilePart | None:
+        """Return the batches where they are, if these are many and in memory, to be sent from there."""
+        span, file = self._span, self._file
+        if span is None or file is None or span.size < FILE_BYTES_MIN or self.segments.cuts != self.cuts:
+            return None
+        descriptor = file.sendable(span.size, span.position)
+        return None if descriptor is None else FilePart(self.segments, file, descriptor, span.position, span.size)
 
     def load(self) -> memoryview:
         """Return the batches, waiting for the disk. Safe in a thread while the log is appended to."""

@@ -107,7 +107,7 @@ class FetchParams:
     """The parameters of a whole fetch. Sizes in bytes.
 
     `only_leader`: followers, and consumers before v11. `min_one`: the first batch found is returned even if it is
-    larger than the limits (v3+).
+    larger than the limits (v3+). `in_files`: records may be answered as where they are in their file.
     """
 
     max_wait_ms: int
@@ -120,6 +120,7 @@ class FetchParams:
     min_one: bool = True
     rack: str = ""
     listener: str = ""
+    in_files: bool = False
 
     @property
     def from_follower(self) -> bool:
@@ -145,7 +146,9 @@ Records = bytes | bytearray | memoryview
 @dataclass(slots=True)
 class FetchedPartition:
     """One partition's answer. `diverging` is (epoch, end offset); `leader` (id, epoch) for a reader with an outdated
-    leader; `aborted` lists (producer id, first offset), None unless read_committed."""
+    leader; `aborted` lists (producer id, first offset), None unless read_committed.
+
+    `records` may be a FilePart, which has a length and can only be sent, if the fetch allows that (`in_files`)."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE

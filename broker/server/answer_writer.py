@@ -1,12 +1,20 @@
 """Writes the answers of one connection: small ones in one write, and counts those that the peer has not read."""
 
 import asyncio
+import socket
+from collections.abc import Sequence
 
-from logyard.broker.server.request import Encoded
+import structlog
+
+from logyard.broker.errors import StorageError
+from logyard.broker.server import file_answers
+from logyard.broker.server.request import Buffer, Encoded
 from logyard.broker.server.unread_answers import Reader, UnreadAnswers
 
 # The small answers of one turn of the event loop are written together up to this size: each write is a system call.
 TOGETHER_BYTES = 32 * 1024
+
+log = structlog.get_logger("logyard.answers")
 
 
 class AnswerWriter:
@@ -19,6 +27,7 @@ class AnswerWriter:
         self._reader = reader
         self._unread = unread
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._closing: asyncio.Transport | None = None  # closed, with something yet to be sent
         self._answers: list[bytes] = []  # to be written at the next flush
         self._answers_size = 0
@@ -29,6 +38,10 @@ class AnswerWriter:
         """Begin to write to this transport."""
         self._transport = transport
 
+    def send_files_by(self, sock: socket.socket) -> None:
+        """Send what is in files by the transport's own socket, on which nothing but the written bytes is sent."""
+        self._socket = sock
+
     def write(self, answer: Encoded) -> None:
         """Send an answer; small ones are sent together by the next `flush`."""
         if answer is None or self._transport is None:
@@ -38,14 +51,37 @@ class AnswerWriter:
                 self.flush()
             size = sum(map(len, answer))
             self._sent += size
-            if self.is_paused:
-                self._add_unread(size)
-            self._transport.writelines(answer)
+            if self._socket is not None and file_answers.has_file(answer):
+                answer = self._without_files(self._transport, self._socket, answer)
+                size = sum(map(len, answer))
+            if answer:
+                if self.is_paused:
+                    self._add_unread(size)
+                self._transport.writelines(answer)
             return
         self._answers.append(answer)
         self._answers_size += len(answer)
         if self._answers_size > TOGETHER_BYTES:
             self.flush()
+
+    def _without_files(
+        self, transport: asyncio.Transport, sock: socket.socket, answer: Sequence[Buffer]
+    ) -> list[Buffer]:
+        """Send an answer of which some is in files; returns what is left for the transport."""
+        try:
+            if file_answers.is_cut(answer):
+                raise StorageError("a log was cut before its records were sent")
+            if transport.get_write_buffer_size():
+                return file_answers.loaded(answer)  # behind what is there
+            rest = file_answers.send(sock, answer)
+            if self._unread is not None:
+                self._unread.sent_from_files += sum(map(len, answer)) - sum(map(len, rest))
+            return rest
+        except (OSError, StorageError) as error:
+            # Some of the answer may be sent already, and the rest of it is gone, or the peer.
+            log.info("connection cut off in an answer", peer=self._reader.peer, error=str(error))
+            transport.abort()
+            return []
 
     def flush(self) -> None:
         """Write the small answers."""

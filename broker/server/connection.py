@@ -77,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         self._filled = False  # the last receive filled the buffer: there is probably more
         self._slots: deque[_Slot] = deque()
-        self._writer = AnswerWriter(self, answers)
+        self.writer = AnswerWriter(self, answers)
         self._last_pipelined = False
         self._transport: asyncio.Transport | None = None
         self._read_paused = False
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]  # uvloop's class is no asyncio.Transport
-        self._writer.open(transport)  # type: ignore[arg-type]
+        self.writer.open(transport)  # type: ignore[arg-type]
         peer = transport.get_extra_info("peername")
         self.address = addresses.plain(peer[0]) if peer else ""
         self.session.client_host = addresses.as_java(self.address)
@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = end == len(self._buffer)
         if self._transport is not None:
             self._take_frames()
-            self._writer.flush()
+            self.writer.flush()
 
     def eof_received(self) -> bool:
         return False
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.session.is_gone = True
-        self._writer.lost()
+        self.writer.lost()
         if self._unread is not None:
             self._unread.forget(self._let_in)
         if self._memory is not None:
@@ -139,10 +139,10 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close(self)
 
     def pause_writing(self) -> None:
-        self._writer.pause()
+        self.writer.pause()
 
     def resume_writing(self) -> None:
-        self._writer.resume()
+        self.writer.resume()
         self._process()
 
     # -- called by the broker
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def bytes_read(self) -> int:
         """How many bytes of answers the peer has read."""
-        return self._writer.bytes_read
+        return self.writer.bytes_read
 
     @property
     def peer(self) -> str:
@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether it was closed and waits for the peer to read the rest."""
-        return self._writer.is_closing
+        return self.writer.is_closing
 
     def drain(self) -> None:
         """Start no further request; close when those in progress are answered."""
@@ -215,12 +215,12 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send the answers that are there, then close; later answers are dropped."""
         self._transport = None
-        self._writer.close()
+        self.writer.close()
 
     def abort(self) -> None:
         """Close at once; answers that were not sent are dropped."""
         self._transport = None
-        self._writer.abort()
+        self.writer.abort()
 
     def _make_room(self) -> None:
         """Move the unread bytes to the front of the buffer, or of a larger one."""
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         # Mostly an answer is ready, and nothing has come since.
         if self._buffer or self._read_paused or self._memory is not None:
             self._take_frames()
-        self._writer.flush()
+        self.writer.flush()
 
     def _take_frames(self) -> None:
         while self._transport is not None:
@@ -256,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
             end = begin + size
             if end > self._end:
                 break
-            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start(size)):
+            if self._stopped or self.writer.is_paused or (self._slots and not self._may_start(size)):
                 self._hold_reading()
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
@@ -367,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._slots:
             slot = _Slot(answer=answer, done=True)
         else:
-            self._writer.write(answer)
+            self.writer.write(answer)
             return
         if len(frame) > 1:
             slot.api_key = frame[0] << 8 | frame[1]
@@ -383,13 +383,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         slot.answer, slot.done = future.result(), True
         while self._slots and self._slots[0].done:
-            self._writer.write(self._slots.popleft().answer)
+            self.writer.write(self._slots.popleft().answer)
         if self._draining and not self._slots:
             self.close()
         elif not self._slots or self._last_pipelined:
             self._process()
         else:
-            self._writer.flush()
+            self.writer.flush()
 
     def _fail(self, problem: BaseException) -> None:
         """Close the connection: its request failed."""

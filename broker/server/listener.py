@@ -90,7 +90,7 @@ class Listener:
                     continue
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                await _whole(loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock))
+                await _whole(loop.connect_accepted_socket(partial(self._connection, dispatcher, sock), sock))
             except OSError:
                 sock.close()  # the peer has gone already
             except Exception:
@@ -108,7 +108,7 @@ class Listener:
         self._turn_away(sock, delay_ms)
         return True
 
-    def _connection(self, dispatcher: Dispatcher) -> asyncio.BufferedProtocol:
+    def _connection(self, dispatcher: Dispatcher, sock: socket.socket) -> asyncio.BufferedProtocol:
         connection = Connection(
             dispatcher,
             self.name,
@@ -124,6 +124,8 @@ class Listener:
         session = connection.session
         session.protocol = self._protocol
         if self._tls is None:
+            connection.writer.send_files_by(sock)
+            session.sends_files = True
             return connection
 
         def named(principal: str) -> None:

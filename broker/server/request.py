@@ -9,7 +9,8 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.protocol.header import RequestHeader
 
 Buffer = bytes | bytearray | memoryview
-# A complete response frame, whole or in pieces; None if the client wants no answer (acks=0).
+# A complete response frame, whole or in pieces; None if the client wants no answer (acks=0). Where the session sends
+# files, a piece may also be a FilePart.
 Encoded = bytes | list[Buffer] | None
 Answer = Encoded | asyncio.Future[Encoded]
 """An answer that is there, or that comes later."""
@@ -53,6 +54,8 @@ class Session:
     # meanwhile, to be verified too, and are appended after it.
     last_append: asyncio.Future[None] | None = None
     go_on: Callable[[], None] = nobody_waits
+    # Pieces of its answers may be in files: the connection sends them from there.
+    sends_files: bool = False
     # The connection is lost: nobody will read an answer.
     is_gone: bool = False
     # The peer has logged in with a delegation token.

@@ -52,6 +52,7 @@ class UnreadAnswers:
         self._watch: asyncio.Task[None] | None = None
         self.size = 0
         self.cut_off = 0
+        self.sent_from_files = 0  # bytes, since the broker's start
         self.is_full = False  # no request with a large answer may be started
 
     @property
@@ -92,6 +93,7 @@ class UnreadAnswers:
             "unread_answer_bytes": self.size,
             "connections_waiting_for_room": self.waiting,
             "connections_cut_off_unread": self.cut_off,
+            "answer_bytes_sent_from_files": self.sent_from_files,
         }
 
     def _change(self, size: int) -> None:

@@ -75,6 +75,13 @@ class DiskFile(Protocol):
         """Read exactly `size` bytes if they are in memory (page cache); None if reading might wait."""
         ...
 
+    def sendable(self, size: int, position: int) -> int | None:
+        """Return the file's descriptor if `size` bytes are in memory, so that sending them does not wait; else None.
+
+        None too where it is not known what is in memory, and for a file without a descriptor.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut or (sparsely) lengthen the file."""
         ...

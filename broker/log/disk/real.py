@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
+from logyard.broker.log.disk import page_cache
 from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
 
 # Errors of link(2) on a file system that does not support, or does not permit, a second name: not a disk failure.
@@ -17,11 +18,12 @@ _UNLINKABLE = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUP
 class OsFile:
     """A file of the operating system, by its descriptor."""
 
-    __slots__ = ("_disk", "_fd", "path")
+    __slots__ = ("_can_tell", "_disk", "_fd", "path")
 
     def __init__(self, disk: "OsDisk", path: str, fd: int) -> None:
         self._disk = disk
         self._fd = fd
+        self._can_tell: bool | None = None  # what is in memory; not asked yet
         self.path = path
 
     def __del__(self) -> None:
@@ -64,6 +66,11 @@ class OsFile:
                 return None
             self._disk.fail(self.path, error)
         return memoryview(buffer) if got == size else None
+
+    def sendable(self, size: int, position: int) -> int | None:
+        if self._can_tell is None:
+            self._can_tell = page_cache.can_tell(self._fd)
+        return self._fd if self._can_tell and page_cache.is_in_memory(self._fd, size, position) else None
 
     def truncate(self, size: int) -> None:
         try:

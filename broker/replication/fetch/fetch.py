@@ -8,12 +8,12 @@ are dropped, because other records may be at those positions by then.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
+from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch, Records
 from logyard.broker.replication.fetch.reader import Reading, is_throttled, must_wait, view_end
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
@@ -23,6 +23,8 @@ from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.purgatory import Delayed
 
 Fetched = list[FetchedPartition]
+Found = tuple[FetchedPartition, Slice, Partition, int]
+"""A partition's answer, the records for it, and whose they were: the leader epoch of the reading."""
 
 
 class Hurry(NamedTuple):
@@ -143,7 +145,7 @@ class Fetching:
         for partition in reading.moved:
             self._hosted.watermark_moved(partition)
         if reading.urgent or params.max_wait_ms <= 0 or reading.size >= params.min_bytes:
-            return self._load(reading, None)
+            return self._load(reading, None, in_files=params.in_files)
         pending: Pending[Fetched] = self._hosted.new_pending()
         operation = DelayedFetch(self, params, source, pending)
         keys = source.keys()
@@ -195,22 +197,16 @@ class Fetching:
 
     def answer_late(self, params: FetchParams, source: FetchSource, pending: Pending[Fetched]) -> None:
         """Read again for a fetch that has waited, and answer it."""
-        self._load(self._read(params, source, record=False), pending)
+        self._load(self._read(params, source, record=False), pending, in_files=params.in_files)
 
-    def _load(self, reading: Reading, pending: Pending[Fetched] | None) -> Fetched | Pending[Fetched]:
+    def _load(
+        self, reading: Reading, pending: Pending[Fetched] | None, *, in_files: bool
+    ) -> Fetched | Pending[Fetched]:
         """Fill in the records: at once if they are in memory, else when the blocking reads are done."""
-        cold = []
-        for result, found, partition, epoch in reading.slices:
-            try:
-                records = found.load_nowait()
-                if records is None:
-                    cold.append((result, found, partition, epoch))
-                else:
-                    result.records = records
-                    if result.aborted is not None:
-                        _name_aborted(result, found)
-            except Exception as error:
-                _fail(result, error)
+        cold = _fill(reading.slices, in_files=in_files)
+        if cold and in_files:
+            # When the disk has answered, the others may be in their files or in memory no longer: read them now.
+            cold = _fill(reading.slices, in_files=False)
         self._hosted.counters.bytes_out += reading.size
         if cold:
             waiting = pending if pending is not None else self._hosted.new_pending()
@@ -222,6 +218,26 @@ class Fetching:
         return reading.results
 
 
+def _fill(slices: list[Found], *, in_files: bool) -> list[Found]:
+    """Fill in the records that are in memory, or where they are in their files; returns the slices that are not."""
+    cold = []
+    for each in slices:
+        result, found, _, _ = each
+        try:
+            part = found.in_file() if in_files else None
+            # What encodes the answer asks a part for its length only, as it does for all large records.
+            records = found.load_nowait() if part is None else cast(Records, part)
+            if records is None:
+                cold.append(each)
+            else:
+                result.records = records
+                if result.aborted is not None:
+                    _name_aborted(result, found)
+        except Exception as error:
+            _fail(result, error)
+    return cold
+
+
 class ColdReads:
     """The slices of one fetch that have to be read from the disk; the fetch is answered after the last one."""
 
@@ -231,7 +247,7 @@ class ColdReads:
         self,
         hosted: Hosted,
         results: Fetched,
-        cold: list[tuple[FetchedPartition, Slice, Partition, int]],
+        cold: list[Found],
         pending: Pending[Fetched],
     ) -> None:
         self._hosted = hosted

@@ -1,0 +1,51 @@
+"""Bytes of a log that a socket gets from their file, without a copy of them in this process (sendfile)."""
+
+import os
+import socket
+
+from logyard.broker.errors import StorageError
+from logyard.broker.log.disk.port import DiskFile
+from logyard.broker.log.segment.segment_list import SegmentList
+
+# To ask what is in memory takes longer than to copy fewer bytes.
+FILE_BYTES_MIN = 64 * 1024
+
+
+class FilePart:
+    """A range of a log file that was in memory when it was found. It keeps the file open."""
+
+    __slots__ = ("_cuts", "_descriptor", "_file", "_position", "_segments", "_size")
+
+    def __init__(self, segments: SegmentList, file: DiskFile, descriptor: int, position: int, size: int) -> None:
+        self._segments, self._cuts = segments, segments.cuts
+        self._file, self._descriptor = file, descriptor
+        self._position, self._size = position, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log was cut meanwhile: other records may be at this position."""
+        return self._segments.cuts != self._cuts
+
+    def send(self, sock: socket.socket) -> int:
+        """Send as much as the socket takes now; returns how many bytes. Raises StorageError if the file is shorter,
+        OSError if the peer is gone."""
+        target, sent = sock.fileno(), 0
+        while sent < self._size:
+            try:
+                more = os.sendfile(target, self._descriptor, self._position + sent, self._size - sent)
+            except BlockingIOError:
+                break
+            if not more:
+                raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
+            sent += more
+        return sent
+
+    def read(self, begin: int = 0) -> bytes:
+        """Return the bytes from the part's `begin` on. Raises StorageError if the file is shorter."""
+        data = self._file.read_at(self._size - begin, self._position + begin)
+        if len(data) != self._size - begin:
+            raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
+        return data

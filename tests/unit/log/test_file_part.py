@@ -1,0 +1,135 @@
+"""Records that are answered as where they are in their file, and sent from there."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logyard.broker.config.topic import TopicConfig
+from logyard.broker.errors import StorageError
+from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
+from logyard.broker.log.partition_log import PartitionLog
+from tests.support.logs import TP, create_log, new_log, produced
+
+BATCH = 20_000
+
+
+def stored(directory: Path, count: int = 10) -> PartitionLog:
+    """A log on the machine's disk with so many batches."""
+    log = create_log(OsDisk(), TP, str(directory / "t-0"), TopicConfig())
+    for number in range(count):
+        log.append_as_leader(produced([bytes([number]) * BATCH]), 0, now_ms=1)
+    log.set_high_watermark(log.log_end_offset)
+    return log
+
+
+def part_of(log: PartitionLog, offset: int = 0, max_bytes: int = 1 << 20) -> FilePart | None:
+    return log.read(offset, max_bytes, limit_offset=log.log_end_offset, min_one=True).in_file()
+
+
+def content(log: PartitionLog) -> bytes:
+    data = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load_nowait()
+    assert data is not None
+    return bytes(data)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_it_has_the_bytes_that_are_read(tmp_path: Path) -> None:
+    log = stored(tmp_path)
+    whole = content(log)
+    part = part_of(log)
+    assert part is not None
+    assert (len(part), part.read(), part.read(777)) == (len(whole), whole, whole[777:])
+    later = part_of(log, offset=3, max_bytes=5 * BATCH)
+    assert later is not None
+    assert later.read() in whole
+
+
+def test_few_bytes_are_read_at_once(tmp_path: Path) -> None:
+    log = stored(tmp_path)
+    assert part_of(log, max_bytes=FILE_BYTES_MIN - 1) is None
+
+
+def test_it_is_only_of_what_is_in_memory(tmp_path: Path) -> None:
+    log = stored(tmp_path)
+    path = next(tmp_path.rglob("*.log"))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        found = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert found.in_file() is None
+
+
+def test_a_file_of_no_system_is_read() -> None:
+    log = new_log()
+    for _ in range(10):
+        log.append_as_leader(produced([b"v" * BATCH]), 0, now_ms=1)
+    log.set_high_watermark(log.log_end_offset)
+    assert part_of(log) is None
+
+
+def test_it_sends_as_much_as_the_socket_takes(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    log, (ours, theirs) = stored(tmp_path, 100), pair
+    found = log.read(0, 10 << 20, limit_offset=log.log_end_offset, min_one=True)
+    part = found.in_file()
+    whole = found.load_nowait()
+    assert part is not None
+    assert whole is not None
+    sent = part.send(ours)
+    assert 0 < sent < len(part), "a socket's buffer is smaller"
+    assert part.read(sent) == whole[sent:]
+    assert theirs.recv(sent, socket.MSG_WAITALL) == whole[:sent]
+
+
+def test_it_outlives_its_file(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    log, (ours, theirs) = stored(tmp_path, 4), pair
+    whole, part = content(log), part_of(log)
+    assert part is not None
+    for path in tmp_path.rglob("*.log"):
+        path.unlink()
+    del log
+    assert part.send(ours) == len(part)
+    assert theirs.recv(len(whole), socket.MSG_WAITALL) == whole
+
+
+def test_a_cut_log_is_told(tmp_path: Path) -> None:
+    log = stored(tmp_path)
+    part = part_of(log)
+    assert part is not None
+    assert not part.is_cut
+    log.append_as_leader(produced([b"more"]), 0, now_ms=1)
+    assert not part.is_cut
+    log.truncate_to(9)
+    assert part.is_cut
+    assert part_of(log) is not None
+
+
+def test_a_slice_of_a_cut_log_has_no_part(tmp_path: Path) -> None:
+    log = stored(tmp_path)
+    found = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True)
+    log.truncate_to(9)
+    assert found.in_file() is None
+
+
+def test_a_file_that_became_shorter(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    log = stored(tmp_path)
+    part = part_of(log)
+    assert part is not None
+    os.truncate(next(tmp_path.rglob("*.log")), len(part) - 1)
+    with pytest.raises(StorageError, match="ends in the middle"):
+        part.read()
+    pair[0].setblocking(True)
+    threading.Thread(target=lambda: pair[1].recv(1 << 20, socket.MSG_WAITALL), daemon=True).start()
+    with pytest.raises(StorageError, match="ends in the middle"):
+        part.send(pair[0])

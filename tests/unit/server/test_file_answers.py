@@ -1,0 +1,267 @@
+"""Answers whose records are in files: sent by the socket itself, behind nothing and before nothing else."""
+
+import asyncio
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.file_part import FilePart
+from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
+from logyard.broker.protocol.fetch_client import decode_response, encode_request
+from logyard.broker.records.batch import Record, build
+from logyard.broker.server import file_answers
+from logyard.broker.server.answer_writer import AnswerWriter
+from logyard.broker.server.unread_answers import UnreadAnswers
+from tests.support.inside_broker import InsideBroker
+from tests.support.sasl_client import SaslClient
+
+SIZE = 3_000_000
+DATA = os.urandom(SIZE)
+
+
+class Log:
+    """What a part knows of its log."""
+
+    cuts = 0
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = OsDisk().open(str(tmp_path_factory.mktemp("files") / "f"), create=True, write=True)
+    made.write_at(DATA, 0)
+    return made
+
+
+def part(file: Any, position: int, size: int, log: Any = Log) -> FilePart:
+    descriptor = file.sendable(size, position)
+    if descriptor is None:
+        pytest.skip("this file system does not tell what is in memory")
+    return FilePart(log, file, descriptor, position, size)
+
+
+class Peer:
+    """The other end of a TCP connection, which reads all in a thread once it is told to."""
+
+    def __init__(self) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.theirs = socket.create_connection(listening.getsockname())
+        self.ours, _ = listening.accept()
+        listening.close()
+        self.ours.setblocking(False)
+        self.read = bytearray()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def _read(self) -> None:
+        while data := self.theirs.recv(1 << 20):
+            self.read += data
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def whole(self) -> bytes:
+        """All that was sent, once our end is closed."""
+        self.ours.close()
+        self._thread.join(30)
+        self.theirs.close()
+        return bytes(self.read)
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.ours.close()
+    made.theirs.close()
+
+
+places = st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)).map(lambda at: (at[0], min(at[1], SIZE - at[0])))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(st.binary(max_size=3000) | places, max_size=6), reads=st.booleans())
+def test_every_byte_is_sent_once_or_left(file: Any, pieces: list[Any], reads: bool) -> None:
+    answer = [each if isinstance(each, bytes) else part(file, *each) for each in pieces]
+    wanted = b"".join(each if isinstance(each, bytes) else DATA[each[0] : sum(each)] for each in pieces)
+    peer = Peer()
+    if reads:
+        peer.begin()
+    rest = b"".join(file_answers.send(peer.ours, answer))
+    if not reads:
+        peer.begin()
+    peer.ours.setblocking(True)
+    peer.ours.sendall(rest)
+    assert peer.whole() == wanted
+
+
+class Transport:
+    """A transport that keeps what it gets."""
+
+    def __init__(self, waiting: int = 0) -> None:
+        self.waiting, self.aborted = waiting, False
+        self.written = b""
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def writelines(self, pieces: Any) -> None:
+        self.written += b"".join(pieces)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def writer(transport: Transport, sock: socket.socket, unread: UnreadAnswers | None = None) -> AnswerWriter:
+    made = AnswerWriter(cast(Any, SimpleNamespace(peer="p", bytes_read=0, abort=transport.abort)), unread)
+    made.open(cast(Any, transport))
+    made.send_files_by(sock)
+    return made
+
+
+def test_the_socket_sends_it_and_the_transport_nothing(file: Any, peer: Peer) -> None:
+    transport, unread = Transport(), UnreadAnswers(1 << 20, lambda: 0.0)
+    made = writer(transport, peer.ours, unread)
+    peer.begin()
+    made.write([b"head", part(file, 10, 100_000), b"tail"])  # type: ignore[list-item]
+    assert (transport.written, made.bytes_read) == (b"", 100_008)
+    assert unread.gauges()["answer_bytes_sent_from_files"] == 100_008
+    assert peer.whole() == b"head" + DATA[10:100_010] + b"tail"
+
+
+def test_it_waits_behind_what_is_not_sent_yet(file: Any, peer: Peer) -> None:
+    transport = Transport(waiting=5)
+    writer(transport, peer.ours).write([b"head", part(file, 10, 100_000)])  # type: ignore[list-item]
+    assert transport.written == b"head" + DATA[10:100_010]
+    peer.begin()
+    assert peer.whole() == b""
+
+
+def test_a_log_that_was_cut_meanwhile_ends_the_connection(file: Any, peer: Peer) -> None:
+    log, transport = Log(), Transport()
+    answer = [b"head", part(file, 10, 100_000, log)]
+    log.cuts = 1
+    writer(transport, peer.ours).write(answer)  # type: ignore[arg-type]
+    assert (transport.aborted, transport.written) == (True, b"")
+    peer.begin()
+    assert peer.whole() == b"", "other records may be there now"
+
+
+def test_a_peer_that_is_gone(file: Any, peer: Peer) -> None:
+    transport = Transport()
+    made = writer(transport, peer.ours)
+    peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.theirs.close()
+    for _ in range(3):
+        made.write([b"head", part(file, 10, 100_000)])  # type: ignore[list-item]
+    assert transport.aborted
+    assert transport.written == b""
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """Runs a coroutine in a loop of that kind."""
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def run(work: Any) -> Any:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(work)
+
+    return run
+
+
+PRODUCE, TOPIC, PARTITIONS = 0, "large", 3
+
+
+async def fill(client: SaslClient, count: int) -> None:
+    """Produce so many batches of 50 KB to each partition."""
+    for _ in range(count):
+        data = [
+            {"index": n, "records": bytes(build([Record(0, 1, None, os.urandom(50_000))]))} for n in range(PARTITIONS)
+        ]
+        topic = {"name": TOPIC, "partition_data": data}
+        answer = await client.ask(PRODUCE, 9, transactional_id=None, acks=1, timeout_ms=9000, topic_data=[topic])
+        assert not any(each.error_code for each in answer.responses[0].partition_responses)
+
+
+def question(version: int, number: int, bytes_max: int = 1 << 20) -> bytes:
+    asks = [FetchPartition(TOPIC, None, n, 0, bytes_max) for n in range(PARTITIONS)]
+    return encode_request(version, number, "c", FetchRequest(-1, 100, 1, asks))
+
+
+def found(version: int, answer: bytes | None) -> list[bytes]:
+    assert answer is not None
+    partitions = decode_response(version, memoryview(answer)).partitions
+    assert not any(each.error_code for each in partitions)
+    return [bytes(each.records) for each in partitions]
+
+
+def sent(broker: InsideBroker) -> float:
+    """How many bytes the broker has sent from files."""
+    return broker.components.gauges()["answer_bytes_sent_from_files"]
+
+
+def stored(directory: Path) -> list[bytes]:
+    """The log files' bytes, by partition."""
+    return [next(directory.rglob(f"{TOPIC}-{n}/*.log")).read_bytes() for n in range(PARTITIONS)]
+
+
+def test_a_broker_sends_from_files_to_who_speaks_plain_text(run: Callable[[Any], Any], tmp_path: Path) -> None:
+    async def work() -> None:
+        async with InsideBroker(tmp_path) as broker:
+            await broker.create_topic(TOPIC, PARTITIONS)
+            client = await SaslClient.connect(broker.port)
+            await fill(client, 10)
+            for version in (4, 11, 12):
+                before = sent(broker)
+                client.send(question(version, 1))
+                assert found(version, await client.frame()) == stored(tmp_path)
+                assert sent(broker) - before > PARTITIONS * 500_000
+            await client.close()
+
+    run(work())
+
+
+def test_a_reader_that_is_slow_gets_the_same_bytes(run: Callable[[Any], Any], tmp_path: Path) -> None:
+    async def work() -> None:
+        async with InsideBroker(tmp_path) as broker:
+            await broker.create_topic(TOPIC, PARTITIONS)
+            client = await SaslClient.connect(broker.port)
+            await fill(client, 60)
+            for number in range(4):  # at once, and nothing is read before the broker has no more room
+                client.send(question(12, number, 8 << 20))
+            await asyncio.sleep(0.5)
+            for _ in range(4):
+                assert found(12, await client.frame()) == stored(tmp_path)
+            await client.close()
+
+    run(work())
+
+
+def test_what_is_not_in_memory_is_read_in_a_thread(run: Callable[[Any], Any], tmp_path: Path) -> None:
+    async def work() -> None:
+        async with InsideBroker(tmp_path) as broker:
+            await broker.create_topic(TOPIC, PARTITIONS)
+            client = await SaslClient.connect(broker.port)
+            await fill(client, 10)
+            wanted = stored(tmp_path)
+            with next(tmp_path.rglob(f"{TOPIC}-1/*.log")).open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            cold = broker.components.replicas.hosted.counters.cold_reads
+            client.send(question(12, 1))
+            assert found(12, await client.frame()) == wanted
+            assert broker.components.replicas.hosted.counters.cold_reads == cold + 1
+            assert sent(broker) == 0, "all of an answer waits in memory"
+            await client.close()
+
+    run(work())
