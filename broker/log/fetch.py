@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData, StorageError
-from logyard.broker.log import layout
+from logyard.broker.log import layout, read_window
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
-from logyard.broker.log.read_window import window_of
 from logyard.broker.log.segment import index_builder, scan
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
@@ -139,7 +138,7 @@ class LogSlice:
         span: Span | None,
         size: int,
         file: DiskFile | None = None,
-        look_up: Callable[[], tuple[Segment, Span] | None] | None = None,
+        look_up: Callable[[bool], tuple[Segment, Span] | None] | None = None,
     ) -> None:
         self.segments = segments
         self.cuts = segments.cuts
@@ -182,7 +181,7 @@ class LogSlice:
         """Return the batches, waiting for the disk. Safe in a thread while the log is appended to."""
         try:
             if self._span is None:
-                self._find()
+                self._find(warms=False)
             span = self._span
             if self._file is None or span is None or span.size == 0:
                 return EMPTY
@@ -197,8 +196,25 @@ class LogSlice:
             raise StorageError(f"reading a segment: {error}") from error
         return data if self.segments.cuts == self.cuts else EMPTY
 
-    def _find(self) -> None:
-        found = self.look_up() if self.look_up is not None else None
+    def warm(self) -> None:
+        """Find the batches, and wait until they are in memory: `in_file` or `load_nowait` then has them. Safe in a
+        thread, as `load` is."""
+        try:
+            if self._span is None:
+                self._find(warms=True)
+                return
+            span = self._span
+            if self._file is not None and span.size and not self._file.warm(span.size, span.position):
+                self._span = span._replace(data=memoryview(self._file.read_at(span.size, span.position)))
+        except FileNotFoundError:
+            self._span, self.size = NOTHING, 0  # removed by retention meanwhile
+        except CorruptData as error:
+            if self.segments.cuts == self.cuts:
+                raise StorageError(f"reading a segment: {error}") from error
+            self._span, self.size = NOTHING, 0
+
+    def _find(self, *, warms: bool) -> None:
+        found = self.look_up(warms) if self.look_up is not None else None
         if found is None:
             self._span, self.size = NOTHING, 0
             return
@@ -295,8 +311,11 @@ class ColdLookup:
         limit = self._log_end if bounds.limit_offset is None else bounds.limit_offset
         return LogSlice(self.segments, bounds.offset, limit, None, None, most, look_up=self.look_up)
 
-    def look_up(self) -> tuple[Segment, Span] | None:
-        """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""
+    def look_up(self, warms: bool) -> tuple[Segment, Span] | None:
+        """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile.
+
+        The bytes are read by the way, or with `warms` only brought into memory.
+        """
         bounds, behind = self.bounds, self._behind
         limit = bounds.limit_offset
         reader, size = self._first, self._first.size
@@ -310,14 +329,18 @@ class ColdLookup:
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
             question = bounds if limit is None or limit < reaches else bounds._replace(limit_offset=None)
             try:
-                window = window_of(reader, size, bounds.offset, bounds.max_bytes)
-                span = locate(reader, size, window.read, *question)
+                window: read_window.Window | None = None
+                read: scan.Read = reader.read
+                if not warms or not read_window.is_warmed(reader, size, bounds.offset, bounds.max_bytes):
+                    window = read_window.window_of(reader, size, bounds.offset, bounds.max_bytes)
+                    read = window.read
+                span = locate(reader, size, read, *question)
             except scan.CutShort as error:
                 if at == len(behind) or self.segments.cuts != self.cuts:
                     raise
                 self.lost_tail(reader, bounds.offset, error)
                 continue
             if span is not None:
-                data = window.part(span.size, span.position)
+                data = None if window is None else window.part(span.size, span.position)
                 return reader, span if data is None else span._replace(data=data)
         return None

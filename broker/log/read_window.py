@@ -36,7 +36,18 @@ class Window:
 
 def window_of(reader: Segment, size: int, offset: int, max_bytes: int) -> Window:
     """Read what answers a fetch of so many bytes from `offset` on, and the header behind; `size` is the segment's."""
+    start, length = _place(reader, size, offset, max_bytes)
+    return Window(reader.read, start, length)
+
+
+def is_warmed(reader: Segment, size: int, offset: int, max_bytes: int) -> bool:
+    """Bring the same bytes into memory; returns False if nothing would tell that they are there."""
+    start, length = _place(reader, size, offset, max_bytes)
+    return reader.log_file().warm(length, start)
+
+
+def _place(reader: Segment, size: int, offset: int, max_bytes: int) -> tuple[int, int]:
     start, more = reader.cache.position_of(offset), scan.GLANCE
     if start is None:
         start, more = reader.index.floor(offset), scan.GLANCE + min(BEHIND_ENTRY, max_bytes)
-    return Window(reader.read, start, max(min(max_bytes + more, size - start), 0))
+    return start, max(min(max_bytes + more, size - start), 0)

@@ -45,6 +45,9 @@ class MemoryFile:
         data = self._inode.read(size, position)
         return memoryview(data) if len(data) == size and not self._disk.cold else None
 
+    def warm(self, size: int, position: int) -> bool:
+        return False
+
     def sendable(self, size: int, position: int) -> int | None:
         return None  # no file of the system's
 

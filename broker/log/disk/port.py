@@ -75,6 +75,10 @@ class DiskFile(Protocol):
         """Read exactly `size` bytes if they are in memory (page cache); None if reading might wait."""
         ...
 
+    def warm(self, size: int, position: int) -> bool:
+        """Wait until the bytes are in memory, without a copy; returns False if `sendable` does not know that then."""
+        ...
+
     def sendable(self, size: int, position: int) -> int | None:
         """Return the file's descriptor if `size` bytes are in memory, so that sending them does not wait; else None.
 

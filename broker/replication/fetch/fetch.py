@@ -3,28 +3,24 @@
 Rule 1: a fetch is answered at once if it does not want to wait, has enough bytes, or met an error, a divergence or a
 preferred replica; otherwise it waits for its partitions (or its session) to change, and then reads again.
 Rule 2: only the first reading of a follower's fetch is recorded as the follower's progress.
-Rule 3: a slice that is not in the page cache is loaded in a thread; if leadership changed meanwhile, the loaded bytes
-are dropped, because other records may be at those positions by then.
+Rule 3: a slice that is not in the page cache is for a thread (cold_reads.py); if leadership changed meanwhile, its
+records are dropped, because others may be at those positions by then.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
-from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch, Records
+from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
+from logyard.broker.replication.fetch import filling
+from logyard.broker.replication.fetch.cold_reads import ColdReads
 from logyard.broker.replication.fetch.reader import Reading, is_throttled, must_wait, view_end
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
-from logyard.broker.replication.log_errors import code_of
-from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.purgatory import Delayed
 
 Fetched = list[FetchedPartition]
-Found = tuple[FetchedPartition, Slice, Partition, int]
-"""A partition's answer, the records for it, and whose they were: the leader epoch of the reading."""
 
 
 class Hurry(NamedTuple):
@@ -203,98 +199,16 @@ class Fetching:
         self, reading: Reading, pending: Pending[Fetched] | None, *, in_files: bool
     ) -> Fetched | Pending[Fetched]:
         """Fill in the records: at once if they are in memory, else when the blocking reads are done."""
-        cold = _fill(reading.slices, in_files=in_files)
-        if cold and in_files:
-            # When the disk has answered, the others may be in their files or in memory no longer: read them now.
-            cold = _fill(reading.slices, in_files=False)
+        cold = filling.fill(reading.slices, in_files=in_files)
         self._hosted.counters.bytes_out += reading.size
         if cold:
             waiting = pending if pending is not None else self._hosted.new_pending()
-            ColdReads(self._hosted, reading.results, cold, waiting).start()
+            # What is sent from files is found again when the disk has answered.
+            reads = ColdReads(self._hosted, reading.results, reading.slices if in_files else cold, waiting)
+            self._hosted.counters.cold_reads += len(cold)
+            (reads.warm if in_files else reads.load)(cold)
             return waiting
         if pending is not None:
             pending.set_result(reading.results)
             return pending
         return reading.results
-
-
-def _fill(slices: list[Found], *, in_files: bool) -> list[Found]:
-    """Fill in the records that are in memory, or where they are in their files; returns the slices that are not."""
-    cold = []
-    for each in slices:
-        result, found, _, _ = each
-        try:
-            part = found.in_file() if in_files else None
-            # What encodes the answer asks a part for its length only, as it does for all large records.
-            records = found.load_nowait() if part is None else cast(Records, part)
-            if records is None:
-                cold.append(each)
-            else:
-                result.records = records
-                if result.aborted is not None:
-                    _name_aborted(result, found)
-        except Exception as error:
-            _fail(result, error)
-    return cold
-
-
-class ColdReads:
-    """The slices of one fetch that have to be read from the disk; the fetch is answered after the last one."""
-
-    __slots__ = ("_cold", "_hosted", "_left", "_pending", "_results")
-
-    def __init__(
-        self,
-        hosted: Hosted,
-        results: Fetched,
-        cold: list[Found],
-        pending: Pending[Fetched],
-    ) -> None:
-        self._hosted = hosted
-        self._results = results
-        self._cold = cold
-        self._pending = pending
-        self._left = len(cold)
-
-    def start(self) -> None:
-        """Hand every slice to the reader pool."""
-        self._hosted.counters.cold_reads += len(self._cold)
-        for result, found, partition, epoch in self._cold:
-            self._load(result, found, partition, epoch)
-
-    def _load(self, result: FetchedPartition, found: Slice, partition: Partition, epoch: int) -> None:
-        log, size = partition.log, found.size
-        self._hosted.loading(size)
-
-        def loaded(read: Pending[Any]) -> None:
-            self._hosted.loading(-size)
-            try:
-                result.records = read.result()
-                _name_aborted(result, found)
-            except Exception as error:
-                # Whatever the error, the fetch must not wait for ever.
-                _fail(result, error)
-            if partition.log is not log or partition.leader_epoch != epoch:
-                result.records = b""
-                result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            self._left -= 1
-            if self._left == 0 and not self._pending.done():
-                self._pending.set_result(self._results)
-
-        self._hosted.run_blocking(found.load).add_done_callback(loaded)
-
-
-def _name_aborted(result: FetchedPartition, found: Slice) -> None:
-    """For a reader of committed records: which of the loaded ones were aborted; none are shown where that is gone."""
-    if result.aborted is not None and len(result.records):
-        aborted = found.aborted()
-        if aborted is None:
-            result.records = b""
-        else:
-            result.aborted = [(each.producer_id, each.first_offset) for each in aborted]
-
-
-def _fail(result: FetchedPartition, error: Exception) -> None:
-    result.error = code_of(error, result.tp)
-    result.records = b""
-    result.high_watermark = result.last_stable_offset = result.log_start_offset = -1

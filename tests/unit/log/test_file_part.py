@@ -10,10 +10,13 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import StorageError
+from logyard.broker.log.disk import page_cache
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
 from logyard.broker.log.partition_log import PartitionLog
-from tests.support.logs import TP, create_log, new_log, produced
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed
+from tests.support.logs import TP, create_log, new_log, offsets, produced
 
 BATCH = 20_000
 
@@ -133,3 +136,66 @@ def test_a_file_that_became_shorter(tmp_path: Path, pair: tuple[socket.socket, s
     threading.Thread(target=lambda: pair[1].recv(1 << 20, socket.MSG_WAITALL), daemon=True).start()
     with pytest.raises(StorageError, match="ends in the middle"):
         part.send(pair[0])
+
+
+SETTINGS = TopicConfig(segment_bytes=300_000)
+
+
+def reopened(directory: Path) -> PartitionLog:
+    """A log of three segments as after a stop, of which nothing is in memory: neither indexes nor records."""
+    log = create_log(OsDisk(), TP, str(directory / "t-0"), SETTINGS)
+    for number in range(40):
+        log.append_as_leader(produced([bytes([number]) * BATCH]), 0, now_ms=1)
+    log.close()
+    known = Checkpointed(recovery_point=40, clean=True, same_boot=True)
+    state = recovery.load(OsDisk(), log.directory, SETTINGS, known, now_ms=1, note=print)
+    for path in directory.rglob("*.log"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return PartitionLog(OsDisk(), TP, log.directory, SETTINGS, state, now_ms=1)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 14, 20, 30])
+def test_a_thread_finds_it_and_brings_it_into_memory(tmp_path: Path, offset: int) -> None:
+    log = reopened(tmp_path)
+    found, same = (log.read(offset, 150_000, limit_offset=40, min_one=True) for _ in range(2))
+    assert found.in_file() is None
+    assert found.load_nowait() is None
+    found.warm()
+    part = found.in_file()
+    assert part is not None
+    assert part.read() == same.load()
+    assert offsets(part.read())[0][0] == offset
+
+
+def test_a_log_that_is_cut_while_a_thread_finds_it(tmp_path: Path) -> None:
+    log = reopened(tmp_path)
+    found = log.read(0, 150_000, limit_offset=40, min_one=True)
+    log.truncate_to(2)
+    found.warm()
+    assert found.in_file() is None
+    assert found.load_nowait() == b""
+
+
+def test_a_segment_that_is_gone_before_a_thread_finds_it(tmp_path: Path) -> None:
+    log = reopened(tmp_path)
+    found = log.read(14, 150_000, limit_offset=40, min_one=True)
+    for path in tmp_path.rglob("*.index"):
+        path.unlink()
+    for path in tmp_path.rglob("*.log"):
+        path.unlink()
+    found.warm()
+    data = found.load_nowait()
+    assert data == b"" or offsets(data or b"")[0][0] == 14
+
+
+def test_where_nothing_is_known_of_what_is_in_memory_a_thread_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_cache, "can_tell", lambda fd: False)
+    log = reopened(tmp_path)
+    found, same = (log.read(0, 150_000, limit_offset=40, min_one=True) for _ in range(2))
+    found.warm()
+    assert found.in_file() is None
+    assert found.load_nowait() == same.load()

@@ -15,7 +15,8 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.disk import page_cache
+from logyard.broker.log.disk.real import OsDisk, OsFile
 from logyard.broker.log.file_part import FilePart
 from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.fetch_client import decode_response, encode_request
@@ -247,21 +248,43 @@ def test_a_reader_that_is_slow_gets_the_same_bytes(run: Callable[[Any], Any], tm
     run(work())
 
 
-def test_what_is_not_in_memory_is_read_in_a_thread(run: Callable[[Any], Any], tmp_path: Path) -> None:
-    async def work() -> None:
-        async with InsideBroker(tmp_path) as broker:
-            await broker.create_topic(TOPIC, PARTITIONS)
-            client = await SaslClient.connect(broker.port)
-            await fill(client, 10)
-            wanted = stored(tmp_path)
-            with next(tmp_path.rglob(f"{TOPIC}-1/*.log")).open("rb") as file:
-                os.fsync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            cold = broker.components.replicas.hosted.counters.cold_reads
-            client.send(question(12, 1))
-            assert found(12, await client.frame()) == wanted
-            assert broker.components.replicas.hosted.counters.cold_reads == cold + 1
-            assert sent(broker) == 0, "all of an answer waits in memory"
-            await client.close()
+def drop(directory: Path, *partitions: int) -> None:
+    """Have the system forget what these partitions' logs have in memory."""
+    for number in partitions:
+        with next(directory.rglob(f"{TOPIC}-{number}/*.log")).open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
-    run(work())
+
+async def read_cold(directory: Path, *partitions: int) -> float:
+    """Fetch from a broker that has these partitions only on its disk; returns how many bytes it sent from files."""
+    async with InsideBroker(directory) as broker:
+        await broker.create_topic(TOPIC, PARTITIONS)
+        client = await SaslClient.connect(broker.port)
+        await fill(client, 10)
+        wanted = stored(directory)
+        drop(directory, *partitions)
+        counters = broker.components.replicas.hosted.counters
+        before = counters.cold_reads
+        client.send(question(12, 1))
+        assert found(12, await client.frame()) == wanted
+        assert counters.cold_reads == before + len(partitions)
+        await client.close()
+        return sent(broker)
+
+
+@pytest.mark.parametrize("partitions", [(1,), (0, 1, 2)])
+def test_a_thread_brings_into_memory_what_is_not_there(
+    run: Callable[[Any], Any], tmp_path: Path, partitions: tuple[int, ...]
+) -> None:
+    assert run(read_cold(tmp_path, *partitions)) > PARTITIONS * 500_000
+
+
+async def test_what_is_dropped_again_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OsFile, "warm", lambda *_: True)
+    assert await read_cold(tmp_path, 0, 2) == 0, "nothing of an answer that waits again is left in files"
+
+
+async def test_where_nothing_is_known_of_what_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_cache, "can_tell", lambda fd: False)
+    assert await read_cold(tmp_path, 0, 2) == 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.log.disk.memory import MemoryFile
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment_list import SegmentList
@@ -251,20 +252,38 @@ def test_an_error_anywhere_ends_the_waiting_at_once(world: World) -> None:
     assert [r.error for r in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
+@pytest.mark.parametrize("in_files", [False, True])
+def test_cold_data_is_read_elsewhere_and_answered_later(world: World, in_files: bool) -> None:
     produce(world)
     world.logs.disk.cold = True
-    pending = fetch(world, ask())
+    pending = fetch(world, ask(), in_files=in_files)
     assert not pending.done()
     work, reading = world.blocked.pop()
     reading.set_result(work())
     assert offsets(pending.result()[0]) == [0]
 
 
-def test_cold_data_of_a_past_epoch_is_thrown_away(world: World) -> None:
+def test_what_is_dropped_before_it_is_sent_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryFile, "warm", lambda *_: True)
+    produce(world)
+    produce(world, tp=T1)
+    world.logs.disk.cold = True
+    pending = fetch(world, ask(), ask(tp=T1), in_files=True)
+    for _ in range(2):
+        work, warming = world.blocked.pop()
+        warming.set_result(work())
+    assert not pending.done()
+    assert len(world.blocked) == 2
+    for work, reading in world.blocked:
+        reading.set_result(work())
+    assert [offsets(result) for result in pending.result()] == [[0], [0]]
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_cold_data_of_a_past_epoch_is_thrown_away(world: World, in_files: bool) -> None:
     produce(world)
     world.logs.disk.cold = True
-    pending = fetch(world, ask())
+    pending = fetch(world, ask(), in_files=in_files)
     world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
     work, reading = world.blocked.pop()
     reading.set_result(work())
@@ -326,11 +345,12 @@ def test_an_error_of_one_log_is_answered_for_it_alone(world: World, trouble: Any
     assert waiting.result()[0].error is code
 
 
-def test_whatever_a_thread_raises_answers_the_fetch(world: World) -> None:
+@pytest.mark.parametrize("in_files", [False, True])
+def test_whatever_a_thread_raises_answers_the_fetch(world: World, in_files: bool) -> None:
     produce(world)
     produce(world, tp=T1)
     world.logs.disk.cold = True
-    pending = fetch(world, ask(), ask(tp=T1))
+    pending = fetch(world, ask(), ask(tp=T1), in_files=in_files)
     (_, first), (work, second) = world.blocked
     first.fail(KeyError(1))
     second.set_result(work())
