@@ -80,7 +80,7 @@ class AnswerWriter:
         except (OSError, StorageError) as error:
             # Some of the answer may be sent already, and the rest of it is gone, or the peer.
             log.info("connection cut off in an answer", peer=self._reader.peer, error=str(error))
-            transport.abort()
+            self.abort()
             return []
 
     def flush(self) -> None:
