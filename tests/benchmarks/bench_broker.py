@@ -2,6 +2,7 @@
 
 import platform
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -112,6 +113,12 @@ def _idle_follower(directory: Path) -> Row:
 
 
 def _led_by(server: Server) -> list[int]:
-    _, answer = codec.decode_response(frames.METADATA, 9, memoryview(Wire(server).ask(frames.metadata())))
-    wide = next(topic for topic in answer.topics if topic.name == frames.WIDE_TOPIC)
-    return [part.partition_index for part in wide.partitions if part.leader_id == 0]
+    """The partitions that the first broker leads, once it knows of all."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        _, answer = codec.decode_response(frames.METADATA, 9, memoryview(Wire(server).ask(frames.metadata())))
+        known = [part for topic in answer.topics if topic.name == frames.WIDE_TOPIC for part in topic.partitions]
+        if len(known) == 2 * IDLE_PARTITIONS:
+            return [part.partition_index for part in known if part.leader_id == 0]
+        time.sleep(0.1)
+    raise RuntimeError(f"{frames.WIDE_TOPIC} is not known after a minute")
