@@ -156,8 +156,8 @@ const main = async () => {
   } catch (error) {
     answer = { error: `${error.name}: ${error.message}` }
   }
-  console.log(JSON.stringify({ ...answer, ms: Date.now() - began }))
-  process.exit(0)
+  // A pipe takes a large answer piece by piece: the process ends when the last is written.
+  process.stdout.write(`${JSON.stringify({ ...answer, ms: Date.now() - began })}\n`, () => process.exit(0))
 }
 
 main()
