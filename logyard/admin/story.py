@@ -12,21 +12,24 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, overload
 
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 
-_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) (\w+) +\[(\d+)\] (.*?)(?:  (\w+=.*))?")
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) (\w+) +\[([0-9]{1,10})\] (.*?)(?:  (\w+=.*))?")
 _KEY = re.compile(r"(?:^| )(\w+)=")
 _WORD = re.compile(r"[A-Za-z0-9._-]+")
-# One partition, or several that follow each other: `flights-3`, `flights-0..299`.
-_RANGE = re.compile(r"(.+)-(\d+)(?:\.\.(\d+))?")
+# One partition, or several that follow each other: `flights-3`, `flights-0..299`. Longer digits are part of a name.
+_RANGE = re.compile(r"(.+)-([0-9]{1,10})(?:\.\.([0-9]{1,10}))?")
 _LIST = re.compile(r"\[[^\[\]{}]*\]")
 _FOLDED_FROM = 10
 # A topic may have the name of another topic's partition, so these keys are read as naming one kind only.
 _TOPICS = ("topic", "topics", "new", "vanished")
 _PARTITIONS = ("partition", "partitions", "made", "deleted")
 _PAIRS = {"[": "]", "{": "}", "(": ")"}
+# How a value begins in which blanks may be: quoted, in brackets, or as Python shows an object: `ValueError('a b')`.
+_OPENS = re.compile(r"b?['\"]|[\w.]*[\[{(]")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ class Line:
     @property
     def is_order(self) -> bool:
         return self.what in ORDERS and "controller" in self.fields
+
+    @overload
+    def number(self, key: str) -> int | None: ...
+    @overload
+    def number(self, key: str, otherwise: int) -> int: ...
+    def number(self, key: str, otherwise: int | None = None) -> int | None:
+        """The number under that key; `otherwise` if there is none, as in a log of another version."""
+        text = self.fields.get(key, "")
+        return int(text) if _NUMBER.fullmatch(text) else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,54 +103,67 @@ def parse(text: Iterable[str]) -> Iterator[Line]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parse `key=value …`, where values may be quoted or in brackets, and then contain blanks and `=`."""
-    covered = _covered(text)
-    starts = [match for match in _KEY.finditer(text) if match.start() not in covered]
-    ends = [match.start() for match in starts[1:]] + [len(text)]
-    # Without a key there is an end and no start: a line may have no fields.
-    return {match[1]: text[match.end() : end].strip() for match, end in zip(starts, ends, strict=False)}
+    """Parse `key=value …`, where values may be quoted or in brackets, and then contain blanks and `=`.
+
+    The log quotes a value only if it has a blank: any other ends at the next one, whatever quotes it has.
+    """
+    found = {}
+    key, plain = _KEY.match(text), False
+    while key is not None:
+        end = key.end()
+        if not plain and _OPENS.match(text, end):
+            end = _end_of_value(text, end)
+            plain = end == key.end()  # it is closed nowhere: once is enough to look at all that follows
+        following = _KEY.search(text, end)
+        end = following.start() if following is not None else len(text)
+        found[key[1]] = text[key.end() : end].strip()
+        key = following
+    return found
 
 
-def _covered(text: str) -> set[int]:
-    """The positions of blanks that are inside quotes or brackets."""
+def _end_of_value(text: str, start: int) -> int:
+    """Where a value with quotes or brackets ends; where it starts, if they are not closed again."""
     closing: list[str] = []
-    found = set()
-    for position, letter in enumerate(text):
-        if closing and letter == closing[-1]:
+    escaped = False
+    for position in range(start, len(text)):
+        letter = text[position]
+        quoted = bool(closing) and closing[-1] in "'\""
+        if escaped:
+            escaped = False
+        elif quoted and letter == "\\":
+            escaped = True
+        elif closing and letter == closing[-1]:
             closing.pop()
-        elif closing and letter == " ":
-            found.add(position)
-        elif closing and closing[-1] in "'\"":
+        elif quoted:
             continue
+        elif letter == " " and not closing:
+            return position
         elif letter in _PAIRS:
             closing.append(_PAIRS[letter])
         elif letter in "'\"":
             closing.append(letter)
-    return found
+    return start if closing else len(text)
 
 
 def chapters(lines: Iterable[Line]) -> list[Chapter]:
     """Group the lines by their events, in the order of time."""
     epochs: dict[int, int] = {}
     found: dict[EventKey, Chapter] = {}
-    for line in sorted(lines, key=lambda line: line.time):
-        event = line.fields.get("event_id", "")
-        if not event.isdecimal():
-            continue
+    for line in sorted((line for line in lines if line.number("event_id") is not None), key=lambda line: line.time):
         if line.is_order:
-            controller, epoch = int(line.fields["controller"]), int(line.fields.get("controller_epoch", -1))
+            controller, epoch = line.number("controller", -1), line.number("controller_epoch", -1)
         else:
-            if line.fields.get("epoch", "").isdecimal() and line.what == "elected as controller":
-                epochs[line.broker] = int(line.fields["epoch"])
+            if line.what == "elected as controller":
+                epochs[line.broker] = line.number("epoch", -1)
             controller, epoch = line.broker, epochs.get(line.broker, -1)
-        key = EventKey(controller, epoch, int(event))
+        key = EventKey(controller, epoch, line.number("event_id", 0))
         chapter = found.setdefault(key, Chapter(key))
         if line.is_order:
             chapter.done.append(line)
         else:
             chapter.said.append(line)
             chapter.kind = line.fields.get("kind", chapter.kind)
-            chapter.cause = int(line.fields.get("cause", chapter.cause) or 0)
+            chapter.cause = line.number("cause", chapter.cause)
     return sorted(found.values(), key=lambda chapter: chapter.time)
 
 
@@ -217,7 +242,7 @@ def _partitions(line: Line, key: str, topic: str) -> list[str]:
 @cache
 def _of(topic: str) -> re.Pattern[str]:
     """A partition of the topic, or a range of them."""
-    return re.compile(re.escape(topic) + r"-\d+(\.\.\d+)?")
+    return re.compile(re.escape(topic) + r"-[0-9]{1,10}(\.\.[0-9]{1,10})?")
 
 
 def _folded(names: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """`logyard story`: one topic's changes, from the znode to the disks, from the brokers' logs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def story(
     """
     if bool(files) == (directory is not None):
         raise LocalError("name the brokers' logs: files, or --dir of a cluster on this machine")
-    found = tale.story([line for path in files or _logs(directory) for line in _read(path)], topic)
+    found = tale.story((line for path in files or _logs(directory) for line in _read(path)), topic)
     if as_json:
         typer.echo(json.dumps(tale.as_json(found, topic), indent=2))
     elif found:
@@ -46,9 +47,9 @@ def _logs(directory: Path | None) -> list[Path]:
     return found
 
 
-def _read(path: Path) -> list[tale.Line]:
+def _read(path: Path) -> Iterator[tale.Line]:
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            return list(tale.parse(lines))
+            yield from tale.parse(lines)
     except OSError as problem:
         raise LocalError(f"{path}: {problem.strerror}") from None

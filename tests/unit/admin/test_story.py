@@ -1,6 +1,15 @@
 """Lines of brokers' logs become the story of one topic."""
 
+import io
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
 from logyard.admin import story
+from logyard.broker import log_format
 
 LOG_2 = """\
 2026-11-21 23:22:58.938191 INFO    [2] elected as controller  event_id=1 cause=0 kind=Started epoch=4
@@ -102,3 +111,74 @@ def test_many_partitions_are_told_as_ranges() -> None:
     ]
     assert [chapter.key.event for chapter in story.story(story.parse(lines), "o")] == [8]
     assert story.story(story.parse(lines), "flights-0") == []
+
+
+def said(what: str, **values: Any) -> str:
+    """What a broker writes, traceback and all."""
+    lines = io.StringIO()
+    processors = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False),
+        structlog.processors.format_exc_info,
+        log_format.line,
+    ]
+    structlog.wrap_logger(structlog.WriteLogger(lines), processors=processors, broker=7).info(what, **values)  # type: ignore[arg-type]
+    return lines.getvalue()
+
+
+KEYS = st.sampled_from(["topic", "partitions", "made", "reason", "event_id", "cause", "controller", "kind", "epoch"])
+# Half of it is what a parser of such lines stumbles over.
+TEXTS = st.text() | st.text("'\"\\ =[](){}ab-0.1")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary() | TEXTS.map(ValueError),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner) | st.tuples(inner, inner),
+    max_leaves=8,
+)
+
+
+@given(TEXTS, st.dictionaries(KEYS, VALUES), st.booleans())
+def test_every_line_that_a_broker_can_write_is_read(what: str, values: dict[str, Any], failed: bool) -> None:
+    more = {"exc_info": ValueError(what)} if failed else {}
+    found = list(story.parse(said(what, **values, **more).splitlines(keepends=True)))
+    assert [(line.level, line.broker) for line in found] == [("INFO", 7)]
+    for topic in ("a", "a-0"):
+        told = story.story(found, topic)
+        story.text(told, topic)
+        story.as_json(told, topic)
+
+
+NAMES = st.text("abc-._019", min_size=1)
+PLAIN = st.integers() | NAMES | st.lists(NAMES) | st.sampled_from(["o'neil", 'a"b', "x[0]y", "it's a = b", "k=v w=1 "])
+
+
+@given(st.dictionaries(KEYS, PLAIN, min_size=1))
+def test_fields_are_read_as_they_were_written(values: dict[str, Any]) -> None:
+    (line,) = story.parse(said("topics changed", **values).splitlines())
+    assert (line.what, dict(line.fields)) == ("topics changed", {k: log_format.shown(v) for k, v in values.items()})
+
+
+@pytest.mark.parametrize("client", ["'", "[(", "b'x", "a(b"])
+def test_a_name_with_half_a_quote_hides_no_field(client: str) -> None:
+    (line,) = story.parse([said("LeaderAndIsr", peer=client, controller=1, event_id=3, partitions=["a-0", "a-1"])[:-1]])
+    assert dict(line.fields) == {"peer": client, "controller": "1", "event_id": "3", "partitions": "['a-0', 'a-1']"}
+
+
+def test_numbers_that_are_none_are_passed_over() -> None:
+    """Of another version, or of somebody who has written into the file."""
+    long = "9" * 5000
+    start = "2026-11-21 23:23:43.000000 INFO    [1] LeaderAndIsr"
+    lines = [
+        f"{start}  event_id={long} controller=1 controller_epoch=1 partitions=['t-0']",
+        f"{start}  event_id=1 controller=x controller_epoch=None partitions=['t-{long}', 't-1']",
+        f"{start}  event_id=2 cause=None groups={[f't-{long}'] * 10}",
+        f"2026-11-21 23:23:43.000000 INFO    [{long}] serving",
+    ]
+    found = story.story(story.parse(lines), "t")
+    assert [(chapter.key.controller, chapter.key.event) for chapter in found] == [(-1, 1)]
+    assert story.text(found, "t")[-1].endswith("LeaderAndIsr t-1")
+    assert story.story(story.parse(lines), f"t-{long}")
+
+
+def test_a_line_is_read_in_time_that_grows_with_its_length() -> None:
+    (line,) = story.parse(["2026-11-21 23:23:43.000000 INFO    [1] x  " + " ".join(["a='"] + ["b=("] * 50_000)])
+    assert set(line.fields) == {"a", "b"}
