@@ -75,7 +75,7 @@ def running_yard(
     `extra`: of the connection logyard_default, beside what leads to the cluster.
     `again`: one more connection to the same cluster, between which and logyard_default the DAGs' forms choose.
     `settings`: more of Airflow's, as environment variables.
-    `packaged`: False leaves those DAGs away. Airflow reads each file every 30 s: 12 s of CPU at least.
+    `packaged`: False leaves those DAGs away. Airflow reads each file at the start: 12 s of CPU at least.
     `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
     """
     dags = directory / "dags"

@@ -51,7 +51,7 @@ def test_the_short_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_dags_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow reads every DAG's file each 30 s: 12 s of CPU at least, for files that do not change."""
+    """Airflow reads every DAG's file again and again: 12 s of CPU at least, for files that do not change."""
     made = settings.environment
 
     def environment(*given: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from logyard.broker.config.broker import BrokerConfig
+from logyard.local.airflow.settings import Home, environment
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
@@ -111,6 +112,17 @@ def test_variables_of_official_images_are_theirs() -> None:
         known = OFFICIAL_IMAGES.get(service["image"].split(":")[0])
         if known is not None:
             assert set(service.get("environment", ())) <= known
+
+
+def test_dags_are_read_as_by_logyard_up(tmp_path: Path) -> None:
+    """Airflow's own defaults find a new file after five minutes, and read those that stay each half minute."""
+    home = Home(tmp_path, tmp_path)
+    home.prepare()
+    up = environment(home, 1, {}, {})
+    described = COMPOSE["services"]["airflow-dag-processor"]["environment"]
+    for name in ("REFRESH_INTERVAL", "MIN_FILE_PROCESS_INTERVAL"):
+        variable = f"AIRFLOW__DAG_PROCESSOR__{name}"
+        assert described[variable] == up[variable]
 
 
 @pytest.mark.airflow

@@ -51,11 +51,15 @@ def test_everything_is_bound_to_loopback_and_ours(home: Home) -> None:
     assert home.password() not in json.dumps(found)
 
 
-def test_connections_can_be_tested_and_files_are_read_every_30_seconds(home: Home) -> None:
+def test_connections_can_be_tested(home: Home) -> None:
+    assert environment(home, 18080, {}, {})["AIRFLOW__CORE__TEST_CONNECTION"] == "Enabled"
+
+
+def test_new_files_of_dags_are_found_at_once_and_old_ones_read_seldom(home: Home) -> None:
+    """Reading the packaged DAGs takes up to 12 s of CPU: at rest a twentieth of a core is enough for files that stay."""
     found = environment(home, 18080, {}, {})
-    assert found["AIRFLOW__CORE__TEST_CONNECTION"] == "Enabled"
-    assert found["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] == "30"
-    assert int(found["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"]) <= 30
+    assert int(found["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"]) >= 12 * 20
+    assert int(found["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"]) <= 5
 
 
 def test_own_dags_are_read_beside_the_packaged_ones(tmp_path: Path) -> None:
