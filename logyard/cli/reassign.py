@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from logyard.admin.reassignment import command, json_files, status
-from logyard.admin.reassignment.command import ReassignmentClient
+from logyard.admin.reassignment.ending import ReassignmentClient
 from logyard.admin.reassignment.proposal import propose
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.cli import options, throttle_records

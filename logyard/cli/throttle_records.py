@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from logyard.admin.reassignment.command import ThrottleOwner
+from logyard.admin.reassignment.ending import ThrottleOwner
 from logyard.admin.reassignment.throttles.records import Record, Records
 from logyard.broker.errors import CorruptData
 from logyard.local import files, identity

@@ -332,8 +332,11 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
 
     def _reachable(self, broker: int) -> None:
         """Each broker answers for its own settings, and nobody else does."""
-        if broker not in self._cluster.sessions:
+        c = self._cluster
+        if broker not in c.sessions:
             raise ClusterUnreachable(f"the cluster did not answer: broker {broker} is unknown")
+        if broker not in c.running - c.hung:
+            raise ClusterUnreachable(f"the cluster did not answer: broker {broker} is silent")
 
     def _known(self, topic: str) -> None:
         if topic not in self._cluster.configs:

@@ -2,7 +2,7 @@
 
 import json
 
-from logyard.admin.reassignment.command import ThrottleOwner
+from logyard.admin.reassignment.ending import ThrottleOwner
 from logyard.admin.reassignment.throttles.records import Record
 
 

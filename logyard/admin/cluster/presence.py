@@ -62,6 +62,11 @@ def with_brokers(client: TopicClient, snapshot: ClusterSnapshot, expected: Itera
     """
     if snapshot.brokers.keys() >= set(expected):
         return snapshot
+    return with_all_brokers(client, snapshot)
+
+
+def with_all_brokers(client: TopicClient, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The same with every broker that the witnesses know: for who has to reach each that lives."""
     return replace(snapshot, brokers={**client.witnessed([]).brokers, **snapshot.brokers})
 
 

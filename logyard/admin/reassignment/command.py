@@ -4,24 +4,24 @@ Differences from Kafka's tool: a start that is refused restores the earlier thro
 a partition without a leader is refused; if a broker is down, the others' throttles are removed all the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from logyard.admin.cluster.presence import TopicClient, with_brokers
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, LogDirs, ReplicaSize
+from logyard.admin.cluster.presence import with_all_brokers, with_brokers
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import Pause, Say
-from logyard.admin.reassignment import json_files, status
+from logyard.admin.reassignment import ending, json_files, status
 from logyard.admin.reassignment.cancellation import would_be_leaderless
+from logyard.admin.reassignment.ending import ReassignmentClient, ReassignmentRefused, ThrottleOwner
 from logyard.admin.reassignment.execution import cancel_moves, start_moves
 from logyard.admin.reassignment.json_files import Replica
 from logyard.admin.reassignment.plan import Move
-from logyard.admin.reassignment.progress import MoveState, copy_progress, move_states
+from logyard.admin.reassignment.progress import copy_progress, move_states
 from logyard.admin.reassignment.proposal import require_topics
 from logyard.admin.reassignment.space import move_warnings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Records, ThrottleSetting
-from logyard.admin.reassignment.throttles.settings import BROKER_THROTTLES, LOG_DIR_RATE, TOPIC_THROTTLES
+from logyard.admin.reassignment.throttles.records import BROKER, ThrottleSetting
+from logyard.admin.reassignment.throttles.settings import LOG_DIR_RATE
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Assignment, TopicPartition
 
@@ -37,56 +37,6 @@ _NO_PLACE = (ErrorCode.REPLICA_NOT_AVAILABLE,)
 
 Placed = Mapping[TopicPartition, tuple[int, ...]]
 """Partition → replicas."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleOwner:
-    """This run of the command as an owner of throttles, until its moves have started.
-
-    `name`: unique for each run. `records`: where the records of a cluster are kept, by its id. `lives`: whether the run
-    of that name is still working.
-    """
-
-    name: str
-    records: Callable[[str], Records]
-    lives: Callable[[str], bool]
-
-
-class ReassignmentRefused(LogyardError):
-    """The cluster, or a running reassignment, does not allow this; the text says what would help."""
-
-
-class ReassignmentClient(TopicClient, Protocol):
-    """The calls that are needed; `ports.ClusterClient` has them all."""
-
-    @property
-    def reaches_dead_brokers(self) -> bool:
-        """Whether a broker's settings can be changed while it is down."""
-        ...
-
-    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
-
-    def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
-
-    def alter_topic_configs(self, topic: str, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
-
-    def broker_configs(self, broker: int) -> dict[str, ConfigValue]: ...
-
-    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
-
-    def alter_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> dict[TopicPartition, ApiError | None]: ...
-
-    def list_reassignments(self) -> dict[TopicPartition, Assignment]: ...
-
-    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
-
-    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs: ...
-
-    def alter_replica_log_dirs(
-        self, moves: Mapping[tuple[str, int, int], str]
-    ) -> dict[tuple[str, int, int], ApiError | None]: ...
 
 
 def execute(
@@ -112,7 +62,8 @@ def execute(
     running = client.list_reassignments()
     if running and not additional:
         raise ReassignmentRefused(_EXISTING)
-    snapshot = with_brokers(client, client.snapshot(topics), wanted := {b for r in proposed.values() for b in r})
+    wanted = {broker for replicas in proposed.values() for broker in replicas}
+    snapshot = _with_movers(client, client.snapshot(topics), wanted, running)
     dead = sorted(wanted - set(snapshot.brokers))
     if dead:
         raise ReassignmentRefused(f"Unknown broker id {dead[0]}")
@@ -126,7 +77,7 @@ def execute(
         say(_VERIFY)
     for warning in _disk_warnings(client, snapshot, _moves(proposed, current)):
         say(f"Warning: {warning}")
-    book = _book(client, snapshot, owner, pause)
+    book = ending.book_of(client, snapshot, owner, pause)
     book.sweep(owner.lives, running)
     try:
         if throttle >= 0:
@@ -145,7 +96,7 @@ def execute(
         raise
     book.hand_over(owner.name)
     named = ",".join(map(str, sorted(proposed)))
-    say(f"Successfully started partition reassignment{_plural(proposed)} for {named}")
+    say(f"Successfully started partition reassignment{status.plural(proposed)} for {named}")
     if log_dirs:
         _move_dirs(client, log_dirs, timeout_s, pause, say)
 
@@ -161,12 +112,13 @@ def verify(
 ) -> bool:
     """Print the state of a file's moves; once nothing moves, remove all throttles. True: every replica is in place."""
     targets = json_files.parse_targets(text)
-    states, dirs, ongoing = _states(client, targets)
+    snapshot = _witnessed(client, targets)
+    states, dirs = move_states(_wanted_moves(targets), snapshot), _dir_moves(client, targets, snapshot)
     say(status.partition_text(states))
     say(status.dir_text(dirs))
-    moving = ongoing or any(not move.is_done for move in dirs.values())
+    moving = bool(snapshot.reassignments) or any(not move.is_done for move in dirs.values())
     if not moving and not preserve_throttles:
-        _clear(client, targets.partitions, owner, pause, say)
+        ending.clear(client, snapshot, targets.partitions, owner, pause, say)
     return not moving and all(state.is_as_wanted for state in states)
 
 
@@ -178,6 +130,7 @@ def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say,
         snapshot = client.snapshot(sorted({tp.topic for tp, _ in targets.partitions}), reassignments=True)
         running = snapshot.reassignments
         states = move_states(_wanted_moves(targets), snapshot)
+        snapshot = with_brokers(client, snapshot, {replica.broker for replica in targets.log_dirs})
         sizes = client.replica_sizes(sorted(snapshot.brokers)) if running or targets.log_dirs else []
         dirs = status.dir_moves(targets.log_dirs, sizes, snapshot.brokers)
         if running is not None:
@@ -207,27 +160,28 @@ def cancel(
     Raises ReassignmentRefused if a partition would have no replica that is alive and in sync.
     """
     targets = json_files.parse_targets(text)
-    running = client.list_reassignments()
+    snapshot = _witnessed(client, targets)
+    running = snapshot.reassignments or {}
     active = sorted({tp for tp, _ in targets.partitions if tp in running})
     if active and not force:
-        _refuse_leaderless(client.snapshot(sorted({tp.topic for tp in active})), running, active)
+        _refuse_leaderless(snapshot, running, active)
     if active:
         problems = cancel_moves(client, active)
         if problems:
             raise ReassignmentRefused(
-                f"Error cancelling partition reassignment{_plural(problems)} for: {_all(problems)}"
+                f"Error cancelling partition reassignment{status.plural(problems)} for: {_all(problems)}"
             )
-        say(f"Successfully cancelled partition reassignment{_plural(active)} for: {','.join(map(str, active))}")
+        say(f"Successfully cancelled partition reassignment{status.plural(active)} for: {','.join(map(str, active))}")
     else:
         say("None of the specified partition reassignments are active.")
-    _, dirs, _ = _states(client, targets)
+    dirs = _dir_moves(client, targets, snapshot)
     back = {replica: move.current for replica, move in dirs.items() if move.is_active and move.current is not None}
     if back:
         _move_dirs(client, back, timeout_s, pause, say)
     else:
         say_on("None of the specified partition moves are active.")
     if not preserve_throttles:
-        _clear(client, targets.partitions, owner, pause, say)
+        ending.clear(client, snapshot, targets.partitions, owner, pause, say)
 
 
 # -- steps -------------------------------------------------------------------------------------------
@@ -252,10 +206,12 @@ def _disk_warnings(client: ReassignmentClient, snapshot: ClusterSnapshot, moves:
 
 
 def _say_unthrottled(client: ReassignmentClient, snapshot: ClusterSnapshot, moves: Sequence[Move], say: Say) -> None:
-    away = _away(client, snapshot, sorted({broker for move in moves for broker in (*move.replicas, *move.adding)}))
+    away = ending.away(
+        client, snapshot, sorted({broker for move in moves for broker in (*move.replicas, *move.adding)})
+    )
     if away:
         say(
-            f"broker{_plural(away)} {status.ids(away)} cannot be asked and got no throttle: "
+            f"broker{status.plural(away)} {status.ids(away)} cannot be asked and got no throttle: "
             "set it again with --additional when back"
         )
 
@@ -275,11 +231,6 @@ def _take_back(
         book.release(owner.name)
 
 
-def _book(client: ReassignmentClient, snapshot: ClusterSnapshot, owner: ThrottleOwner, pause: Pause) -> ThrottleBook:
-    live = None if client.reaches_dead_brokers else list(snapshot.brokers)
-    return ThrottleBook(client, owner.records(snapshot.cluster_id), pause, live)
-
-
 def _throttled_moves(
     proposed: Mapping[TopicPartition, tuple[int, ...]],
     current: Mapping[TopicPartition, tuple[int, ...]],
@@ -290,42 +241,6 @@ def _throttled_moves(
     for tp, target in proposed.items():
         moves[tp] = Move(tp, moves[tp].replicas if tp in moves else current[tp], target)
     return list(moves.values())
-
-
-def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequence[int]) -> list[int]:
-    """The brokers whose settings cannot be changed now."""
-    return [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
-
-
-def _clear(
-    client: ReassignmentClient,
-    targets: Sequence[tuple[TopicPartition, tuple[int, ...]]],
-    owner: ThrottleOwner,
-    pause: Pause,
-    say: Say,
-) -> None:
-    topics = sorted({tp.topic for tp, _ in targets})
-    snapshot = client.snapshot(topics)
-    book = _book(client, snapshot, owner, pause)
-    book.sweep(owner.lives, client.list_reassignments())
-    brokers = sorted(set(snapshot.brokers) | {broker for _, replicas in targets for broker in replicas})
-    away = _away(client, snapshot, brokers)
-    say(f"Clearing broker-level throttles on broker{_plural(brokers)} {status.ids(brokers)}")
-    book.remove(
-        ThrottleSetting(BROKER, str(broker), key)
-        for broker in brokers
-        if broker not in away
-        for key in BROKER_THROTTLES
-    )
-    say(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
-    book.remove(
-        ThrottleSetting(TOPIC, topic, key) for topic in topics if topic in snapshot.topics for key in TOPIC_THROTTLES
-    )
-    if away:
-        raise ReassignmentRefused(
-            f"broker{_plural(away)} {status.ids(away)} cannot be asked: its throttles "
-            "stay; verify again when it is back"
-        )
 
 
 def _move_dirs(
@@ -348,7 +263,7 @@ def _move_dirs(
         if pause.monotonic() >= deadline:
             left = ",".join(map(str, status.in_order(pending)))
             raise ReassignmentRefused(
-                f"Timed out before log directory move{_plural(pending)} could be started for: {left}"
+                f"Timed out before log directory move{status.plural(pending)} could be started for: {left}"
             )
         pause.sleep(0.1)
 
@@ -358,15 +273,29 @@ def _wanted_moves(targets: json_files.Targets) -> list[Move]:
     return [Move(tp, (), target) for tp, target in dict(targets.partitions).items()]
 
 
-def _states(
-    client: ReassignmentClient, targets: json_files.Targets
-) -> tuple[list[MoveState], dict[Replica, status.DirectoryMove], bool]:
-    snapshot = replace(
-        client.snapshot(sorted({tp.topic for tp, _ in targets.partitions})), reassignments=client.list_reassignments()
-    )
+def _with_movers(
+    client: ReassignmentClient,
+    snapshot: ClusterSnapshot,
+    targets: set[int],
+    running: Mapping[TopicPartition, Assignment],
+) -> ClusterSnapshot:
+    """The snapshot with all brokers that the moves are about: sources too get a throttle."""
+    sources = {broker for _, view in snapshot.partitions() for broker in view.replicas}
+    others = {broker for assigned in running.values() for broker in assigned.replicas}
+    return with_brokers(client, snapshot, targets | sources | others)
+
+
+def _witnessed(client: ReassignmentClient, targets: json_files.Targets) -> ClusterSnapshot:
+    """The file's topics and all brokers as the witnesses know them (one may be behind), and the running moves."""
+    told = with_all_brokers(client, client.witnessed(sorted({tp.topic for tp, _ in targets.partitions})))
+    return replace(told, reassignments=client.list_reassignments())
+
+
+def _dir_moves(
+    client: ReassignmentClient, targets: json_files.Targets, snapshot: ClusterSnapshot
+) -> dict[Replica, status.DirectoryMove]:
     asked = sorted({replica.broker for replica in targets.log_dirs} & set(snapshot.brokers))
-    dirs = status.dir_moves(targets.log_dirs, client.replica_sizes(asked) if asked else (), snapshot.brokers)
-    return move_states(_wanted_moves(targets), snapshot), dirs, bool(snapshot.reassignments)
+    return status.dir_moves(targets.log_dirs, client.replica_sizes(asked) if asked else (), snapshot.brokers)
 
 
 def _refuse_leaderless(
@@ -394,7 +323,3 @@ def _current(
 
 def _all(problems: Mapping[TopicPartition, ApiError]) -> str:
     return "; ".join(f"{tp}: {problem}" for tp, problem in problems.items())
-
-
-def _plural(things: Sequence[object] | Mapping[TopicPartition, object] | Mapping[Replica, object]) -> str:
-    return "" if len(things) == 1 else "s"

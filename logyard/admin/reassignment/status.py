@@ -1,6 +1,6 @@
 """The state of a reassignment in the output format of kafka-reassign-partitions. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 
 from logyard.admin.cluster.snapshot import ReplicaSize
@@ -100,6 +100,10 @@ def running_text(running: Mapping[TopicPartition, Assignment]) -> str:
 
 def ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
+
+
+def plural(things: Sized) -> str:
+    return "" if len(things) == 1 else "s"
 
 
 def in_order(replicas: Iterable[Replica]) -> list[Replica]:

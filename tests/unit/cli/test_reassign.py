@@ -56,6 +56,7 @@ def test_from_generate_to_verify(run: Any, topic: MemoryCluster, plan: str, tmp_
 
 
 def test_cancel_prints_as_kafkas_tool(run: Any, topic: MemoryCluster, plan: str) -> None:
+    topic.ticks_to_move = 8
     run("reassign", "execute", *HERE, "--reassignment-json-file", plan)
     assert run("reassign", "cancel", *HERE, "--reassignment-json-file", plan)[1] == (
         "Successfully cancelled partition reassignment for: t-0\n"

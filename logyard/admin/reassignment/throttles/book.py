@@ -111,12 +111,21 @@ class ThrottleBook:
         self._forget()
 
     def remove(self, settings: Iterable[ThrottleSetting]) -> list[ThrottleSetting]:
-        """Remove these settings, whoever set them, except those that an owner holds; returns the removed ones."""
+        """Remove these settings, whoever set them, except those that an owner holds; returns the removed ones.
+
+        Those of a broker that turns out to be down are not removed, and do not keep the others.
+        """
         held = self.held()
-        free = [setting for setting in settings if setting not in held]
-        for (kind, name), of_one in _by_resource(free).items():
-            self._write(kind, name, dict.fromkeys(setting.key for setting in of_one))
-        return free
+        removed: list[ThrottleSetting] = []
+        for (kind, name), of_one in _by_resource(setting for setting in settings if setting not in held).items():
+            try:
+                self._write(kind, name, dict.fromkeys(setting.key for setting in of_one))
+            except (ApiError, ClusterUnreachable) as problem:
+                if kind != BROKER or not _is_away(kind, problem):
+                    raise
+            else:
+                removed += of_one
+        return removed
 
     def release(self, owner: str) -> list[ThrottleSetting]:
         """End an owner's throttle: settings return to what others want or set. Returns those that could not be changed.
@@ -246,10 +255,7 @@ class ThrottleBook:
                 configs = self._client.topic_configs(name) if kind == TOPIC else self._client.broker_configs(int(name))
                 values = own_values(configs, keys)
             except (ApiError, ClusterUnreachable) as problem:
-                # A broker that refuses access is up, and would continue without a throttle.
-                gone = getattr(problem, "code", None) in _GONE[kind]
-                away = kind == BROKER and isinstance(problem, ClusterUnreachable)
-                if isinstance(problem, AccessRefused) or not (gone or away):
+                if not _is_away(kind, problem):
                     raise
                 if kind == BROKER:
                     continue  # it went down meanwhile
@@ -268,6 +274,13 @@ class ThrottleBook:
         except ApiError as refusal:
             if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
+
+
+def _is_away(kind: str, problem: Exception) -> bool:
+    """Whether a topic is gone, or a broker down. One that refuses access is up, and would continue unthrottled."""
+    gone = getattr(problem, "code", None) in _GONE[kind]
+    silent = kind == BROKER and isinstance(problem, ClusterUnreachable)
+    return (gone or silent) and not isinstance(problem, AccessRefused)
 
 
 def _is_others_last_word(setting: ThrottleSetting, value: str | None, mine: Record, others: Sequence[Record]) -> bool:

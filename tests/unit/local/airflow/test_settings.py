@@ -56,7 +56,7 @@ def test_connections_can_be_tested(home: Home) -> None:
 
 
 def test_new_files_of_dags_are_found_at_once_and_old_ones_read_seldom(home: Home) -> None:
-    """Reading the packaged DAGs takes up to 12 s of CPU: at rest a twentieth of a core is enough for files that stay."""
+    """Reading the packaged DAGs takes 12 s of CPU: at rest a twentieth of a core is enough for files that stay."""
     found = environment(home, 18080, {}, {})
     assert int(found["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"]) >= 12 * 20
     assert int(found["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"]) <= 5
