@@ -7,7 +7,7 @@ Rule 2: if a value is None but may not be null in this version, it becomes the e
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,17 +19,6 @@ Writer = Callable[[bytearray, Mapping[str, Any]], None]
 
 StructWriter = Callable[..., None]
 """Appends one struct to a bytearray: `(out, *values)`."""
-
-
-class Shared(list[Mapping[str, Any]]):
-    """An array of structs that is in several messages: it is encoded once, and its bytes are used again.
-
-    It is for what a controller sends to all brokers; it must not change after the first message is encoded.
-    """
-
-    def __init__(self, items: Iterable[Mapping[str, Any]] = ()) -> None:
-        super().__init__(items)
-        self.written: dict[str, bytes] = {}
 
 
 class Prepared:
@@ -54,16 +43,7 @@ def writer(message: Message, version: int) -> Writer:
     For values that do not fit it raises struct.error, TypeError or AttributeError; the codec turns these into
     ValueError, which names the message.
     """
-    names: dict[str, Any] = {
-        "Shared": Shared,
-        "Prepared": Prepared,
-        "append_prepared": _append_prepared,
-        "ZERO_UUID": ZERO_UUID,
-        "uvarint": primitives.uvarint,
-        "no_null": _no_null,
-        "pack_any": struct.pack,
-    }
-    module = Module(message, version, names)
+    module = Module(message, version, _names_of_source())
     entry = _struct(module, message.name, message.fields)
     made: Writer = module.run(f"write {message.name} v{version}", entry)
     return made
@@ -73,16 +53,27 @@ def struct_writer(message: Message, version: int, path: Sequence[str], values: S
     """Return the function `(out, *values)`, which appends one struct of the array at `path`, for `Prepared` arrays.
 
     `values` are names of fields in the order of its arguments; other fields get their defaults. Numbers' arrays are
-    given as tuples. It raises what a `Writer` raises.
+    given as tuples, those of structs as for a `Writer`. It raises what a `Writer` raises.
     """
     fields = message.fields
     for name in path:
         fields = next(f.fields for f in fields if f.name == name)
-    module = Module(message, version, {"ZERO_UUID": ZERO_UUID, "uvarint": primitives.uvarint, "no_null": _no_null})
+    module = Module(message, version, _names_of_source())
     where = ".".join((message.name, *path))
     entry = _struct(module, where, fields, values)
     made: StructWriter = module.run(f"write {where} v{version}", entry)
     return made
+
+
+def _names_of_source() -> dict[str, Any]:
+    return {
+        "Prepared": Prepared,
+        "append_prepared": _append_prepared,
+        "ZERO_UUID": ZERO_UUID,
+        "uvarint": primitives.uvarint,
+        "no_null": _no_null,
+        "pack_any": struct.pack,
+    }
 
 
 def _append_prepared(out: bytearray, structs: Prepared) -> None:
@@ -204,15 +195,12 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
     elif f.kind in FIXED:
         body.add(depth, f"out += pack_any('>%d{FIXED[f.kind][0]}' % len(v), *v)")
     elif f.kind == "struct":
-        write, key = _struct(module, here, f.fields), f"{here} v{module.version}"
+        write = _struct(module, here, f.fields)
         body.add(
             depth,
-            f"if type(v) is Shared and {key!r} in v.written: out += v.written[{key!r}]",
-            "elif isinstance(v, Prepared): append_prepared(out, v)",
+            "if isinstance(v, Prepared): append_prepared(out, v)",
             "else:",
-            "    begin = len(out)",
             f"    for each in v: {write}(out, each)",
-            f"    if type(v) is Shared: v.written[{key!r}] = bytes(out[begin:])",
         )
     else:
         body.add(depth, "for each in v:")

@@ -17,6 +17,7 @@ from logyard.broker.controller.broker_requests.batch import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes
 from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, OpenPeer, Send, ZkMulti
 from logyard.broker.controller.queue import Envelope
 from logyard.broker.controller.runner import ControllerRunner
@@ -197,6 +198,8 @@ def text(value: Any) -> str:
         return value.name
     if isinstance(value, TopicPartition):
         return str(value)
+    if isinstance(value, PartitionCodes):
+        return text(value.codes)
     names = (
         PartitionState._fields if isinstance(value, PartitionState) else getattr(value, "__dataclass_fields__", None)
     )

@@ -109,6 +109,8 @@ class RequestBatch:
         self._entries: dict[bool, dict[Partition, LeaderAndIsrPartition]] = {False: {}, True: {}}
         self._metadata: dict[Partition, None] = {}
         self._read: list[MetadataPartition] = []
+        self._topic_ids: dict[str, TopicId] = {}
+        self._leaders: defaultdict[int, set[int]] = defaultdict(set)
         self._metadata_brokers: dict[int, None] = {}
         self._everybody_hears = False
         self._stops: defaultdict[int, dict[Partition, StoppedPartition]] = defaultdict(dict)
@@ -183,14 +185,23 @@ class RequestBatch:
 
     def prepare(self) -> Iterator[None]:
         """Read the partitions' states, which is to be done before `each`; after each AT_ONCE of them it yields."""
-        if not self._hearers():
-            return
-        online_of = self._context.online_now()
-        for number, partition in enumerate(self._metadata, 1):
+        hearers, online_of, topics = self._hearers(), self._context.online_now(), self._context.topics
+        for number, partition in enumerate(self._metadata if hearers else (), 1):
             if partition.state is not None:
                 self._read.append(self._metadata_of(partition, partition.state, online_of))
+                name = partition.tp.topic
+                if name not in self._topic_ids and name in topics:
+                    topic_id = topics[name].topic_id
+                    if topic_id is not None:
+                        self._topic_ids[name] = topic_id
             if number % AT_ONCE == 0:
                 yield
+        for broker, queue in self._leader_and_isr.items():
+            leaders = self._leaders[broker]
+            for number, entry in enumerate(queue.values(), 1):
+                leaders.add(entry.state.leader)
+                if number % AT_ONCE == 0:
+                    yield
 
     def each(self) -> Iterator[BrokerRequest]:
         """Yield everything collected, in sending order; what is not asked for yet is not made."""
@@ -201,14 +212,14 @@ class RequestBatch:
 
     def _leader_and_isr_request(self, broker: int, entries: tuple[LeaderAndIsrPartition, ...]) -> LeaderAndIsrRequest:
         context = self._context
-        leaders = sorted({e.state.leader for e in entries} & context.brokers.keys())
+        leaders = sorted(self._leaders[broker] & context.brokers.keys())
         return LeaderAndIsrRequest(
             broker,
             context.brokers[broker].epoch,
             context.settings.broker_id,
             context.epoch,
             entries,
-            self._topic_ids(e.tp.topic for e in entries),
+            self._topic_ids,
             tuple(context.brokers[leader] for leader in leaders),
         )
 
@@ -221,11 +232,16 @@ class RequestBatch:
         if not hearers:
             return []
         entries = tuple(self._read)
-        ids = self._topic_ids(e.tp.topic for e in entries)
         live = tuple(context.brokers[b] for b in context.reachable_ids())
         return [
             UpdateMetadataRequest(
-                broker, context.brokers[broker].epoch, context.settings.broker_id, context.epoch, entries, ids, live
+                broker,
+                context.brokers[broker].epoch,
+                context.settings.broker_id,
+                context.epoch,
+                entries,
+                self._topic_ids,
+                live,
             )
             for broker in hearers
         ]
@@ -251,13 +267,3 @@ class RequestBatch:
                 if group
             )
         return requests
-
-    def _topic_ids(self, names: Iterable[str]) -> dict[str, TopicId]:
-        topics = self._context.topics
-        found: dict[str, TopicId] = {}
-        for name in dict.fromkeys(names):
-            if name in topics:
-                topic_id = topics[name].topic_id
-                if topic_id is not None:
-                    found[name] = topic_id
-        return found

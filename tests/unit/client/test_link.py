@@ -4,15 +4,17 @@ import asyncio
 import struct
 import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from logyard.broker.client.link import FRAME_BYTES_MAX, SCRATCH_BYTES, Link
 from logyard.broker.protocol import codec
 from logyard.broker.replication.ports import LinkError
+from tests.support.longest_turn import longest_turn_uncollected
 from tests.support.scripted_broker import Answer, Asked, Hang, HangUp, ScriptedBroker
 
-METADATA = 3
+METADATA, LEADER_AND_ISR = 3, 4
 
 
 def cluster(asked: Asked) -> Answer:
@@ -58,6 +60,20 @@ async def test_answers_of_any_size_and_what_follows_them(size: int) -> None:
         for _ in range(3):
             answers = await asyncio.gather(*(link.request(METADATA, 8, asking(0)) for _ in range(3)))
             assert all(len(a.cluster_id) == size % 30_000 and len(a.brokers) == size // 30_000 for a in answers)
+        link.close()
+
+
+async def test_a_very_large_answer_does_not_hold_the_loop_up() -> None:
+    """LeaderAndIsr's of 30,000 topics took 60 ms to decode."""
+    topics = [{"topic_id": UUID(int=n + 1), "partition_errors": [{"partition_index": 0}]} for n in range(30_000)]
+    answer = codec.encode_response(LEADER_AND_ISR, 7, 1, {"topics": topics})
+    async with ScriptedBroker(lambda asked: answer) as broker:
+        link = link_to(broker)
+        fields = {"controller_id": 1, "live_leaders": [], "topic_states": []}
+        async with longest_turn_uncollected() as longest:
+            found = await link.request(LEADER_AND_ISR, 7, fields, correlation_id=1)
+        assert [topic.topic_id.int for topic in found.topics] == list(range(1, 30_001))
+        assert longest.seconds < 0.03
         link.close()
 
 

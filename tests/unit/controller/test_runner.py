@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -9,6 +10,7 @@ import pytest
 
 from logyard.broker.controller import dispatch, gauges, runner
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, UPDATE_METADATA
+from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes
 from logyard.broker.controller.events import CreateTopics, LeaderAndIsrAnswered, NewTopic, UncleanElectionEnabled
 from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.model import PartitionState, TopicPartition
@@ -96,7 +98,7 @@ async def test_a_candidate_stands_although_zookeeper_has_refused_something(monke
 
 
 async def test_an_answer_whose_procedure_is_refused_comes_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers hold mappings, which cannot be hashed; an error in telling of an error would end the controller."""
+    """Answers need not be hashable; an error in telling of an error would end the controller."""
     monkeypatch.setattr(runner, "AFTER_REFUSAL_S", 0.01)
     handled = asyncio.Event()
     calls: list[Any] = []
@@ -110,9 +112,8 @@ async def test_an_answer_whose_procedure_is_refused_comes_again(world: World, mo
 
     work = dispatch.HANDLERS[LeaderAndIsrAnswered]
     monkeypatch.setitem(dispatch.HANDLERS, LeaderAndIsrAnswered, refused_once)
-    world.controller.runner.queue.put(
-        LeaderAndIsrAnswered(1, 1, ErrorCode.NONE, {TopicPartition("t", 0): ErrorCode.NONE})
-    )
+    codes = PartitionCodes(SimpleNamespace(error_code=0))
+    world.controller.runner.queue.put(LeaderAndIsrAnswered(1, 1, ErrorCode.NONE, codes))
     async with asyncio.timeout(5):
         await handled.wait()
     await world.make_topic("t", (1, 2, 3))

@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import codec, primitives
 from logyard.broker.protocol.schema import API_NAMES, ZERO_UUID, Kind
-from logyard.broker.protocol.writers import Prepared, Shared, StructWriter
+from logyard.broker.protocol.writers import Prepared, StructWriter
 from logyard.broker.server.api_table import VERSIONS
 from tests.support.messages import as_kio_sees, filled, kio_decode, kio_encode
 
@@ -262,22 +262,6 @@ def test_topic_ids_are_uuids() -> None:
     frame = codec.encode_request(3, 12, 1, None, {"topics": [{"topic_id": topic_id, "name": None}, {"name": "b"}]})
     message = codec.decode_request(3, 12, memoryview(frame)[15:])
     assert [(t.topic_id, t.name) for t in message.topics] == [(topic_id, None), (ZERO_UUID, "b")]
-
-
-@pytest.mark.parametrize("version", range(9))
-def test_an_array_shared_by_messages_is_written_once_and_the_same(version: int) -> None:
-    """UpdateMetadata to many brokers: only the head differs."""
-    state = {"topic_name": "t", "partition_index": 3, "leader": 1, "isr": [1, 2], "replicas": [1, 2]}
-    plain: dict[str, Any] = {"ungrouped_partition_states": [state]}
-    if version >= 5:
-        plain = {"topic_states": [{"topic_name": "t", "partition_states": [state, state]}]}
-    shared = {name: Shared(items) for name, items in plain.items()}
-    for broker_epoch in (7, 8):
-        head = {"controller_id": 1, "broker_epoch": broker_epoch}
-        expected = codec.encode_request(6, version, 1, "c", {**head, **plain})
-        assert codec.encode_request(6, version, 1, "c", {**head, **shared}) == expected
-    (kept,) = shared.values()
-    assert len(kept.written) == 1
 
 
 class Written(Prepared):

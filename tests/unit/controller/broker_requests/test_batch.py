@@ -226,14 +226,19 @@ def test_answers() -> None:
     batch.leader_and_isr([1], first)
     batch.stop_replica(1, first, delete=True)
     leader_and_isr, metadata, _, _, stop = batch.requests()
-    by_id = SimpleNamespace(topic_id=TOPIC_ID, partition_errors=[SimpleNamespace(partition_index=0, error_code=56)])
-    assert answered(leader_and_isr, SimpleNamespace(error_code=0, topics=[by_id])) == LeaderAndIsrAnswered(
-        1, 101, ErrorCode.NONE, {first.tp: ErrorCode.KAFKA_STORAGE_ERROR}
-    )
+    failed = SimpleNamespace(partition_index=0, error_code=56)
+    by_id = [SimpleNamespace(topic_id=topic_id, partition_errors=[failed]) for topic_id in (TOPIC_ID, UUID(int=9))]
     by_name = SimpleNamespace(topic_name="t", partition_index=0, error_code=0)
-    assert answered(leader_and_isr, SimpleNamespace(error_code=0, partition_errors=[by_name])) == LeaderAndIsrAnswered(
-        1, 101, ErrorCode.NONE, {first.tp: ErrorCode.NONE}
-    )
+    for said, code in (
+        ({"topics": by_id}, ErrorCode.KAFKA_STORAGE_ERROR),
+        ({"partition_errors": [by_name]}, ErrorCode.NONE),
+    ):
+        event = answered(leader_and_isr, SimpleNamespace(error_code=0, **said))
+        assert isinstance(event, LeaderAndIsrAnswered)
+        assert (event.broker_id, event.broker_epoch, event.error) == (1, 101, ErrorCode.NONE)
+        assert sum(event.partitions.translate({TOPIC_ID: "t"})) >= 1
+        assert event.partitions.codes == {first.tp: code}
+        assert not list(event.partitions.translate({TOPIC_ID: "t"}))
     assert answered(metadata, SimpleNamespace(error_code=0)) is None
     assert answered(metadata, SimpleNamespace(error_code=77)) == UpdateMetadataAnswered(1, ErrorCode.STALE_BROKER_EPOCH)
     assert answered(stop, SimpleNamespace(error_code=11, partition_errors=[])) == ReplicasDeleted(

@@ -1,0 +1,195 @@
+"""The partitions of LeaderAndIsr and UpdateMetadata as arrays that write themselves: there may be very many.
+
+Rule 1: they are encoded once, ahead in portions (`write_ahead`) or where the request is encoded.
+Rule 2: nothing of an array is used before all of it is encoded; where that ends early it begins anew.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from logyard.broker.controller.broker_requests.batch import LeaderAndIsrPartition, MetadataPartition
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId
+from logyard.broker.portions import AT_ONCE
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.writers import Prepared, StructWriter
+
+# The values of a partition's struct, as the arrays below give them.
+_VALUES_OF_BOTH = ("topic_name", "partition_index", "controller_epoch", "leader", "leader_epoch", "isr")
+LEADER_AND_ISR_VALUES = (
+    *_VALUES_OF_BOTH,
+    "partition_epoch",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "is_new",
+    "leader_recovery_state",
+)
+METADATA_VALUES = (*_VALUES_OF_BOTH, "zk_version", "replicas", "offline_replicas")
+
+_TOPIC_VALUES = ("topic_name", "topic_id", "partition_states")
+
+Known = dict[int, tuple[LeaderAndIsrPartition, bytes]]
+"""The encoded entries of a batch by identity, with the entry itself so that its id is not reused."""
+
+One = TypeVar("One", LeaderAndIsrPartition, MetadataPartition)
+
+
+class Writers(NamedTuple):
+    """What writes a partition's struct and a topic's; no `topic` where partitions are one list."""
+
+    partition: StructWriter
+    topic: StructWriter | None
+
+
+def writers(api_key: int, version: int, values: tuple[str, ...], *, grouped: bool) -> Writers:
+    """Return the writers of a version; a partition's takes these values."""
+    if not grouped:
+        return Writers(codec.request_struct_writer(api_key, version, ("ungrouped_partition_states",), values), None)
+    return Writers(
+        codec.request_struct_writer(api_key, version, ("topic_states", "partition_states"), values),
+        codec.request_struct_writer(api_key, version, ("topic_states",), _TOPIC_VALUES),
+    )
+
+
+class PartitionStates(Prepared, Generic[One]):
+    """A request's partitions, as one list or by topic; see the rules above."""
+
+    __slots__ = ("_entries", "_length", "_topic_ids", "_write", "_write_topic", "_written")
+
+    def __init__(self, entries: Sequence[One], topic_ids: Mapping[str, TopicId], write: Writers) -> None:
+        self._entries: Sequence[One] = entries
+        self._topic_ids = topic_ids
+        self._write, self._write_topic = write
+        self._length = len(entries)
+        self._written: bytearray | None = None
+
+    def __len__(self) -> int:
+        self._complete()
+        return self._length
+
+    def append_to(self, out: bytearray) -> None:
+        out += self._complete()
+
+    def _complete(self) -> bytearray:
+        for _ in self.write_ahead():
+            pass
+        assert self._written is not None
+        return self._written
+
+    def write_ahead(self) -> Iterator[int]:
+        """Encode them, unless that was done. Yields what each portion cost: 1 for a partition or a topic."""
+        if self._written is not None:
+            return
+        out = bytearray()
+        if self._write_topic is None:
+            yield from self._append_in_portions(self._entries, out)
+        else:
+            by_topic: dict[str, list[One]] = {}
+            yield from self._group(by_topic)
+            self._length = len(by_topic)
+            yield from self._append_topics(by_topic, self._write_topic, out)
+        self._written, self._entries = out, ()
+
+    def _group(self, by_topic: dict[str, list[One]]) -> Iterator[int]:
+        for start in range(0, len(self._entries), AT_ONCE):
+            portion = self._entries[start : start + AT_ONCE]
+            for entry in portion:
+                topic = entry.tp.topic
+                if topic in by_topic:
+                    by_topic[topic].append(entry)
+                else:
+                    by_topic[topic] = [entry]
+            yield len(portion)
+
+    def _append_topics(self, by_topic: dict[str, list[One]], write: StructWriter, out: bytearray) -> Iterator[int]:
+        encoded = _Encoded()
+        ids = self._topic_ids
+        for name in list(by_topic):
+            entries = by_topic.pop(name)  # so that they are let go of in portions, too
+            encoded.length, encoded.data = len(entries), bytearray()
+            yield from self._append_in_portions(entries, encoded.data)
+            write(out, name, ids.get(name, ZERO_TOPIC_ID), encoded)
+            yield 1
+
+    def _append_in_portions(self, entries: Sequence[One], out: bytearray) -> Iterator[int]:
+        for start in range(0, len(entries), AT_ONCE):
+            portion = entries[start : start + AT_ONCE]
+            self._append(portion, out)
+            yield len(portion)
+
+    def _append(self, entries: Sequence[One], out: bytearray) -> None:
+        raise NotImplementedError
+
+
+class _Encoded(Prepared):
+    """The partitions of one topic."""
+
+    __slots__ = ("data", "length")
+
+    def __init__(self) -> None:
+        self.length, self.data = 0, bytearray()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def append_to(self, out: bytearray) -> None:
+        out += self.data
+
+
+class LeaderAndIsrPartitions(PartitionStates[LeaderAndIsrPartition]):
+    """Entries of one request; those that other requests of the batch have too, which are `known`, are encoded once."""
+
+    __slots__ = ("_known",)
+
+    def __init__(
+        self,
+        entries: Sequence[LeaderAndIsrPartition],
+        topic_ids: Mapping[str, TopicId],
+        write: Writers,
+        known: Known,
+    ) -> None:
+        super().__init__(entries, topic_ids, write)
+        self._known = known
+
+    def write_ahead(self) -> Iterator[int]:
+        yield from super().write_ahead()
+        self._known = {}
+
+    def _append(self, entries: Sequence[LeaderAndIsrPartition], out: bytearray) -> None:
+        write, known = self._write, self._known
+        for entry in entries:
+            found = known.get(id(entry))
+            if found is not None:
+                out += found[1]
+                continue
+            (topic, number), state, assignment, is_new = entry
+            leader, leader_epoch, isr, controller_epoch, partition_epoch, recovering = state
+            begin = len(out)
+            write(
+                out,
+                topic,
+                number,
+                controller_epoch,
+                leader,
+                leader_epoch,
+                isr,
+                partition_epoch,
+                assignment.replicas,
+                assignment.adding,
+                assignment.removing,
+                is_new,
+                recovering,
+            )
+            known[id(entry)] = (entry, bytes(out[begin:]))
+
+
+class MetadataPartitions(PartitionStates[MetadataPartition]):
+    """Entries that go to all brokers: one object for all of them."""
+
+    __slots__ = ()
+
+    def _append(self, entries: Sequence[MetadataPartition], out: bytearray) -> None:
+        write = self._write
+        for (topic, number), state, leader, replicas, offline in entries:
+            _, leader_epoch, isr, controller_epoch, partition_epoch, _ = state
+            write(out, topic, number, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, offline)
