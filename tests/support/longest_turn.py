@@ -56,6 +56,18 @@ async def longest_turn_uncollected() -> AsyncIterator[LongestTurn]:
         gc.enable()
 
 
+@contextlib.asynccontextmanager
+async def longest_turn_of_the_new() -> AsyncIterator[LongestTurn]:
+    """As `longest_turn`, with a collector that looks only at what is made during the block."""
+    gc.collect()
+    gc.freeze()
+    try:
+        async with longest_turn() as found:
+            yield found
+    finally:
+        gc.unfreeze()
+
+
 async def timed_answer(broker: InsideBroker, key: int, version: int, fields: dict[str, Any]) -> tuple[Any, float]:
     """Return a broker's answer, and the longest turn of the loop until it was there, without the collector."""
     client = await SaslClient.connect(broker.port)

@@ -15,6 +15,7 @@ changes its memory meanwhile, since the next event waits for the end of this one
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from logyard.broker.controller import brokers, effects, features, notifications
 from logyard.broker.controller.broker_requests import sending
@@ -56,18 +57,26 @@ Written = dict[Partition, int]
 """The transaction id of the last write of a partition's state, where it is before the last registration of a broker."""
 
 
+@dataclass(slots=True)
+class Loaded:
+    """What is seen while the states are read: all partitions are not looked at once more for it."""
+
+    written: Written = field(default_factory=dict)
+    epochs: set[int] = field(default_factory=set)
+    """The controller epochs of the states."""
+
+
 def take_over(context: ControllerContext) -> Steps[None]:
     """Become a working controller (the election is won: `context.epoch` is set)."""
     yield from features.set_up(context)
     yield from _watch()
     yield from notifications.clear(context, log_dir_events.PATH)
     yield from notifications.clear(context, isr_notifications.PATH)
-    written = yield from _load(context)
-    states_of = [partition.state.controller_epoch for partition in context.partitions() if partition.state is not None]
-    yield from controller_election.rise_above(context, controller.believed(states_of))
+    loaded = yield from _load(context)
+    yield from controller_election.rise_above(context, controller.believed(loaded.epochs))
     yield from deletion.on_failover(context)
     yield from sending.metadata(context)
-    yield from _pass_over_bounced(context, written)
+    yield from _pass_over_bounced(context, loaded.written)
     yield from _start_replicas(context)
     yield from _start_partitions(context)
     yield from reassignment.on_failover(context)
@@ -107,38 +116,43 @@ def _watch() -> Steps[None]:
     )
 
 
-def _load(context: ControllerContext) -> Steps[Written]:
+def _load(context: ControllerContext) -> Steps[Loaded]:
     live = yield from brokers.read_live()
     context.brokers.update(live)
     names = yield from effects.watch_children(topic_znode.PATH, TopicsChanged())
     yield from topics.load(context, names or [])
-    context.reassigning.update({p.tp: None for p in context.partitions() if p.assignment.is_reassigning})
-    written = yield from _load_states(context, list(context.partitions()))
+    yield [effects.Turn()]
+    loaded = yield from _load_states(context, list(context.partitions()))
     yield from effects.perform(*(OpenPeer(live[broker]) for broker in sorted(live)))
-    return written
+    return loaded
 
 
-def _load_states(context: ControllerContext, partitions: Sequence[Partition]) -> Steps[Written]:
+def _load_states(context: ControllerContext, partitions: Sequence[Partition]) -> Steps[Loaded]:
     """Read a portion of the states at a time, and decode it before the next: in between others have their turns."""
     problems: dict[TopicPartition, str] = {}
-    written: Written = {}
+    loaded = Loaded()
     last_registered = max((broker.epoch for broker in context.brokers.values()), default=-1)
     for start in range(0, len(partitions), effects.READ_PER_TURN):
         portion = partitions[start : start + effects.READ_PER_TURN]
         paths = [partition_state.path(p.tp) for p in portion]
         znodes = yield from effects.read(paths)
-        for partition, path, znode in zip(portion, paths, znodes, strict=True):
+        for number, (partition, path, znode) in enumerate(zip(portion, paths, znodes, strict=True), 1):
+            if number % effects.DONE_PER_TURN == 0:
+                yield [effects.Turn()]
+            if partition.assignment.is_reassigning:
+                context.reassigning[partition.tp] = None
             if znode is not None:
                 if -1 < znode.mzxid < last_registered:
-                    written[partition] = znode.mzxid
+                    loaded.written[partition] = znode.mzxid
                 try:
                     partition.state = partition_state.decode(znode.data, znode.version, path)
+                    loaded.epochs.add(partition.state.controller_epoch)
                 except CorruptData as problem:
                     problems[partition.tp] = str(problem)
     if problems:
         reasons = {str(tp): why for tp, why in problems.items()}
         yield from effects.note("partition states cannot be read", level="error", reasons=reasons)
-    return written
+    return loaded
 
 
 def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[None]:
@@ -160,9 +174,8 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
             leader = next((r for r in replicas if r in isr and r in living), NO_LEADER)
         return state_znodes.next_state(context, state, leader=leader, isr=isr)
 
-    known = [
-        p for p in context.partitions() if p in written and p.state is not None and not context.is_deleting(p.tp.topic)
-    ]
+    deleting = context.deleting
+    known = [p for p in written if p.state is not None and p.tp.topic not in deleting]
     yield from state_znodes.change(context, known, decide, just_read=True)
     if away:
         yield from effects.note(

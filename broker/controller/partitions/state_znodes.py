@@ -20,6 +20,8 @@ from logyard.broker.znodes import partition_state
 from logyard.broker.znodes.ops import SetData, ZkCode
 
 ROUNDS_MAX = 20
+# So many are read, decided on and written together: some milliseconds of work between the answers of ZooKeeper.
+AT_ONCE = 1000
 
 
 class Refused(Exception):
@@ -34,6 +36,13 @@ Failures = dict[TopicPartition, str]
 
 def refresh(partitions: Sequence[Partition]) -> Steps[Failures]:
     """Read the states of partitions into memory; a missing or unreadable one becomes None, with a reason."""
+    failures: Failures = {}
+    for start in range(0, len(partitions), AT_ONCE):
+        failures |= yield from _refresh_some(partitions[start : start + AT_ONCE])
+    return failures
+
+
+def _refresh_some(partitions: Sequence[Partition]) -> Steps[Failures]:
     failures: Failures = {}
     paths = [partition_state.path(p.tp) for p in partitions]
     znodes = yield from effects.read(paths)
@@ -54,21 +63,27 @@ def change(
 ) -> Steps[Failures]:
     """Change the states of partitions; return why some were not changed. Memory and znode agree afterwards.
 
-    `just_read`: memory was read during this event.
+    `just_read`: memory was read during this event. Very many are changed some at a time, with turns for others.
     """
+    failures: Failures = {}
+    for start in range(0, len(partitions), AT_ONCE):
+        some = partitions[start : start + AT_ONCE]
+        failures |= yield from _change_some(context, some, decide, just_read=just_read)
+    return failures
+
+
+def _change_some(
+    context: ControllerContext, partitions: Sequence[Partition], decide: Decision, *, just_read: bool
+) -> Steps[Failures]:
     failures = yield from refresh([p for p in partitions if not just_read or p.state is None])
     waiting = [p for p in partitions if p.tp not in failures]
     for _ in range(ROUNDS_MAX):
-        wanted = _decide(context, waiting, decide, failures)
+        wanted = yield from _decide(context, waiting, decide, failures)
         if not wanted:
             return failures
-        units = [
-            [SetData(partition_state.path(p.tp), partition_state.encode(state), state.partition_epoch)]
-            for p, state in wanted
-        ]
-        results = yield from fencing.write(context, units)
+        results = yield from fencing.write(context, [unit for _, _, unit in wanted])
         stale: list[Partition] = []
-        for (partition, state), result in zip(wanted, results, strict=True):
+        for (partition, state, _), result in zip(wanted, results, strict=True):
             if result[0].ok:
                 partition.state = state._replace(partition_epoch=result[0].version)
             elif result[0].code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
@@ -83,9 +98,12 @@ def change(
 
 def _decide(
     context: ControllerContext, partitions: Sequence[Partition], decide: Decision, failures: Failures
-) -> list[tuple[Partition, PartitionState]]:
-    wanted: list[tuple[Partition, PartitionState]] = []
-    for partition in partitions:
+) -> Steps[list[tuple[Partition, PartitionState, fencing.Unit]]]:
+    """Return what to write: the new states, and the writes."""
+    wanted: list[tuple[Partition, PartitionState, fencing.Unit]] = []
+    for number, partition in enumerate(partitions, 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         state = partition.state
         assert state is not None
         if state.controller_epoch > context.epoch:
@@ -97,7 +115,8 @@ def _decide(
             failures[partition.tp] = str(reason)
             continue
         if new is not None:
-            wanted.append((partition, new))
+            write = SetData(partition_state.path(partition.tp), partition_state.encode(new), new.partition_epoch)
+            wanted.append((partition, new, [write]))
     return wanted
 
 

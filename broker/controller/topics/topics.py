@@ -27,6 +27,8 @@ from logyard.broker.znodes.ops import OpResult, SetData, ZkCode, Znode
 NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _REWRITE_ROUNDS_MAX = 10
+# A topic's znode takes as long to read as so many partitions in it.
+READ_COST = 5
 
 
 def name_problem(name: str) -> str | None:
@@ -68,7 +70,7 @@ def _load_some(context: ControllerContext, names: Sequence[str]) -> Steps[list[T
         if content is not None:
             context.set_topic_id(topic, content.topic_id)
             loaded.append(topic)
-        added += 1 + len(topic.partitions)
+        added += READ_COST + len(topic.partitions)
         if added >= effects.DONE_PER_TURN:
             added = 0
             yield [effects.Turn()]
