@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes
+from logyard.broker.controller.broker_requests.partition_states import PartitionCodes
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, PartitionState, TopicId, TopicPartition
 

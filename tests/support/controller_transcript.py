@@ -17,7 +17,7 @@ from logyard.broker.controller.broker_requests.batch import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes
+from logyard.broker.controller.broker_requests.partition_states import PartitionCodes
 from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, OpenPeer, Send, ZkMulti
 from logyard.broker.controller.queue import Envelope
 from logyard.broker.controller.runner import ControllerRunner

@@ -16,12 +16,13 @@ from logyard.broker.controller.broker_requests.batch import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes, error_code
 from logyard.broker.controller.broker_requests.partition_states import (
     Known,
     LeaderAndIsrPartitions,
     MetadataPartitions,
+    PartitionCodes,
     PartitionStates,
+    error_code,
 )
 from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from logyard.broker.controller.settings import ProtocolLevel

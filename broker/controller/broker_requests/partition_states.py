@@ -1,14 +1,16 @@
-"""The partitions of LeaderAndIsr and UpdateMetadata as arrays that write themselves: there may be very many.
+"""The partitions of LeaderAndIsr and UpdateMetadata as arrays that write themselves, and those of an answer:
+there may be very many.
 
 Rule 1: they are encoded once, ahead in portions (`write_ahead`) or where the request is encoded.
 Rule 2: nothing of an array is used before all of it is encoded; where that ends early it begins anew.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from logyard.broker.controller.broker_requests.batch import LeaderAndIsrPartition, MetadataPartition
-from logyard.broker.model import ZERO_TOPIC_ID, TopicId
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.portions import AT_ONCE
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.writers import Prepared, StructWriter
@@ -193,3 +195,55 @@ class MetadataPartitions(PartitionStates[MetadataPartition]):
         for (topic, number), state, leader, replicas, offline in entries:
             _, leader_epoch, isr, controller_epoch, partition_epoch, _ = state
             write(out, topic, number, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, offline)
+
+
+# Answers
+
+_CODES = {code.value: code for code in ErrorCode}
+
+
+def error_code(number: int) -> ErrorCode:
+    """Return the code by its number; UNKNOWN_SERVER_ERROR for an unknown number."""
+    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class PartitionCodes:
+    """`codes` has those that are translated: none before `translate`, which the answer's handler goes through.
+
+    What is translated stays, should the handler have to begin again, and the decoded answer goes, in portions as well.
+    """
+
+    __slots__ = ("_by_id", "_by_name", "codes")
+
+    def __init__(self, response: Any) -> None:
+        self._by_name: list[Any] = getattr(response, "partition_errors", None) or []
+        self._by_id: list[Any] = getattr(response, "topics", None) or []
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+
+    def translate(self, names: Mapping[TopicId, str]) -> Iterator[int]:
+        """Translate a portion at a time; yields what it cost: 1 for a partition or a topic.
+
+        Versions 5+ answer by topic id. A topic without one cannot be told apart, and one that is not in `names` any
+        more is gone: both are left out.
+        """
+        while self._by_name:
+            portion = _last_of(self._by_name)
+            for each in portion:
+                self.codes[TopicPartition(each.topic_name, each.partition_index)] = error_code(each.error_code)
+            yield len(portion)
+        while self._by_id:
+            topic = self._by_id[-1]
+            name = names.get(topic.topic_id)
+            portion = _last_of(topic.partition_errors)
+            if name is not None:
+                for each in portion:
+                    self.codes[TopicPartition(name, each.partition_index)] = error_code(each.error_code)
+            if not topic.partition_errors:
+                self._by_id.pop()
+            yield 1 + len(portion)
+
+
+def _last_of(left: list[Any]) -> list[Any]:
+    portion = left[-AT_ONCE:]
+    del left[-AT_ONCE:]
+    return portion

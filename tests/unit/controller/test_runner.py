@@ -10,7 +10,7 @@ import pytest
 
 from logyard.broker.controller import dispatch, gauges, runner
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, UPDATE_METADATA
-from logyard.broker.controller.broker_requests.partition_codes import PartitionCodes
+from logyard.broker.controller.broker_requests.partition_states import PartitionCodes
 from logyard.broker.controller.events import CreateTopics, LeaderAndIsrAnswered, NewTopic, UncleanElectionEnabled
 from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.model import PartitionState, TopicPartition
