@@ -144,11 +144,10 @@ class Commits:
         for group in groups:
             self._note_open(group)
 
-    def resigned(self, groups: Iterable[Group]) -> None:
-        """These are someone else's now."""
-        for group in groups:
-            for producer_id in group.offsets.open:
-                self._forget_open(group, producer_id)
+    def resigned(self, group: Group) -> None:
+        """It is someone else's now."""
+        for producer_id in group.offsets.open:
+            self._forget_open(group, producer_id)
 
     def _note_open(self, group: Group) -> None:
         for producer_id in group.offsets.open:

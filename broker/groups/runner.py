@@ -5,6 +5,7 @@ between two awaits.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ STEM_CHARS_MAX = 255
 LOAD_AGAIN_S = 10.0
 # Turns of the event loop: it receives between the first and the second, and runs the tasks of requests after that.
 TURNS_BEFORE_DUE = 4
+# Groups and members: some milliseconds' work.
+RESIGNED_AT_ONCE = 1000
 
 
 class GroupCoordinator:
@@ -64,7 +67,9 @@ class GroupCoordinator:
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._next_ticket = 0
         self._is_stopping = False
-        self._timers: dict[tuple[str, fx.TimerName], TimerHandle] = {}
+        # By the group's identity: one that is gone leaves those of another of its name alone.
+        self._timers: dict[tuple[int, fx.TimerName], TimerHandle] = {}
+        self._gone: deque[Group] = deque()  # whose waiting requests and timers are there yet
         self._reloads: dict[int, TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -88,9 +93,26 @@ class GroupCoordinator:
         self._resign(self.roster.end(partition))
 
     def _resign(self, gone: Sequence[Group]) -> None:
-        self.commits.resigned(gone)
-        for group in gone:
-            self._perform(group, membership.resign(group, self._now()))
+        """Nobody finds them any more; what waits for them is answered in turns, since there may be very many."""
+        begins = gone and not self._gone
+        self._gone.extend(gone)
+        if begins:
+            self._spawn(self._resign_all())
+
+    async def _resign_all(self) -> None:
+        cost = 0
+        while self._gone:
+            group = self._gone[0]
+            cost += 1 + len(group.members) + len(group.pending)
+            try:
+                self.commits.resigned(group)
+                self._perform(group, membership.resign(group, self._now()))
+            except Exception as error:
+                tasks.failed("groups that are given up", error)
+            self._gone.popleft()
+            if cost > RESIGNED_AT_ONCE:
+                cost = 0
+                await asyncio.sleep(0)
 
     def _read(self, partition: int, token: object) -> None:
         if self.roster.is_current(partition, token):
@@ -245,7 +267,7 @@ class GroupCoordinator:
                 case fx.StartTimer(name, delay_ms):
                     self._start_timer(group, name, delay_ms)
                 case fx.CancelTimer(name):
-                    timer = self._timers.pop((group.group_id, name), None)
+                    timer = self._timers.pop((id(group), name), None)
                     if timer is not None:
                         timer.cancel()
                 case fx.StoreGroup():
@@ -255,7 +277,7 @@ class GroupCoordinator:
         self.roster.drop_if_nothing(group)
 
     def _start_timer(self, group: Group, name: fx.TimerName, delay_ms: int) -> None:
-        key = (group.group_id, name)
+        key = (id(group), name)
         running = self._timers.pop(key, None)
         if running is not None:
             running.cancel()
@@ -268,7 +290,7 @@ class GroupCoordinator:
         uvloop runs timers before it receives. If the event loop was blocked for longer than a session, the heartbeats
         of all members may be waiting in their sockets.
         """
-        key = (group.group_id, name)
+        key = (id(group), name)
         if turns:
             self._timers[key] = asyncio.get_running_loop().call_soon(self._due, group, name, turns - 1)
             return
@@ -287,7 +309,8 @@ class GroupCoordinator:
         code = answer_for_group(await appended)
         if code is not ErrorCode.NONE:
             log.warning("group not stored", group=group.group_id, error=code.name)
-        self._perform(group, rebalance.stored(group, effect, code, self._now(), self._rules.initial_delay_ms))
+        if self.roster.has(group):
+            self._perform(group, rebalance.stored(group, effect, code, self._now(), self._rules.initial_delay_ms))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = tasks.spawn("groups", work)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
-from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.model import INTERNAL_TOPICS, TopicId, TopicPartition
 from logyard.broker.replication.controller_requests import ControllerRequests
 from logyard.broker.replication.events import (
     LeaderAndIsr,
@@ -26,8 +26,10 @@ from logyard.broker.replication.events import (
 )
 
 TURN = 100
-"""What is done in one turn of the event loop: so many replicas, a tenth as many where files are made or renamed."""
+"""What is done in one turn of the event loop: so many replicas, a tenth as many where files are made or renamed, or
+where a coordinator takes or gives up what may be thousands of groups or transactional ids."""
 ON_DISK = 10
+COORDINATED = 10
 
 One = TypeVar("One", LeaderAndIsrPartition, StopReplicaPartition)
 
@@ -44,7 +46,7 @@ class ControllerOrders:
         """Carry out LeaderAndIsr."""
 
         def cost(one: LeaderAndIsrPartition) -> int:
-            return 1 if has_log(one.tp) else ON_DISK
+            return _cost(one.tp, on_disk=not has_log(one.tp))
 
         async with self._one_at_a_time:
             return await _in_portions(
@@ -57,7 +59,7 @@ class ControllerOrders:
         """Carry out StopReplica."""
 
         def cost(one: StopReplicaPartition) -> int:
-            return ON_DISK if one.delete else 1
+            return _cost(one.tp, on_disk=one.delete)
 
         async with self._one_at_a_time:
             return await _in_portions(
@@ -83,6 +85,10 @@ class ControllerOrders:
                 error = requests.finish_update(update, prepared)
                 await prepared.let_go()
             return error
+
+
+def _cost(tp: TopicPartition, *, on_disk: bool) -> int:
+    return max(ON_DISK if on_disk else 1, COORDINATED if tp.topic in INTERNAL_TOPICS else 1)
 
 
 def turns_of(partitions: Iterable[One], cost: Callable[[One], int]) -> Iterator[tuple[One, ...]]:
