@@ -29,6 +29,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "controlled.shutdown.retry.backoff.ms": "100",  # there is nobody whom it could hand its leadership to
 }
 
 
