@@ -37,13 +37,17 @@ receive_buffers.give_back = _spoil
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Imports make little garbage and much that stays: it is not searched meanwhile, nor later."""
-    gc.disable()
+    """Imports make little garbage and much that stays: it is not searched meanwhile, nor later.
+
+    By the threshold, since a module that is imported switches the collector off and on.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(0)
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.enable()
+        gc.set_threshold(*thresholds)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
