@@ -109,9 +109,9 @@ def test_a_month_of_samples_is_thinned_out() -> None:
     kept: set[int] = set()
     for now in range(40 * 24 * 60):
         kept.add(now)
-        if now % 10 == 0:
+        if now % 60 == 0:
             kept -= set(slots.surplus(kept, now))
-    assert len(kept) <= slots.KEPT_MAX + 10
+    assert len(kept) <= slots.KEPT_MAX + 60
     recent = sorted(slot for slot in kept if now - slot < 180)
     assert recent == list(range(now - 179, now + 1))
     assert min(kept) <= now - 34 * 24 * 60

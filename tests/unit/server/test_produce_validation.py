@@ -191,10 +191,10 @@ async def test_little_that_is_not_compressed_is_looked_through_at_once() -> None
     assert await broker.answered(3)
 
 
-@pytest.mark.parametrize("count", [1, 3_000_000, pytest.param(2**31 - 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, 1_000_000, pytest.param(2**31 - 1, marks=pytest.mark.slow)])
 async def test_a_bomb_on_a_compacted_topic_does_not_stop_the_loop(count: int) -> None:
-    """Three million records in some kilobytes; the header says so, or one, or two thousand million."""
-    body = bytes([14, 0, 0, 0, 2, 107, 1, 0]) * 3_000_000
+    """A million records in some kilobytes; the header says so, or one, or two thousand million."""
+    body = bytes([14, 0, 0, 0, 2, 107, 1, 0]) * 1_000_000
     head = bytearray(keyed(1, compression=compression.ZSTD)[:61]) + compression.compress(compression.ZSTD, body)
     struct.pack_into(">i", head, 8, len(head) - 12)
     struct.pack_into(">i", head, 23, count - 1)
@@ -208,7 +208,7 @@ async def test_a_bomb_on_a_compacted_topic_does_not_stop_the_loop(count: int) ->
         turns += 1
     assert broker.threaded == 1
     # All of them have offset 0, over which Kafka fails once it has read them.
-    wanted = ErrorCode.UNKNOWN_SERVER_ERROR if count == 3_000_000 else ErrorCode.INVALID_RECORD
+    wanted = ErrorCode.UNKNOWN_SERVER_ERROR if count == 1_000_000 else ErrorCode.INVALID_RECORD
     assert broker.wire.answers[0].error_code == wanted
     assert count == 1 or turns > 10, "how long a turn takes is measured by tests/benchmarks/bench_bombs.py, not here"
 
