@@ -10,9 +10,9 @@ def examples(count: int) -> int:
     return count if IS_PROOF else count // 3
 
 
-def some(places: range, first: int = 0) -> range:
-    """Of the places at which something is made to fail, all in `make proof`, elsewhere every third from `first` on.
+def some(places: range, first: int = 0, of: int = 3) -> range:
+    """Of the places at which something is made to fail, all in `make proof`, elsewhere one of so many from `first` on.
 
-    Three kinds of failure that each begin elsewhere meet every place together.
+    As many kinds of failure as that, which each begin elsewhere, meet every place together.
     """
-    return places if IS_PROOF else places[first % 3 :: 3]
+    return places if IS_PROOF else places[first % of :: of]

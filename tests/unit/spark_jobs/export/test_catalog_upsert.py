@@ -168,7 +168,7 @@ def test_killed_or_unanswered_at_any_request_and_file(lake: Keyed, how: Callable
     back = lake.kept_aside()
     count = requests_of(lake)
     assert count >= 8
-    for request in some(range(count), FAULTS.index(how)):
+    for request in some(range(count), FAULTS.index(how), len(FAULTS)):
         back()
         faulty_catalog.at(request, how)
         try:
