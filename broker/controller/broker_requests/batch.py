@@ -185,23 +185,25 @@ class RequestBatch:
 
     def prepare(self) -> Iterator[None]:
         """Read the partitions' states, which is to be done before `each`; after each AT_ONCE of them it yields."""
-        hearers, online_of, topics = self._hearers(), self._context.online_now(), self._context.topics
+        hearers, online_of = self._hearers(), self._context.online_now()
         for number, partition in enumerate(self._metadata if hearers else (), 1):
             if partition.state is not None:
                 self._read.append(self._metadata_of(partition, partition.state, online_of))
-                name = partition.tp.topic
-                if name not in self._topic_ids and name in topics:
-                    topic_id = topics[name].topic_id
-                    if topic_id is not None:
-                        self._topic_ids[name] = topic_id
+                self._note_id(partition.tp.topic)
             if number % AT_ONCE == 0:
                 yield
         for broker, queue in self._leader_and_isr.items():
             leaders = self._leaders[broker]
             for number, entry in enumerate(queue.values(), 1):
                 leaders.add(entry.state.leader)
+                self._note_id(entry.tp.topic)
                 if number % AT_ONCE == 0:
                     yield
+
+    def _note_id(self, name: str) -> None:
+        topic = None if name in self._topic_ids else self._context.topics.get(name)
+        if topic is not None and topic.topic_id is not None:
+            self._topic_ids[name] = topic.topic_id
 
     def each(self) -> Iterator[BrokerRequest]:
         """Yield everything collected, in sending order; what is not asked for yet is not made."""
