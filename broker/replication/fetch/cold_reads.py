@@ -65,7 +65,8 @@ class ColdReads:
     def _loaded(self, read: Pending[Any], each: Found, size: int) -> None:
         self._hosted.loading(-size)
         try:
-            filling.fill_in(each[0], each[1], read.result())
+            each[0].records = read.result()
+            filling.name_aborted(each[0], each[1])
         except Exception as error:
             # Whatever the error, the fetch must not wait for ever.
             filling.fail(each[0], error)

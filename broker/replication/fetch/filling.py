@@ -17,22 +17,24 @@ def fill(slices: list[Found], *, in_files: bool) -> list[Found]:
     for each in slices:
         result, found, _, _ = each
         try:
-            part = found.in_file() if in_files else None
             # What encodes the answer asks a part for its length only, as it does for all large records.
-            records = found.load_nowait() if part is None else cast(Records, part)
+            records = cast(Records | None, found.in_file()) if in_files else None
+            if records is None:
+                records = found.load_nowait()
             if records is None:
                 cold.append(each)
             else:
-                fill_in(result, found, records)
+                result.records = records
+                if result.aborted is not None:
+                    name_aborted(result, found)
         except Exception as error:
             fail(result, error)
     return cold
 
 
-def fill_in(result: FetchedPartition, found: Slice, records: Records) -> None:
-    """Answer these records; a reader of committed records is told which of them were aborted."""
-    result.records = records
-    if result.aborted is not None and len(records):
+def name_aborted(result: FetchedPartition, found: Slice) -> None:
+    """For a reader of committed records: which of the answered ones were aborted."""
+    if result.aborted is not None and len(result.records):
         aborted = found.aborted()
         if aborted is None:
             result.records = b""  # what tells it is gone

@@ -37,7 +37,8 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         version, body, session.listener, services.metadata.topic_name
     )
     session.is_broker = is_follower = params.from_follower
-    params.in_files = session.sends_files and version >= OLD_FORMATS_BELOW
+    if session.sends_files and version >= OLD_FORMATS_BELOW:
+        params.in_files = True
     if not is_follower:
         _limit(services, request, params)
     reader = fetch_rights.EVERYTHING if services.rights.is_open else fetch_rights.reader_of(services, request, params)
