@@ -51,42 +51,60 @@ def of_topics(**more: Any) -> dict[str, Any]:
     return {"timeout_ms": 1000, "validate_only": True, "topics": each(lambda name: {"name": name, **more})}
 
 
-NAMES = [f"no-{number}" for number in range(MANY)]
-IDS = [{"name": None, "topic_id": UUID(int=number)} for number in range(2, MANY + 2)]
-FEATURES = each(lambda name: {"feature": name, "max_version_level": 1, "upgrade_type": 1})
-USERS = {"entries": each(lambda name: {"entity": [{"entity_type": "user", "entity_name": name}], "ops": []})}
+def names() -> list[str]:
+    return [f"no-{number}" for number in range(MANY)]
+
+
+def ids() -> list[dict[str, Any]]:
+    return [{"name": None, "topic_id": UUID(int=number)} for number in range(2, MANY + 2)]
+
+
+def features() -> list[dict[str, Any]]:
+    return each(lambda name: {"feature": name, "max_version_level": 1, "upgrade_type": 1})
+
+
+def users() -> list[dict[str, Any]]:
+    return each(lambda name: {"entity": [{"entity_type": "user", "entity_name": name}], "ops": []})
+
+
 NO_ENTITIES = {"entries": [{"entity": [], "ops": []}] * MANY, "validate_only": True}
-MOVES = [{"partition_index": number + 1, "replicas": [1]} for number in range(MANY)]
 NUMBERS = list(range(1, MANY + 1))
 MARKER = {"producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
 ON_T = [{"name": "t", "partition_indexes": NUMBERS}]
 
 
+# The requests are made by the tests: both of pytest's workers would have all of them in memory until they end.
 @pytest.mark.parametrize(
     ("key", "version", "fields", "told", "code"),
     [
-        (33, 1, resources(TOPIC, []), "responses", UNKNOWN),
-        (44, 0, resources(TOPIC, []), "responses", UNKNOWN),
-        (49, 0, USERS | {"validate_only": True}, "entries", 0),
-        (49, 0, NO_ENTITIES, "entries", INVALID),
-        (37, 1, of_topics(count=2, assignments=None), "results", UNKNOWN),
-        (20, 5, {"topic_names": NAMES, "timeout_ms": 1000}, "responses", UNKNOWN),
-        (20, 6, {"topics": IDS, "timeout_ms": 1000}, "responses", NO_ID),
-        (50, 0, {"users": [{"name": name} for name in NAMES]}, "results", NO_USER),
-        (57, 1, {"timeout_ms": 1000, "feature_updates": FEATURES, "validate_only": True}, "results", INVALID),
+        (33, 1, lambda: resources(TOPIC, []), "responses", UNKNOWN),
+        (44, 0, lambda: resources(TOPIC, []), "responses", UNKNOWN),
+        (49, 0, lambda: {"entries": users(), "validate_only": True}, "entries", 0),
+        (49, 0, lambda: NO_ENTITIES, "entries", INVALID),
+        (37, 1, lambda: of_topics(count=2, assignments=None), "results", UNKNOWN),
+        (20, 5, lambda: {"topic_names": names(), "timeout_ms": 1000}, "responses", UNKNOWN),
+        (20, 6, lambda: {"topics": ids(), "timeout_ms": 1000}, "responses", NO_ID),
+        (50, 0, lambda: {"users": [{"name": name} for name in names()]}, "results", NO_USER),
+        (
+            57,
+            1,
+            lambda: {"timeout_ms": 1000, "feature_updates": features(), "validate_only": True},
+            "results",
+            INVALID,
+        ),
         (
             31,
             1,
-            {"filters": each(lambda name: ACL_FILTER | {"resource_name_filter": name})},
+            lambda: {"filters": each(lambda name: ACL_FILTER | {"resource_name_filter": name})},
             "filter_results",
             NO_RIGHT,
         ),
     ],
 )
 async def test_many_things_are_changed(
-    broker: InsideBroker, key: int, version: int, fields: dict[str, Any], told: str, code: int
+    broker: InsideBroker, key: int, version: int, fields: Callable[[], dict[str, Any]], told: str, code: int
 ) -> None:
-    answer, longest_s = await ask(broker, key, version, fields)
+    answer, longest_s = await ask(broker, key, version, fields())
     found = getattr(answer, told)
     assert len(found) == MANY
     assert {one.error_code for one in found} == {code}
@@ -127,7 +145,7 @@ async def test_many_topics_are_deleted_by_one_without_rights(tmp_path: Path) -> 
     """Each refusal is a line of the audit log."""
     acls = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
     async with InsideBroker(tmp_path, acls | {"super.users": "User:admin"}) as denying:
-        answer, longest_s = await ask(denying, 20, 5, {"topic_names": NAMES, "timeout_ms": 1000})
+        answer, longest_s = await ask(denying, 20, 5, {"topic_names": names(), "timeout_ms": 1000})
     assert {one.error_code for one in answer.responses} == {int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     assert len(answer.responses) == MANY
     assert longest_s < TURN_S
@@ -167,7 +185,8 @@ async def test_many_quotas_of_one_user_the_last_of_which_counts(broker: InsideBr
 
 
 async def test_many_partitions_are_moved_listed_and_elected(broker: InsideBroker) -> None:
-    moved, longest_s = await ask(broker, 45, 0, {"topics": [{"name": "t", "partitions": MOVES}], "timeout_ms": 1000})
+    moves = [{"partition_index": number, "replicas": [1]} for number in NUMBERS]
+    moved, longest_s = await ask(broker, 45, 0, {"topics": [{"name": "t", "partitions": moves}], "timeout_ms": 1000})
     (topic,) = moved.responses
     assert {p.error_code for p in topic.partitions} == {UNKNOWN}
     assert len(topic.partitions) == MANY
@@ -193,14 +212,15 @@ async def test_many_replicas_of_one_partition(broker: InsideBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    "markers",
+    "made",
     [
-        [MARKER | {"producer_id": 1, "topics": [*ON_T, *ON_T]}],
-        [MARKER | {"producer_id": number, "topics": [{"name": "t", "partition_indexes": [1]}]} for number in NUMBERS],
-        [MARKER | {"producer_id": number, "topics": []} for number in NUMBERS],
+        lambda: [MARKER | {"producer_id": 1, "topics": [*ON_T, *ON_T]}],
+        lambda: [MARKER | {"producer_id": n, "topics": [{"name": "t", "partition_indexes": [1]}]} for n in NUMBERS],
+        lambda: [MARKER | {"producer_id": n, "topics": []} for n in NUMBERS],
     ],
 )
-async def test_many_markers(broker: InsideBroker, markers: list[dict[str, Any]]) -> None:
+async def test_many_markers(broker: InsideBroker, made: Callable[[], list[dict[str, Any]]]) -> None:
+    markers = made()
     answer, longest_s = await ask(broker, 27, 0, {"markers": markers})
     assert len(answer.markers) == len(markers)
     told = [p for marker in answer.markers for topic in marker.topics for p in topic.partitions]
