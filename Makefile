@@ -48,10 +48,10 @@ test: setup ## all of the following, of what is long a short path: under 25 minu
 	@MAKE="$(MAKE)" $(BIN)/python -m tests.stages
 
 test-unit: setup ## what needs no processes, with Airflow's and Spark's parts: units, properties, architecture, scenarios
-	$(PYTEST) $(TWO) $(FAST) tests/scenarios
+	$(PYTEST) $(TWO) -m "not long" $(FAST) tests/scenarios
 
 test-simulation: setup ## real brokers on simulated machines, some seeds
-	$(PYTEST) $(TWO) tests/simulation
+	$(PYTEST) -n 2 --dist loadgroup tests/simulation
 
 test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not long" tests/integration
