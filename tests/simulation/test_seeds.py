@@ -16,6 +16,7 @@ from logyard.broker.log.segment.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.follower.answers import FetchState
 from tests.simulation import run, tellers
+from tests.simulation.conftest import FIRST
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import BrokenPromise
 from tests.simulation.loop import SimLoop
@@ -54,6 +55,7 @@ def test_seed_of_transaction_version_2(number: int) -> None:
     assert run_seed(number, RAISED_STEPS, transaction_version=2).trace.counts["teller: raised epochs"] > 0
 
 
+@FIRST
 def test_everything_that_can_happen_does_happen() -> None:
     missing: set[str] = set(EXPECTED_IN_A_LONG_RUN)
     for seed in range(1, 1 + COVERED_WITHIN):
