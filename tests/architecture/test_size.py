@@ -34,25 +34,10 @@ BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """What lies in a statement but expressions, in which there are no blocks."""
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-        yield from getattr(node, name, ())
-
-
-def all_statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """The tree and every statement below it: `ast.walk` would look at each name and number too."""
-    left = [tree]
-    while left:
-        node = left.pop()
-        yield node
-        left.extend(statements(node))
-
-
 def nesting(node: ast.AST, depth: int = 0) -> int:
     """How deep blocks lie in each other below `node`; an `elif` is no deeper than its `if`, inner functions apart."""
     deepest = depth
-    for child in statements(node):
+    for child in floors.statements(node):
         if isinstance(child, NAMED):
             continue
         is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
@@ -73,7 +58,7 @@ def too_large(source: str, path: str) -> Iterator[tuple[str, str]]:
     lines = source.count("\n")
     if lines > FILE_LINES:
         yield path, f"{lines} lines, at most {FILE_LINES}"
-    for node in all_statements(ast.parse(source)):
+    for node in floors.all_statements(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and parameters(node) > CONSTRUCTOR_PARAMETERS:
             yield (
                 f"{path}::{node.name}",

@@ -26,6 +26,8 @@ KNOWN = {
 
 def starts(source: str) -> list[str]:
     """The calls in a file that begin a task or a thread."""
+    if not any(name in source for name in STARTS):
+        return []
     called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     names = (f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else "" for f in called)
     return [name for name in names if name in STARTS]

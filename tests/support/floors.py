@@ -111,6 +111,21 @@ def module_name(path: Path, root: Path) -> str:
     return ".".join(parts)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What lies in a statement but expressions, in which there are neither blocks nor imports."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        yield from getattr(node, name, ())
+
+
+def all_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The tree and every statement below it: `ast.walk` would look at each name and number too."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        left.extend(statements(node))
+
+
 @cache
 def imports(source: str, module: str) -> tuple[str, ...]:
     """The absolute name of everything imported anywhere in the file, functions included.
@@ -122,7 +137,7 @@ def imports(source: str, module: str) -> tuple[str, ...]:
 
 def _imports(source: str, module: str) -> Iterator[str]:
     package = module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
+    for node in all_statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -5,6 +5,7 @@ beside records and compared with their timestamps, and for what has to mean the 
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 # Calls and attributes that tell the time by the wall, by their last two names.
@@ -28,11 +29,15 @@ ASKING = frozenset(
 # Names of our own: the clock's port, and the times of a file.
 OWN = frozenset({"now_ms", "wall_ms", "st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"})
 CLOCKS = ("clock", "clocks")
+# What a file has to contain for a look at its tree to be worth while.
+_NAMES = "|".join(sorted({name for _, name in ASKING} | OWN))
+PERHAPS = re.compile(rf"\.\s*(?:{_NAMES})\b|\bfrom (?:time|os\.path) import")
 
 
 def uses(source: str) -> Iterator[tuple[str, int]]:
     """Yield the function (`Class.method`, "" for the module) and line of every place that asks a wall clock."""
-    yield from _uses(ast.parse(source), "")
+    if PERHAPS.search(source):
+        yield from _uses(ast.parse(source), "")
 
 
 def _uses(node: ast.AST, within: str) -> Iterator[tuple[str, int]]:
