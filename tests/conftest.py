@@ -2,7 +2,7 @@
 garbage collector looks at, and what is said of a test that ran again.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
-draws new ones at every run. No example fails for having been slow: the machine is shared.
+draws new ones at every run, three times as many. No example fails for having been slow: the machine is shared.
 
 A buffer that a connection lets go is spoilt at once: a handler that keeps a view of it fails its test, as it would
 mix up the requests of two clients.
@@ -12,15 +12,15 @@ some million objects. The collector looks at none of it again: each of its full 
 """
 
 import gc
-import os
 from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
 from logyard.broker.server import receive_buffers
+from tests.support.lengths import IS_PROOF, examples
 
-settings.register_profile("logyard", deadline=None, derandomize="LOGYARD_EXPLORE" not in os.environ)
+settings.register_profile("logyard", deadline=None, derandomize=not IS_PROOF, max_examples=examples(100))
 settings.load_profile("logyard")
 
 _SPOILT = b"\xdb" * receive_buffers.BUFFER_BYTES

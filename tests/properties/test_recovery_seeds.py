@@ -22,7 +22,7 @@ from tests.support.recovery_ports import WorldClient, WorldEnsemble, WorldLaunch
 from tests.support.recovery_world import GRACE_S, PAUSE_S_MAX, Touched, Way, World
 
 SEEDS = 3000
-PLAYED = SEEDS if IS_PROOF else SEEDS // 3
+PLAYED = SEEDS if IS_PROOF else SEEDS // 6
 TROUBLE_S = 300.0  # for so long faults come; then those of Airflow's side are over
 ENOUGH_S = 900.0  # and after so long everything that is ill and may be treated is whole again
 
