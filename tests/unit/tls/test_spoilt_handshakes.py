@@ -160,7 +160,7 @@ def places(flights: list[bytes], every: int) -> Iterator[tuple[int, Spoil]]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("every", [37, pytest.param(1 if IS_PROOF else 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(1 if IS_PROOF else 5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_spoilt_handshakes(version: ssl.TLSVersion, every: int) -> None:
     context = client_context(CLIENT)
