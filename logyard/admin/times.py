@@ -6,7 +6,8 @@ from datetime import timezone
 def parse_time_ms(text: str) -> int:
     """Parse a time such as `2026-11-21T10:00:00.000` into ms since 1970; UTC if it has no zone.
 
-    A day alone is its midnight. Raises ValueError.
+    A day alone is its midnight, and a time before 1970 is 1970: to brokers negative numbers are the ends of a log.
+    Raises ValueError.
     """
     import pendulum  # 0.1 s: for the commands that are given a time
 
@@ -19,7 +20,7 @@ def parse_time_ms(text: str) -> int:
         found = pendulum.datetime(found.year, found.month, found.day)
     if not isinstance(found, pendulum.DateTime):
         raise ValueError(f"not a time: {text!r}")
-    return round(found.timestamp() * 1000)
+    return max(round(found.timestamp() * 1000), 0)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -30,7 +31,10 @@ def parse_duration_ms(text: str) -> int:
     import pendulum
 
     length = text.removeprefix("-")
-    found = pendulum.parse(length) if any(character.isdigit() for character in length) else None
+    try:
+        found = pendulum.parse(length) if any(character.isdigit() for character in length) else None
+    except OverflowError:
+        found = None
     if not isinstance(found, pendulum.Duration) or found.years or found.months or "W" in length:
         raise ValueError(f"not a duration: {text!r}")
     return round(found.total_seconds() * 1000) * (-1 if text != length else 1)

@@ -308,7 +308,7 @@ def _time(to_datetime: str | None, by_duration: str | None) -> int | None:
     if to_datetime is not None:
         return reset_scenarios.parse_time(to_datetime)
     if by_duration is not None:
-        return time.time_ns() // 1_000_000 - reset_scenarios.parse_duration(by_duration)
+        return max(time.time_ns() // 1_000_000 - reset_scenarios.parse_duration(by_duration), 0)
     return None
 
 
