@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from logyard.admin.settings import ClusterSettings
@@ -15,7 +15,8 @@ _HOST_NAMES = "ssl.endpoint.identification.algorithm"
 # Of these, a file that others can read is warned about.
 _SECRET = re.compile(r"password|secret|sasl\.jaas\.config|\.key(\.pem)?$")
 _OTHERS_READ = 0o004
-_PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
+_BLANKS = " \t\f"
+_PAIR = re.compile(r"([^#!\s=:][^=:\s]*)[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*$")
 
 
 def read(path: Path, option: str = "--command-config") -> dict[str, str]:
@@ -31,9 +32,7 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     except UnicodeDecodeError:
         raise LocalError(f"{option} {path}: UTF-8 text is expected") from None
     found: dict[str, str] = {}
-    for number, line in enumerate(re.sub(r"\\\n\s*", "", text).splitlines(), 1):
-        if not line.strip() or line.lstrip()[0] in "#!":
-            continue
+    for number, line in _lines(text):
         pair = _PAIR.match(line)
         if pair is None:
             # Not the line itself, which may hold a password.
@@ -42,6 +41,25 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     if mode & _OTHERS_READ and any(_SECRET.search(key) for key in found):
         print(f"logyard: warning: {path} holds a password and others can read it: chmod 600 {path}", file=sys.stderr)
     return found
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that say something, each with its number: as java.util.Properties joins them.
+
+    A backslash at the end joins, but two of them are one backslash, and no comment goes on in the next line.
+    """
+    before = ""
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = before + line.lstrip(_BLANKS)
+        before = ""
+        if not line or line[0] in "#!":
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            before = line[:-1]
+        else:
+            yield number, line
+    if before:
+        yield number, before
 
 
 def of_user(given: Mapping[str, str], user: str, mechanism: str, password: str) -> dict[str, str]:
@@ -67,7 +85,9 @@ def write(path: Path, properties: Mapping[str, str], option: str) -> None:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    # Blanks at the ends are read as part of the value only like this.
+    return re.sub(r"^[ \f]|[ \f]$", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _unescaped(value: str) -> str:
@@ -77,7 +97,9 @@ def _unescaped(value: str) -> str:
     def meant(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else known.get(found[2], found[2])
 
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", meant, value)
+    text = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", meant, value)
+    # Java writes a letter beyond the first 65,536 as two.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
@@ -96,6 +118,6 @@ def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
 
 
 def _milliseconds(key: str, value: str) -> int:
-    if not value.isdecimal():
+    if not value.isdecimal() or len(value) > 15:
         raise LocalError(f"--command-config: {key}={value}: a number of milliseconds is expected")
     return int(value)
