@@ -136,7 +136,13 @@ class CommandLauncher:
 
 def _completed(arguments: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+        arguments,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
     )
 
 

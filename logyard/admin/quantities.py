@@ -3,6 +3,14 @@
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
+def whole(text: str | None, otherwise: int) -> int:
+    """A whole number that somebody has written into a setting; `otherwise` where it is none, as brokers do."""
+    try:
+        return int(text or otherwise)
+    except ValueError:
+        return otherwise
+
+
 def size(count: float) -> str:
     """Bytes with a unit: `512 B`, `1.5 MiB`, `210 GiB`; as the page writes them (format.js)."""
     left, unit = abs(float(count)), 0

@@ -1,6 +1,8 @@
 """The address, security and timeouts of a cluster, read from a mapping such as a connection's extra."""
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,6 +14,7 @@ from logyard.login.security import BadSettings as BadSettings  # raised here too
 from logyard.login.security import Security
 
 BOOTSTRAP = "bootstrap.servers"
+_ID = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class ClusterSettings(Security):
         """
         given = {key: value for key, value in (extra or {}).items() if value not in (None, "", [], ())}
         named = bootstrap or str(given.get(BOOTSTRAP, ""))
-        servers = tuple(part.strip() for part in named.split(",") if part.strip())
+        servers = tuple(_server(part.strip()) for part in named.split(",") if part.strip())
         if not servers:
             raise BadSettings("no bootstrap servers: give host:port[,host:port…] as the connection's host")
 
@@ -111,10 +114,23 @@ class ClusterSettings(Security):
         try:
             content = json.loads(Path(self.cluster_file).read_text())
             return {int(b["id"]): (str(b["host"]), int(b["port"])) for b in content["brokers"]}
-        except (OSError, ValueError, KeyError, TypeError) as problem:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as problem:
             raise BadSettings(
                 f"cluster_file {self.cluster_file}: the cluster.json of `logyard cluster start` is expected ({problem})"
             ) from None
+
+
+def is_port(text: str) -> bool:
+    """Whether this is the number of a TCP port."""
+    return _ID.fullmatch(text) is not None and 0 < int(text) < 65536
+
+
+def _server(text: str) -> str:
+    """A broker's address; one that cannot be any would be tried for as long as brokers that are down."""
+    host, colon, port = text.rpartition(":")
+    if colon and not (host and is_port(port)):
+        raise BadSettings(f"bootstrap server {text!r}: host:port is expected")
+    return text
 
 
 def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
@@ -136,7 +152,7 @@ def _broker(item: Any) -> tuple[int, str, int]:
     """Parse a broker's id, or `id@host:port` with the address to use while no other source has one."""
     broker, _, address = str(item).partition("@")
     host, _, port = address.rpartition(":")
-    if not broker.isdecimal() or (address and not (host and port.isdecimal())):
+    if not _ID.fullmatch(broker) or (address and not (host and is_port(port))):
         raise BadSettings(f'broker_ids {item!r}: an id is expected, such as 1, or "1@broker-1:9092"')
     return int(broker), host.strip("[]"), int(port or 0)
 
@@ -146,7 +162,7 @@ def _tokens(value: Any) -> tuple[tuple[str, str], ...]:
     try:
         found = json.loads(value) if isinstance(value, str) else value or {}
         return tuple(sorted((str(int(broker)), str(token)) for broker, token in found.items()))
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, OverflowError):
         raise BadSettings('http_tokens: a JSON object is expected, such as {"1": "TOKEN"}') from None
 
 
@@ -159,7 +175,7 @@ def _capacities(value: Any) -> int | tuple[tuple[int, int], ...] | None:
         if isinstance(found, Mapping):
             return tuple(sorted((int(broker), int(size)) for broker, size in found.items())) or None
         return int(found)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadSettings(
             f'disk_capacities {value!r}: bytes are expected, or a JSON object such as {{"1": 2000000000000}}'
         ) from None
@@ -170,6 +186,6 @@ def _number(key: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise BadSettings(f"{key} {value!r}: a number is expected") from None
-    if number < 0:
+    if not 0 <= number < math.inf:  # with a time-out that is no number, nothing would ever end
         raise BadSettings(f"{key} {value!r}: a number of at least 0 is expected")
     return number

@@ -18,6 +18,7 @@ from logyard.admin.cluster.snapshot import (
     TopicView,
 )
 from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.quantities import whole
 from logyard.admin.zookeeper.batch import registrations
 from logyard.admin.zookeeper.znodes import ZnodeClient, make
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -41,7 +42,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class ZooKeeperClusterClient:
-    """`command.ReassignmentClient` and `elections.ElectionClient` over znodes. Methods raise EnsembleUnreachable."""
+    """`ending.ReassignmentClient` and `elections.ElectionClient` over znodes. Methods raise EnsembleUnreachable."""
 
     reaches_dead_brokers = True  # their settings are znodes, which they read when they start
 
@@ -183,7 +184,7 @@ class ZooKeeperClusterClient:
         """min.insync.replicas by topic, as far as it is in ZooKeeper and not in brokers' files."""
         paths = [configs.broker_path(None), *map(configs.topic_path, names)]
         values = [
-            int(configs.decode(znode.data, path).get(_MIN_ISR, 0)) if znode is not None else 0
+            whole(configs.decode(znode.data, path).get(_MIN_ISR), 0) if znode is not None else 0
             for path, znode in zip(paths, self._znodes.read(paths), strict=True)
         ]
         return {name: value or values[0] or 1 for name, value in zip(names, values[1:], strict=True)}

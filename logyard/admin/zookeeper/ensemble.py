@@ -13,7 +13,7 @@ from logyard.admin.ports import EnsembleUnreachable, PartitionsView
 from logyard.admin.recovery import journal as step_journal
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal
 from logyard.admin.zookeeper.batch import read_znodes, registrations
-from logyard.admin.zookeeper.znodes import kazoo_acls
+from logyard.admin.zookeeper.znodes import kazoo_acls, refuse_address
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
 from logyard.broker.zk.access import ANYBODY, Access
@@ -60,6 +60,7 @@ class KazooEnsemble:
         from logyard.broker.zk.kazoo_access import NoConnection, started_client
 
         if self._opened is None:
+            refuse_address(self._connect)
             try:
                 self._opened = started_client(self._connect, self._access, self._timeout_s)
             except NoConnection as problem:

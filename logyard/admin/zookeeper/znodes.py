@@ -3,10 +3,12 @@
 Values are those of `broker/znodes/ops`; every write is one multi, so that it can check versions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.settings import BadSettings
 from logyard.admin.zookeeper.batch import read_znodes
 from logyard.broker.zk.access import ANYBODY, Access
 from logyard.broker.znodes.ops import (
@@ -70,6 +72,8 @@ class KazooZnodes:
     def __init__(self, connect: str, timeout_s: float = 15.0, access: Access = ANYBODY) -> None:
         from logyard.broker.zk.kazoo_access import NoConnection, started_client
 
+        refuse_address(connect)
+
         self._connect = connect
         self._acls_of = secure_acls if access.has_identity else open_acls
         try:
@@ -85,17 +89,23 @@ class KazooZnodes:
         from kazoo.exceptions import NoNodeError
 
         try:
-            return sorted(self._asked(lambda: self._client.get_children(path)))
+            with _possible_paths():
+                return sorted(self._asked(lambda: self._client.get_children(path)))
         except NoNodeError:
             return None
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        return read_znodes(self._client, paths, lambda answer: self._asked(answer.get))
+        with _possible_paths():
+            return read_znodes(self._client, paths, lambda answer: self._asked(answer.get))
 
     def sync(self) -> None:
         self._asked(lambda: self._client.sync("/"))
 
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
+        with _possible_paths():
+            return self._commit(ops)
+
+    def _commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
         transaction = self._client.transaction()
         for op in ops:
             match op:
@@ -166,6 +176,29 @@ class KazooZnodes:
             raise EnsembleUnreachable(
                 f"ZooKeeper {self._connect} was lost ({type(problem).__name__}): check the result and try again"
             ) from None
+
+
+def refuse_address(connect: str) -> None:
+    """Raise BadSettings unless this is host:port[,host:port…][/chroot]."""
+    from kazoo.hosts import collect_hosts
+    from kazoo.protocol.paths import normpath
+
+    try:
+        _, chroot = collect_hosts(connect)
+        normpath(chroot or "/")
+    except ValueError as problem:
+        raise BadSettings(f"ZooKeeper {connect!r}: host:port[,host:port…][/chroot] is expected ({problem})") from None
+
+
+@contextmanager
+def _possible_paths() -> Iterator[None]:
+    """Names become parts of paths, and some cannot: `..`, or one with a character that is none. Raises BadSettings."""
+    from kazoo.exceptions import BadArgumentsError
+
+    try:
+        yield
+    except (ValueError, BadArgumentsError) as problem:
+        raise BadSettings(f"no znode can have such a name: {str(problem) or 'ZooKeeper refuses it'}") from None
 
 
 def kazoo_acls(acls: Acls) -> list[Any]:

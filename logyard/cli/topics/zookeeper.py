@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.quantities import whole
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.admin.zookeeper.znodes import ZnodeClient, make
 from logyard.broker.controller.topics import placement
@@ -45,7 +46,7 @@ class ZooKeeperTopics:
         return self._children(topics.PATH)
 
     def live(self) -> list[int]:
-        return sorted(int(name) for name in self._children(BROKER_IDS))
+        return sorted(int(name) for name in self._children(BROKER_IDS) if name.isdecimal())
 
     def lines(self, names: Sequence[str]) -> list[TopicLines]:
         deleting = set(self._children(delete_topics.PATH))
@@ -193,7 +194,7 @@ def _lines(
         ],
         configs=values,
         topic_id=None if there.topic_id is None else topic_id_text(there.topic_id),
-        min_isr=int(values.get("min.insync.replicas", "1")),
+        min_isr=whole(values.get("min.insync.replicas"), 1),
         deleting=deleting,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from logyard.admin.connector import CommandLauncher, fill
+from logyard.admin.recovery.witnesses import HostState
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.errors import LogyardError
 
@@ -36,6 +37,16 @@ def test_a_full_connection() -> None:
         ("a:1", {"broker_ids": ["one"]}, "broker_ids"),
         ("a:1", {"broker_ids": ["1@b-1"]}, "broker_ids"),
         ("a:1", {"disk_capacities": [1, 2]}, "disk_capacities"),
+        ("a:1", {"disk_capacities": "1e999"}, "disk_capacities"),
+        ("a:1", {"http_tokens": {"1e999": "t"}}, "http_tokens"),
+        ("a:1", {"total_timeout_s": "nan"}, "total_timeout_s"),  # of which no moment would be the end
+        ("a:1", {"total_timeout_s": float("inf")}, "total_timeout_s"),
+        ("a:1", {"throttle": "inf"}, "throttle"),
+        ("a:1", {"broker_ids": ["9" * 5000]}, "broker_ids"),
+        ("a:1,b:nine", {}, "bootstrap server 'b:nine'"),
+        ("a:99999", {}, "bootstrap server 'a:99999'"),
+        (":9092", {}, "bootstrap server ':9092'"),
+        ("[::1]", {}, "host:port is expected"),
     ],
 )
 def test_wrong_values_are_named(host: str, extra: dict[str, object], named: str) -> None:
@@ -89,3 +100,12 @@ def test_a_command_that_fails_says_why() -> None:
         CommandLauncher(["python3", "-c", "import sys; sys.exit('no such broker')"]).start(1)
     with pytest.raises(LogyardError, match="starting broker 7"):
         CommandLauncher(["/nonexistent/launcher"]).start(7)
+
+
+def test_an_address_may_have_no_port_or_be_of_ip_v6() -> None:
+    assert ClusterSettings.read("broker, [::1]:9092, ::1:9092", {}).bootstrap == ("broker", "[::1]:9092", "::1:9092")
+
+
+def test_a_status_command_may_print_what_is_no_text() -> None:
+    launcher = CommandLauncher(["true"], status=["printf", r"gone \377"])
+    assert launcher.host_state(1) is HostState.GONE

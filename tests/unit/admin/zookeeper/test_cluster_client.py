@@ -8,10 +8,13 @@ from logyard.admin.cluster.snapshot import ConfigValue, PartitionView
 from logyard.admin.connector import RealPause
 from logyard.admin.reassignment import command
 from logyard.admin.reassignment.proposal import propose
+from logyard.admin.settings import BadSettings
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
+from logyard.admin.zookeeper.ensemble import KazooEnsemble
+from logyard.admin.zookeeper.znodes import KazooZnodes
 from logyard.broker.errors import ApiError
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.broker.znodes.ops import Delete, SetData
+from logyard.broker.znodes.ops import ANY_VERSION, Delete, SetData
 from tests.support.memory_records import throttle_owner
 from tests.support.tree_znodes import TreeZnodes
 
@@ -152,3 +155,17 @@ def test_settings_and_their_notification_are_one_step(client: ZooKeeperClusterCl
         assert settings is not None
         assert told is not None
         assert settings.mzxid == told.czxid
+
+
+def test_a_setting_that_is_no_number_is_not_set(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
+    """As brokers take it: what cannot be read is left out."""
+    config = b'{"version":1,"config":{"min.insync.replicas":"two"}}'
+    znodes.commit([SetData("/config/topics/t", config, ANY_VERSION)])
+    assert client.min_isrs(["t"]) == {"t": 1}
+
+
+@pytest.mark.parametrize("connect", ["", ":::", "host:99999", "host:port", "host:2181/a/../b"])
+def test_an_address_of_zookeeper_that_cannot_be_one(connect: str) -> None:
+    for opened in (KazooZnodes, lambda address: KazooEnsemble(address).controller()):
+        with pytest.raises(BadSettings, match=r"host:port\[,host:port…\]\[/chroot\] is expected"):
+            opened(connect)
