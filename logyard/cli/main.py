@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
@@ -30,6 +31,9 @@ from logyard.cli.dump_log import command as dump_log
 from logyard.cli.topics import command as topics
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
+
+# These start processes, and end them when they are interrupted.
+_STARTING = (["cluster"], ["up"], ["down"], ["demo"])
 
 app = typer.Typer(
     name="logyard",
@@ -61,14 +65,16 @@ platform.add_commands(app)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status: 0 success, 1 refused or failed, 2 misused, 128 + signal."""
     interrupts.raise_once()
+    # A name that the terminal's encoding has no letters for, or that is no text, ends no command.
+    with suppress(AttributeError, ValueError):  # there is no output, or none of a terminal
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = command.main(given, prog_name="logyard", standalone_mode=False)
     except interrupts.Interrupted as interrupt:
-        return _complain(
-            f"interrupted by {interrupt}: what this command had started was stopped", 128 + interrupt.number
-        )
+        done = "what this command had started was stopped" if given[:1] in _STARTING else "look at what was done before"
+        return _complain(f"interrupted by {interrupt}: {done}", 128 + interrupt.number)
     except (LocalError, LogyardError) as error:
         return _complain(told(error), 1)
     except ModuleNotFoundError as error:
@@ -76,10 +82,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if lacking is None:
             raise
         return _complain(lacking, 1)
+    except typer.Abort:
+        return _complain("nothing was answered: give the options that answer, see --help", 1)
     except BrokenPipeError:
-        # The reader closed the pipe; what is still buffered must not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader closed the pipe.
+        _give_up_output()
         return 1
+    except OSError as error:
+        if error.filename is None:
+            _give_up_output()
+        return _complain(f"{'output' if error.filename is None else error.filename}: {error.strerror or error}", 1)
     except Exception as error:
         # Typer's own errors have no public common class; all of them have an exit code.
         status = getattr(error, "exit_code", None)
@@ -87,6 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(_misuse(error, given), int(status))
     return status if isinstance(status, int) else 0
+
+
+def _give_up_output() -> None:
+    """What is still buffered must not fail again at exit."""
+    with suppress(OSError, ValueError, AttributeError):  # there is none
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _misuse(error: Exception, given: Sequence[str]) -> str:
@@ -99,7 +117,8 @@ def _misuse(error: Exception, given: Sequence[str]) -> str:
 
 def _complain(text: str, status: int) -> int:
     if text:
-        print(text if "\n" in text else f"logyard: {text}", file=sys.stderr)
+        with suppress(OSError):  # the error's reader is gone too, or its disk full
+            print(text if "\n" in text else f"logyard: {text}", file=sys.stderr, flush=True)
     return status
 
 

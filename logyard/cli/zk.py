@@ -16,6 +16,8 @@ from logyard.cli import options
 from logyard.cli.options import Json, RequiredZooKeeper, ZkTlsConfig
 from logyard.local.errors import LocalError
 
+_SETTLE_MAX_S = 3600
+
 app = typer.Typer(help="Check and secure the znodes of a cluster.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -94,6 +96,8 @@ def check(
         logyard zk check --zookeeper localhost:2181
         logyard zk check --zookeeper localhost:2181/kafka --fix
     """
+    if settle > _SETTLE_MAX_S:
+        raise LocalError(f"--settle {settle}: up to {_SETTLE_MAX_S} seconds are expected")
     with options.ensemble(zookeeper, zk_tls_config) as znodes:
         found = _look_twice(znodes, settle)
         done = {_key(one): findings.mend(znodes, one) for one in found if fix and one.can_be_mended}

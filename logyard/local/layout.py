@@ -105,7 +105,13 @@ class Layout:
         found = files.read_json(self._settings)
         if found is None:
             raise LocalError(f"no cluster was started in {self.directory}: use `logyard cluster start --dir` first")
-        return Settings(**found)
+        return self._read(found)
+
+    def _read(self, found: object) -> Settings:
+        try:
+            return Settings(**found)  # type: ignore[arg-type]
+        except TypeError:
+            raise LocalError(f"{self._settings} is of another version of Logyard: start the cluster anew") from None
 
     def check_security(self, settings: Settings, *, runs: bool) -> bool:
         """Return whether the cluster has been used without security.
@@ -115,7 +121,7 @@ class Layout:
         found = files.read_json(self._settings)
         if found is None:
             return False
-        was = Settings(**found).secure
+        was = self._read(found).secure
         if was and not settings.secure:
             raise LocalError(f"the cluster in {self.directory} is secured: start it with --secure, or remove it")
         if settings.secure and runs and not was:

@@ -3,6 +3,7 @@
 kafka-python 3.0.12 remembers a dead controller and fails for ever; here the controller is looked up for each request.
 """
 
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -143,6 +144,11 @@ class Asking:
                     raise last from None
             except theirs.KafkaError as problem:
                 last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
+            except (struct.error, UnicodeError, OverflowError) as problem:
+                if "unpack" not in str(problem):
+                    # A number or a text that requests have no room for, and will not have at the next try.
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"no request can say this: {problem}") from None
+                last = ClusterUnreachable(f"the cluster did not answer: its answer cannot be read ({problem})")
             if time.monotonic() >= deadline:
                 raise last
             # Brokers may have moved or come back: refresh the list of addresses.

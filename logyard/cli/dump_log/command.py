@@ -112,4 +112,6 @@ def _print(path: Path, dump: Dump, faults: "Faults") -> None:
     except BrokenPipeError:
         raise
     except OSError as problem:
-        raise LocalError(f"--files {problem.filename or path}: {problem.strerror}") from None
+        if problem.filename is None:
+            raise  # it is the output's
+        raise LocalError(f"--files {problem.filename}: {problem.strerror}") from None

@@ -1,4 +1,9 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+import typer
 
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.cli import main as entry
@@ -132,3 +137,55 @@ def test_signal_names(name: str) -> None:
 def test_no_signal(name: str) -> None:
     with pytest.raises(LocalError, match="no such signal"):
         parse_signal(name)
+
+
+def test_a_question_without_an_answer_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise typer.Abort
+
+    monkeypatch.setattr("logyard.cli.cluster.LocalCluster.status", asked)
+    assert entry.main(["cluster", "status", "--dir", "/x"]) == 1
+    assert capsys.readouterr().err == "logyard: nothing was answered: give the options that answer, see --help\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/x/y"), "/x/y: Permission denied"),
+        (OSError(28, "No space"), "output: No space"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line(
+    problem: OSError, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("logyard.cli.cluster.LocalCluster.status", failed)
+    monkeypatch.setattr(entry, "_give_up_output", lambda: None)
+    assert entry.main(["cluster", "status", "--dir", "/x"]) == 1
+    assert capsys.readouterr().err == f"logyard: {said}\n"
+
+
+LINE = "2026-11-21 23:23:43.000000 INFO    [2] topics were created  event_id={n} kind=CreateTopics topics=['t', 'é']\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "said", "status"),
+    [
+        ("{} > /dev/full", "logyard: output: No space left on device\n", 1),
+        ("{} > /dev/full 2>&1", "", 1),
+        ("{} | true; exit ${{PIPESTATUS[0]}}", "", 1),
+        ("{} >&-", "", 0),
+        ("LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {} > /dev/null", "", 0),
+    ],
+    ids=["full", "both full", "a pipe that is closed", "closed", "of few letters"],
+)
+def test_outputs_that_take_no_text(shell: str, said: str, status: int, tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text("".join(LINE.format(n=n) for n in range(5000)))
+    command = shell.format(f"{sys.executable} -m logyard.cli.main story t {log}")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, said)

@@ -41,3 +41,9 @@ def test_what_no_tool_can_mend(run: Any, sound: TreeZnodes) -> None:
     status, out, err = run(*CHECK, "--fix")
     assert (status, err) == (1, "logyard: 1 thing wrong, none of them can be fixed automatically\n")
     assert "by hand: write it again" in out
+
+
+@pytest.mark.parametrize("seconds", ["1e999", "3601"])
+def test_a_pause_that_has_no_end(run: Any, sound: TreeZnodes, seconds: str) -> None:
+    status, _, said = run("zk", "check", "--zookeeper", "z:1", "--settle", seconds)
+    assert (status, "up to 3600 seconds are expected" in said) == (1, True)

@@ -125,3 +125,13 @@ def test_security_is_not_lost_and_does_not_come_while_it_runs(tmp_path: Path) ->
     assert layout.check_security(Settings(1, secure=True), runs=True) is False
     with pytest.raises(LocalError, match="is secured: start it with --secure"):
         layout.check_security(Settings(1), runs=False)
+
+
+def test_a_cluster_of_another_version_is_one_line(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.keep_settings(Settings(1))
+    (path,) = [one for one in tmp_path.rglob("*.json") if "brokers" in one.read_text()]
+    for content in ({"brokers": 1, "shards": 7}, [1]):
+        path.write_text(json.dumps(content))
+        with pytest.raises(LocalError, match="of another version"):
+            layout.settings()

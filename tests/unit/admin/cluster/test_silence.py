@@ -2,14 +2,18 @@
 
 import errno
 import os
+import struct
+from types import SimpleNamespace
 
 import pytest
 from kafka import errors as theirs
 
+from logyard.admin.cluster.asking import Asking
 from logyard.admin.cluster.connection import by_reason, connect, plain
 from logyard.admin.cluster.translation import silence
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
+from logyard.broker.errors import ApiError
 from logyard.local.ports import HOST
 
 
@@ -43,3 +47,28 @@ def test_who_refuses_connections_has_seen_no_password() -> None:
     assert str(raised.value) == (
         f"no broker answered: {HOST}:1, {HOST}:2 (connection refused); check that they run, and their addresses"
     )
+
+
+@pytest.mark.parametrize("value", [99_999_999_999, -(2**40)])
+def test_a_number_that_no_request_has_room_for_is_not_tried_again(value: int) -> None:
+    tries: list[int] = []
+
+    def ask() -> bytes:
+        tries.append(value)
+        return struct.pack(">i", value)
+
+    with pytest.raises(ApiError, match="no request can say this: 'i' format requires"):
+        Asking(ClusterSettings.read("a:1", {"total_timeout_s": 60}))._repeat(ask)
+    assert tries == [value]
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ApiError, match=r"no request can say this.*surrogates"):
+        Asking(ClusterSettings.read("a:1"))._repeat(lambda: "t\udcff".encode())
+
+
+def test_an_answer_that_is_cut_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Asking, "_connection", SimpleNamespace(refresh=lambda: None))
+    asking = Asking(ClusterSettings.read("a:1", {"total_timeout_s": 0}))
+    with pytest.raises(ClusterUnreachable, match="its answer cannot be read"):
+        asking._repeat(lambda: struct.unpack(">i", b"123"))
