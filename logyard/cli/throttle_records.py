@@ -80,6 +80,10 @@ def records_of(cluster_id: str) -> Records:
 
 
 def lives(owner: str) -> bool:
-    """Whether that run is still working; a run on another host is assumed to be."""
-    host, pid, started, boot, _ = json.loads(owner)
-    return bool(host != socket.gethostname() or identity.is_alive(identity.Identity(pid, started, boot)))
+    """Whether that run is still working; one on another host, or of a version that names itself otherwise, may be."""
+    try:
+        host, pid, started, boot, _ = json.loads(owner)
+        me = identity.Identity(int(pid), int(started), str(boot))
+    except (TypeError, ValueError, OverflowError):
+        return True
+    return bool(host != socket.gethostname() or identity.is_alive(me))

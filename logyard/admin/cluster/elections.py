@@ -59,7 +59,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
         found = [TopicPartition(entry["topic"], entry["partition"]) for entry in entries]
         if not all(isinstance(tp.topic, str) and type(tp.partition) is int for tp in found):
             raise ValueError("a topic is a text and a partition a number")
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise BadElection("""{"partitions":[{"topic":"flights","partition":0}]} is expected in the file""") from None
     repeated = sorted(tp for tp, count in Counter(found).items() if count > 1)
     if repeated:

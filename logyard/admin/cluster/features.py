@@ -46,7 +46,7 @@ def parse(words: Iterable[str]) -> dict[str, int]:
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name:
             raise BadFeatures(f"--feature {word}: give name=level, as transaction.version=2")
-        if not text.isdecimal() or int(text) > LEVEL_MAX:
+        if not text.isdecimal() or len(text) > 9 or int(text) > LEVEL_MAX:
             raise BadFeatures(f"--feature {word}: a level is a number from 0 to {LEVEL_MAX}")
         if name in levels:
             raise BadFeatures(f"--feature {name} is given more than once")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.znodes import configs
-from logyard.broker.znodes.scram_credentials import ITERATIONS_MIN, MECHANISMS, ScramCredential
+from logyard.broker.znodes.scram_credentials import ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, ScramCredential
 
 TOPICS, BROKERS, CLIENTS, USERS, IPS = configs.TOPICS, configs.BROKERS, configs.CLIENTS, configs.USERS, configs.IPS
 BROKER_LOGGERS = "broker-loggers"
@@ -152,6 +152,10 @@ def parse_credential(mechanism: str, text: str) -> tuple[int, str]:
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise BadConfig(f"Invalid credential property {mechanism}: write [iterations=8192,password=…]")
+    if len(match[1] or "") > 9:
+        raise BadConfig(
+            f"Iterations {match[1][:20]} are more than anybody can compute: up to {ITERATIONS_MAX} are usual"
+        )
     iterations = int(match[1]) if match[1] not in (None, "", "-1") else SCRAM_ITERATIONS
     if iterations < SCRAM_ITERATIONS:
         raise BadConfig(f"Iterations {iterations} is less than the minimum {SCRAM_ITERATIONS} required for {mechanism}")

@@ -21,6 +21,7 @@ from logyard.admin.configs.entities import (
     refuse_unknown,
 )
 from logyard.broker.errors import ApiError
+from logyard.broker.znodes.scram_credentials import ITERATIONS_MAX
 
 # Kafka's numbers of resources and of the sources of a value (ConfigResource.Type, ConfigEntry.ConfigSource).
 _RESOURCES = {TOPICS: 2, BROKERS: 4, BROKER_LOGGERS: 8}
@@ -128,6 +129,9 @@ def alter_quotas(sender: ConfigSender, entity: Entity, add: Mapping[str, str], d
 def alter_credentials(sender: ConfigSender, user: str, add: Mapping[str, str], delete: Sequence[str]) -> None:
     """Set and remove a user's SCRAM credentials. Raises BadConfig, ApiError."""
     upsert = {mechanism: parse_credential(mechanism, text) for mechanism, text in add.items() if mechanism in SCRAM}
+    for mechanism, (iterations, _) in upsert.items():
+        if iterations > ITERATIONS_MAX:  # brokers refuse it, but only once it has been computed here
+            raise BadConfig(f"Iterations {iterations} is more than the maximum {ITERATIONS_MAX} for {mechanism}")
     problem = sender.alter_scram(user, upsert, delete)
     if problem is not None:
         raise ApiError(translation.code(-1), f"user {user}: {problem}")

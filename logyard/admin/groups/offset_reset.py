@@ -35,9 +35,9 @@ class Target:
         given = text.strip()
         if given in ("earliest", "latest", "current"):
             return cls(given)
-        if re.fullmatch(r"\d+", given):
+        if re.fullmatch(r"[0-9]{1,19}", given):
             return cls("offset", int(given))
-        if re.fullmatch(r"[+-]\d+", given):
+        if re.fullmatch(r"[+-][0-9]{1,19}", given):
             return cls("shift", int(given))
         try:
             return cls("time", parse_time_ms(given))

@@ -150,9 +150,11 @@ def write_csv(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_group
 def parse_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     """Parse `group,topic,partition,offset` lines, or for a single group `topic,partition,offset`. Raises BadGroups."""
     found: dict[str, dict[TopicPartition, int]] = {}
-    for row in csv.reader(io.StringIO(text)):
-        if not row:
-            continue
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error as problem:
+        raise BadGroups(f"--from-file: group,topic,partition,offset is expected ({problem})") from None
+    for row in rows:
         full = [groups[0], *row] if len(row) == 3 and len(groups) == 1 else row
         try:
             group, topic, partition, offset = full

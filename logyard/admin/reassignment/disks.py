@@ -35,7 +35,7 @@ def read_capacities(given: Any, brokers: Iterable[int]) -> dict[int, int]:
             found = {int(broker): int(size) for broker, size in dict(given).items()}
         else:
             found = dict.fromkeys(known, int(given))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadSettings(f"disk_capacities {given!r}: a number of bytes, or broker → bytes is expected") from None
     missing = [broker for broker in known if broker not in found]
     if missing or min(found.values(), default=1) < 1:

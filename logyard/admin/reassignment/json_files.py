@@ -130,7 +130,7 @@ def repeats(values: Iterable[Any]) -> list[Any]:
 def _entries(text: str, key: str) -> list[Any]:
     try:
         content = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise BadReassignment(f"the file is no valid JSON: {problem}") from None
     if not isinstance(content, dict):
         raise BadReassignment(f"a JSON object with 'version' and a list '{key}' is expected")

@@ -53,7 +53,7 @@ class Move:
                 target=tuple(int(b) for b in entry["replicas"]),
                 size=int(entry.get("size") or 0),
             )
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, OverflowError) as problem:
             raise CorruptData(f"move {entry!r}: topic, partition and replicas are expected ({problem})") from None
 
 
@@ -98,7 +98,7 @@ class Plan:
                 moves=tuple(Move.from_json(entry) for entry in entries),
                 taken_at_ms=int(content.get("taken_at_ms") or 0),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as problem:
             raise CorruptData(f"not a plan: a JSON object with a list 'partitions' is expected ({problem})") from None
 
 

@@ -119,7 +119,7 @@ class Case:
                 withheld={int(broker): str(why) for broker, why in content["withheld"].items()},
                 said=str(content["said"]),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as problem:
             raise CorruptData(f"not a recovery's case: {problem!r}") from None
 
     def forget_doubts(self) -> None:

@@ -23,6 +23,6 @@ def decode(znode: Znode) -> Step | None:
     try:
         content = json.loads(znode.data)
         kind, broker = content["step"], int(content["broker"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return Step(kind, broker, znode.mtime_ms, znode.czxid) if kind in (FENCE, STOP) else None

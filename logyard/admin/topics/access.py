@@ -138,7 +138,7 @@ def _user(name: str, given: Any) -> WantedUser:
         chosen = users.mechanisms(entry.get("mechanisms") or "")
         for mechanism in chosen:
             NewPassword(name, mechanism, "not known yet", int(iterations)).check()
-    except (LogyardError, TypeError, ValueError) as problem:
+    except (LogyardError, TypeError, ValueError, OverflowError) as problem:
         raise BadSettings(f"user {name}: {problem}") from None
     return WantedUser(name, str(entry["password_conn_id"]), chosen, int(iterations))
 

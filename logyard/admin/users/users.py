@@ -38,7 +38,9 @@ class NewPassword:
 
 def mechanisms(text: str | Sequence[str]) -> tuple[str, ...]:
     """`SCRAM-SHA-256,SCRAM-SHA-512` or a list of them. Raises BadUser."""
-    parts = text.split(",") if isinstance(text, str) else list(text)
+    parts = text.split(",") if isinstance(text, str) else text
+    if not (isinstance(parts, Sequence) and all(isinstance(part, str) for part in parts)):
+        raise BadUser(f"mechanisms {text!r}: {' or '.join(SCRAM)} is expected, or a list of them")
     found = tuple(dict.fromkeys(part.strip().upper() for part in parts if part.strip()))
     for one in found:
         if one not in SCRAM:

@@ -61,7 +61,7 @@ def matching(pattern: str | None, names: Iterable[str], *, exclude_internal: boo
     """
     try:
         wanted = re.compile(".*" if pattern is None else pattern.replace(",", "|"))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise LocalError(f"--topic {pattern}: invalid regular expression ({error})") from error
     return [
         name for name in sorted(names) if wanted.fullmatch(name) and not (exclude_internal and name in INTERNAL_TOPICS)

@@ -109,15 +109,17 @@ class Record:
                 ThrottleSetting(str(c["kind"]), str(c["name"]), str(c["key"])): Claim(
                     str(c["wanted"]),
                     bool(c["looked"]),
-                    c["saw"],
-                    tuple(c["written"]),
+                    None if c["saw"] is None else str(c["saw"]),
+                    tuple(str(value) for value in c["written"]),
                     int(c.get("since", turn)),
                     int(c.get("seen", turn)),
                 )
                 for c in content["claims"]
             }
-            return cls(str(content["owner"]), turn, str(content["state"]), claims)
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            found = cls(str(content["owner"]), turn, str(content["state"]), claims)
+            found.partitions()  # raises where a list names none
+            return found
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as problem:
             raise CorruptData(f"not a throttle's record: {problem!r}") from None
 
 
