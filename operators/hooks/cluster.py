@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -212,13 +212,22 @@ def read_connection(connection: Any) -> ClusterSettings:
     host = connection.host or ""
     if connection.port and "," not in host and ":" not in host:
         host = f"{host}:{connection.port}"
-    settings = ClusterSettings.read(
-        host, connection.extra_dejson, username=connection.login, password=connection.password
-    )
+    settings = ClusterSettings.read(host, _extra(connection), username=connection.login, password=connection.password)
     # Airflow masks extras by their names; a key as PEM text or a line of JAAS has none that it knows.
     for secret in settings.secrets():
         mask_secret(secret)
     return settings
+
+
+def _extra(connection: Any) -> Mapping[str, Any]:
+    """The connection's extra; Airflow refuses one that is no JSON object as it is stored, or as it is read."""
+    try:
+        extra = connection.extra_dejson
+    except ValueError:
+        extra = None
+    if not isinstance(extra, Mapping):
+        raise BadSettings(f"connection {connection.conn_id}: its extra is no JSON object")
+    return extra
 
 
 def _command(name: str, text: str) -> list[str]:

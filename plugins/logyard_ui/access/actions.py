@@ -120,11 +120,18 @@ def read_dags() -> list[ActionDag]:
         if not paused:
             return []
         stored = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
-        return [
-            ActionDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id], default)
-            for dag in stored
-            for conn_id, default in sorted(connections_of(dag.data or {}).items())
-        ]
+        return [one for dag in stored for one in dags_of(dag.dag_id, dag.data or {}, paused=paused[dag.dag_id])]
+
+
+def dags_of(dag_id: str, data: Mapping[str, Any], *, paused: bool) -> list[ActionDag]:
+    """The DAG, once for each connection; not at all where it was serialized in a way that is not known."""
+    try:
+        named = connections_of(data)
+    except (AttributeError, TypeError, ValueError):
+        return []  # by another version of Airflow, until it reads the file again: the other DAGs are shown
+    return [
+        ActionDag(action_of(dag_id) or "", dag_id, conn, paused, default) for conn, default in sorted(named.items())
+    ]
 
 
 def action_of(dag_id: str) -> str | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Generic, TypeVar
 
 from logyard.admin.acls.acls import Acl, AclFilter
@@ -102,7 +103,7 @@ def users_json(
             "user": user,
             "mechanisms": dict(told.value.get(user, {})),
             "acls": None if rights is None or rights.refused else counts.get(user, 0),
-            "limits": None if quotas is None or quotas.refused else dict(limits.get(user, {})),
+            "limits": None if quotas is None or quotas.refused else _limits(limits.get(user, {})),
         }
         for user in sorted({*told.value, *counts, *limits} - {_EVERYBODY, ""})
     ]
@@ -116,11 +117,16 @@ def quotas_json(told: Told[tuple[Quota, ...]], wanted: str) -> dict[str, Any]:
         {
             **nobody,
             **{_FIELDS[kind]: name for kind, name in zip(quota.entity.types, quota.entity.names or (), strict=True)},
-            "limits": dict(quota.values),
+            "limits": _limits(quota.values),
         }
         for quota in told.value
     ]
     return _listed("quotas", rows, wanted, told.refused)
+
+
+def _limits(values: Mapping[str, float]) -> dict[str, float]:
+    """Kafka takes Infinity for a limit, which limits nothing; JSON has no such number."""
+    return {key: value for key, value in values.items() if isfinite(value)}
 
 
 def _listed(name: str, rows: list[dict[str, Any]], wanted: str, refused: str | None) -> dict[str, Any]:

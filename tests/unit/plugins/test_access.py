@@ -8,11 +8,13 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.plugins.logyard_ui.access.actions import ActionDag, Actions
+from logyard.plugins.logyard_ui.access.actions import ActionDag, Actions, dags_of
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Clock, Connections, PageClient, login, make_app
 
 pytestmark = pytest.mark.airflow
+
+TASK = {"__var": {"template_fields": ["logyard_conn_id"], "logyard_conn_id": "{{ params.logyard_conn_id }}"}}
 
 
 @pytest.fixture
@@ -202,3 +204,40 @@ def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connection
     assert "/api/plan" in described["paths"]
     text = json.dumps(described)
     assert "http://" not in text.replace("http://page", "")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"dag": {"tasks": [None]}},
+        {"dag": {"tasks": [{"__var": {"partial_kwargs": None}}]}},
+        {"dag": {"tasks": [TASK], "params": {"logyard_conn_id": {}}}},
+        {"dag": {"tasks": [TASK], "params": [["logyard_conn_id", {"__var": {"schema": {"enum": 5}}}]]}},
+        {"dag": None},
+    ],
+)
+def test_a_dag_of_another_version_of_airflow_hides_no_other(odd: dict[str, Any]) -> None:
+    assert dags_of("x_create_topic", odd, paused=False) == []
+    known = {"dag": {"tasks": [{"__var": {**TASK["__var"], "logyard_conn_id": "west"}}]}}
+    assert dags_of("x_create_topic", known, paused=True) == [ActionDag("create_topic", "x_create_topic", "west", True)]
+
+
+@pytest.mark.parametrize("extra", ["[1]", "5", "{"])
+def test_an_extra_that_is_no_object_hides_no_other_connection(
+    cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    """Airflow raises ValueError as such a connection is read."""
+    known.add("broken")
+    read = ClusterHook.get_connection
+
+    class Odd:
+        conn_id, conn_type, description, host, port = "broken", "logyard", None, "h", 1
+
+        @property
+        def extra_dejson(self) -> Any:
+            return json.loads(extra)
+
+    monkeypatch.setattr(ClusterHook, "get_connection", lambda name: Odd() if name == "broken" else read(name))
+    listed = PageClient(make_app(cluster)).json("/api/connections")["connections"]
+    found = {entry["conn_id"]: entry["problem"] for entry in listed}
+    assert found == {"broken": "connection broken: its extra is no JSON object", "logyard_default": None}

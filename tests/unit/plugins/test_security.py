@@ -55,6 +55,15 @@ def test_acls_are_told_denials_first_and_searched(guarded: MemoryCluster, viewer
     assert viewer.answer("/api/acls?q=" + "x" * 251).status_code == 422
 
 
+def test_a_limit_of_infinity_is_none(guarded: MemoryCluster, viewer: PageClient) -> None:
+    limits = {"producer_byte_rate": float("inf"), "consumer_byte_rate": 7.0}
+    MemoryClient(guarded).alter_quotas(Entity((USERS,), ("dave",)), limits)
+    found = {row["user"]: row["limits"] for row in viewer.json("/api/quotas")["quotas"]}
+    assert found["dave"] == {"consumer_byte_rate": 7.0}
+    users = {row["user"]: row["limits"] for row in viewer.json("/api/users")["users"]}
+    assert users["dave"] == {"consumer_byte_rate": 7.0}
+
+
 def test_a_long_list_is_cut_and_its_end_is_found_by_search(
     guarded: MemoryCluster, viewer: PageClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
