@@ -130,7 +130,7 @@ def unpack(data: bytes, only: Only = ALL) -> Sample | None:
             },
             str(content.get("c", "")),
         )
-    except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
+    except (zlib.error, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 

@@ -89,7 +89,10 @@ def test_samples_of_earlier_versions_are_read() -> None:
     assert unpack(data, Subject("broker", "1").only) == replace(SAMPLE, topics={}, groups={})
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", pack(SAMPLE)[:-3], pack(SAMPLE)[5:]])
+ENDLESS = zlib.compress(b'{"t":{},"g":{},"b":{},"s":Infinity}')
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", pack(SAMPLE)[:-3], pack(SAMPLE)[5:], ENDLESS])
 def test_damaged_bytes_are_no_sample(data: bytes) -> None:
     assert unpack(data) is None
 
