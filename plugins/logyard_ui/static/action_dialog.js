@@ -3,6 +3,7 @@
 import { ACTIONS } from "./actions.js";
 import { get, pageApi, sentence } from "./api.js";
 import { confOn, useCluster } from "./cluster_context.js";
+import { plainly } from "./format.js";
 import { optionsOf, starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
 import { Notice, Problem } from "./components.js";
@@ -33,7 +34,7 @@ export function ActionDialog({ asked, close }) {
         h(
           Dialog.Content,
           { ref: box },
-          h(Dialog.Header, null, h(Dialog.Title, null, decided(ACTIONS[asked.action].title, asked.values))),
+          h(Dialog.Header, null, h(Dialog.Title, null, plainly(decided(ACTIONS[asked.action].title, asked.values)))),
           h(Dialog.CloseTrigger, { asChild: true }, h(CloseButton, { size: "sm", "aria-label": "Close" })),
           h(Steps, { asked, close }),
         ),
@@ -194,7 +195,7 @@ function Review({ spec, values, back, done }) {
             h(
               Text,
               { key: index, wordBreak: "break-word", ...(index > 0 && { fontSize: "sm", color: "fg.muted" }) },
-              line,
+              plainly(line),
             ),
           ),
         dag?.paused &&
@@ -240,7 +241,7 @@ function decided(part, values) {
 }
 
 function Sent({ dag_id, conf }) {
-  const text = JSON.stringify(conf, null, 1);
+  const text = plainly(JSON.stringify(conf, null, 1));
   return h(
     Box,
     { as: "details", fontSize: "sm", color: "fg.muted" },

@@ -75,6 +75,15 @@ export function partitionOf(text) {
   return [text.slice(0, dash), Number(text.slice(dash + 1))];
 }
 
+// Characters that are not seen, and those that turn the direction of what follows.
+const UNSEEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
+
+// Text that people decide by: a name in it, which anybody may have chosen, looks like no other and moves nothing.
+export function plainly(text) {
+  if (typeof text !== "string") return text; // a line that is left out
+  return text.replace(UNSEEN, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
+}
+
 // Names as people read them: t2 before t10.
 const collator = new Intl.Collator("en", { numeric: true });
 
