@@ -120,12 +120,14 @@ def encode_request(
 
 
 @cache
-def request_struct_writer(api_key: int, version: int, path: tuple[str, ...], values: tuple[str, ...]) -> StructWriter:
-    """Return what appends one struct of the request's array at `path` to a bytearray, for `writers.Prepared`.
+def struct_writer_of(
+    api_key: int, kind: Kind, version: int, path: tuple[str, ...], values: tuple[str, ...]
+) -> StructWriter:
+    """Return what appends one struct of the message's array at `path` to a bytearray, for `writers.Prepared`.
 
-    It is called as `(out, *values)`, and in the encoding of the request, which turns its errors into ValueError.
+    It is called as `(out, *values)`. Errors of an array that is written as the message is encoded become ValueError.
     """
-    return struct_writer(_at(api_key, "Request", version), version, path, values)
+    return struct_writer(_at(api_key, kind, version), version, path, values)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:

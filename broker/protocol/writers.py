@@ -37,6 +37,25 @@ class Prepared:
         raise NotImplementedError
 
 
+class Encoded(Prepared):
+    """Structs that are encoded one by one, before the message is."""
+
+    __slots__ = ("data", "length")
+
+    def __init__(self) -> None:
+        self.length, self.data = 0, bytearray()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def append_to(self, out: bytearray) -> None:
+        out += self.data
+
+    def add(self, write: StructWriter, *values: Any) -> None:
+        write(self.data, *values)
+        self.length += 1
+
+
 def writer(message: Message, version: int) -> Writer:
     """Return the function `(out, mapping)`, which appends the body of one version to `out`.
 

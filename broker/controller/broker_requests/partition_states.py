@@ -13,7 +13,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.portions import AT_ONCE
 from logyard.broker.protocol import codec
-from logyard.broker.protocol.writers import Prepared, StructWriter
+from logyard.broker.protocol.writers import Encoded, Prepared, StructWriter
 
 # The values of a partition's struct, as the arrays below give them.
 _VALUES_OF_BOTH = ("topic_name", "partition_index", "controller_epoch", "leader", "leader_epoch", "isr")
@@ -46,10 +46,12 @@ class Writers(NamedTuple):
 def writers(api_key: int, version: int, values: tuple[str, ...], *, grouped: bool) -> Writers:
     """Return the writers of a version; a partition's takes these values."""
     if not grouped:
-        return Writers(codec.request_struct_writer(api_key, version, ("ungrouped_partition_states",), values), None)
+        path: tuple[str, ...] = ("ungrouped_partition_states",)
+        return Writers(codec.struct_writer_of(api_key, "Request", version, path, values), None)
+    path = ("topic_states", "partition_states")
     return Writers(
-        codec.request_struct_writer(api_key, version, ("topic_states", "partition_states"), values),
-        codec.request_struct_writer(api_key, version, ("topic_states",), _TOPIC_VALUES),
+        codec.struct_writer_of(api_key, "Request", version, path, values),
+        codec.struct_writer_of(api_key, "Request", version, path[:1], _TOPIC_VALUES),
     )
 
 
@@ -104,7 +106,7 @@ class PartitionStates(Prepared, Generic[One]):
             yield len(portion)
 
     def _append_topics(self, by_topic: dict[str, list[One]], write: StructWriter, out: bytearray) -> Iterator[int]:
-        encoded = _Encoded()
+        encoded = Encoded()
         ids = self._topic_ids
         for name in list(by_topic):
             entries = by_topic.pop(name)  # so that they are let go of in portions, too
@@ -121,21 +123,6 @@ class PartitionStates(Prepared, Generic[One]):
 
     def _append(self, entries: Sequence[One], out: bytearray) -> None:
         raise NotImplementedError
-
-
-class _Encoded(Prepared):
-    """The partitions of one topic."""
-
-    __slots__ = ("data", "length")
-
-    def __init__(self) -> None:
-        self.length, self.data = 0, bytearray()
-
-    def __len__(self) -> int:
-        return self.length
-
-    def append_to(self, out: bytearray) -> None:
-        out += self.data
 
 
 class LeaderAndIsrPartitions(PartitionStates[LeaderAndIsrPartition]):

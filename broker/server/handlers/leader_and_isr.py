@@ -6,18 +6,29 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.portions import portions
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.writers import Encoded
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, PartitionErrors
 from logyard.broker.server import control_log, large_orders
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+LEADER_AND_ISR = 4
+_ERROR, _TOPIC = ("partition_index", "error_code"), ("topic_id", "partition_errors")
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
+    # What it needs is let go of before the answer is made: of very many topics each is some milliseconds.
+    outcome = await _carry_out(services, request, message)
+    return await response(outcome, request.api_version)
+
+
+async def _carry_out(services: Services, request: Request, message: Any) -> PartitionErrors:
     order = await order_of(message, request.api_version)
     stale = services.replicas.requests.admit(order)
     if stale is not ErrorCode.NONE:
-        return await response(PartitionErrors(stale), request.api_version)
+        return PartitionErrors(stale)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
     asked = (p.tp for p in order.partitions)
     new = {tp.topic: None async for tp in _with_log(services, asked, has_one=False)}
@@ -33,7 +44,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     await control_log.say(request, "LeaderAndIsr", order, outcome.error, about, made=made)
     if isinstance(order.partitions, list):
         await large_orders.let_go(order.partitions, by_topic=False)
-    return await response(outcome, request.api_version)
+    return outcome
 
 
 async def _with_log(
@@ -85,14 +96,19 @@ async def response(outcome: PartitionErrors, version: int) -> Fields:
     """Return the response's fields, made in portions: by topic id from v5 on."""
     if version < 5:
         return {"error_code": int(outcome.error), "partition_errors": await named_errors(outcome)}
-    topics: dict[TopicId, list[dict[str, int]]] = {}
+    write_error = codec.struct_writer_of(LEADER_AND_ISR, "Response", version, ("topics", "partition_errors"), _ERROR)
+    write_topic = codec.struct_writer_of(LEADER_AND_ISR, "Response", version, ("topics",), _TOPIC)
+    topics: dict[TopicId, Encoded] = {}
     async for portion in portions(outcome.partitions.items()):
         for tp, error in portion:
             topic_id = outcome.topic_ids.get(tp.topic, ZERO_TOPIC_ID)
-            topics.setdefault(topic_id, []).append({"partition_index": tp.partition, "error_code": int(error)})
-    told: list[Fields] = []
-    async for some in portions(topics.items()):
-        told += [{"topic_id": topic_id, "partition_errors": errors} for topic_id, errors in some]
+            if topic_id not in topics:
+                topics[topic_id] = Encoded()
+            topics[topic_id].add(write_error, tp.partition, int(error))
+    told = Encoded()
+    async for some in portions(list(topics)):
+        for topic_id in some:
+            told.add(write_topic, topic_id, topics.pop(topic_id))  # so that they are let go of in portions, too
     return {"error_code": int(outcome.error), "topics": told}
 
 

@@ -295,7 +295,7 @@ def test_structs_that_are_written_from_values_are_the_same(api_key: int, version
     expected = codec.encode_request(
         api_key, version, 1, "c", fields([dict(zip(Written.VALUES, r, strict=True)) for r in rows])
     )
-    write = codec.request_struct_writer(api_key, version, path, Written.VALUES)
+    write = codec.struct_writer_of(api_key, "Request", version, path, Written.VALUES)
     for _ in range(2):
         assert codec.encode_request(api_key, version, 1, "c", fields(Written(write))) == expected
 
@@ -303,7 +303,7 @@ def test_structs_that_are_written_from_values_are_the_same(api_key: int, version
 @pytest.mark.parametrize("unfit", [2**31, None, "1", 1.5])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_value_that_does_not_fit_is_refused_wherever_it_comes_from(unfit: Any, at: int) -> None:
-    write = codec.request_struct_writer(4, 7, ("topic_states", "partition_states"), ("leader", "isr", "replicas"))
+    write = codec.struct_writer_of(4, "Request", 7, ("topic_states", "partition_states"), ("leader", "isr", "replicas"))
 
     class Unfit(Written):
         def append_to(self, out: bytearray) -> None:
