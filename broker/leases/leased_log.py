@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from logyard.broker.leases.book import Lease, LeaseError
 from logyard.broker.leases.requests import Group, invalid_request
@@ -13,7 +14,10 @@ from logyard.broker.log.partition_log import PartitionLog
 
 @dataclass(slots=True)
 class LeasedLog:
-    """`directory` is the lease's own; `parts` has (size, sha256) of each part that came by HTTP, by base offset."""
+    """`directory` is the lease's own; `parts` has (size, sha256) of each part that came by HTTP, by base offset.
+
+    `placing` has the tasks that put a part in its place.
+    """
 
     lease: Lease
     log: PartitionLog
@@ -22,6 +26,7 @@ class LeasedLog:
     parts: dict[int, tuple[int, str]] = field(default_factory=dict)
     is_set_up: bool = False
     parts_received: int = 0
+    placing: set[Any] = field(default_factory=set)
 
     @property
     def links_directory(self) -> str:

@@ -175,7 +175,11 @@ class LeaseService:
             alive()
             if received != (size, sha256):
                 raise parts.bad_part(base_offset, f"{received[0]} bytes with sha256 {received[1]} arrived")
-            await self._run(partial(self._leases.ports.disk.rename, aside, path))
+            placing = self._leases.spawn(self._place(aside, path))
+            leased.placing.add(placing)
+            placing.add_done_callback(leased.placing.discard)
+            if not await asyncio.shield(placing):
+                raise FileNotFoundError(path)
         except FileNotFoundError:
             self._leases.book.find_active(lease_id, generation)
             raise
@@ -184,6 +188,14 @@ class LeaseService:
         known = leased.parts.get(base_offset)
         leased.parts[base_offset] = received
         return known != received, {"base_offset": base_offset, "size": size, "sha256": sha256}
+
+    async def _place(self, aside: str, path: str) -> bool:
+        """Put a part in its place, even if its sender is gone; return whether the lease's directory was still there."""
+        try:
+            await self._run(partial(self._leases.ports.disk.rename, aside, path))
+        except FileNotFoundError:
+            return False
+        return True
 
     async def _want_space(self, leased: LeasedLog, size: int) -> None:
         _total, usable = await self._run(partial(self._leases.ports.disk.space, leased.log.directory))
@@ -251,6 +263,9 @@ class LeaseService:
                 await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
 
         try:
+            if leased.placing:
+                # A part that was sent twice may be on its way to the disk: not between the check and the swap.
+                await asyncio.wait(leased.placing)
             await self._want_space(leased, sum(group.size for group in request.groups) // 64)
             fence = partial(self._fence, leased, request)
             begun = partial(self._write_begun, leased, record, decision)

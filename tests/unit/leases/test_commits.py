@@ -314,3 +314,47 @@ class TestCommit:
             world.disk.fail(f"{DIRECTORY}/{0:020d}.index.cleaned", errno.EIO)
             assert await world.refusal("POST", f"/leases/{lease['lease_id']}/commit", body) == (507, "storage")
             world.disk.heal()
+
+
+class SlowWorld(LeaseWorld):
+    """A disk that puts the parts of a second sender in their places only when a commit has begun, if one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.go_on = asyncio.Event()
+
+    async def _run_inline(self, work: Any) -> Any:
+        called = getattr(work, "func", work)
+        if self.holds and called == self.disk.rename:
+            await self.go_on.wait()
+        if self.holds and called.__name__ == "_write_begun":
+            self.go_on.set()
+            await asyncio.sleep(0.01)
+        return await super()._run_inline(work)
+
+
+async def test_a_part_that_comes_again_during_the_commit_is_not_swapped_in_unseen() -> None:
+    """Its first request hung in the network or at the disk; what is committed is what was checked."""
+    async with SlowWorld() as world:
+        lease, body, parts = await ready_to_commit(world)
+        log = world.store.logs.get(TP)
+        assert log is not None
+        before = content(log)
+        bases = parts[0][0]
+        other = b"".join([await world.read(lease, base) for base in bases])
+        world.holds = True
+        second = asyncio.ensure_future(world.put(lease, bases[0], other))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        commit = asyncio.ensure_future(world.refusal("POST", f"/leases/{lease['lease_id']}/commit", body))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        world.go_on.set()
+        assert await commit == (422, "bad_part")
+        await second
+        world.holds = False
+        assert content(log) == before
+        assert (await world.put(lease, bases[0], parts[0][1]))[0] in (200, 201)
+        await world.ok("POST", f"/leases/{lease['lease_id']}/commit", body)
+        assert latest(content(log)) == latest(before)
