@@ -169,13 +169,13 @@ class Producing:
             return None
         return log.producers.guards.begin(producer_id, epoch, sequence, hosted.clock.now_ms(), raises=raises)
 
-    def validate_in_thread(
+    def begin_validation(
         self, entries: Entries, validated_by: ValidatedBy, *, always: bool = False, client: Client | None = None
     ) -> tuple[Pending[Validated] | None, ValidatedBy]:
-        """Validate in a thread the batches for which that takes long; None if there are none, or all are validated.
+        """Validate at once the batches for which that is worth it, and begin in a thread what takes long.
 
-        Also returns by which bounds each of the entries is validated by now: batches for which that is worth it are
-        validated here.
+        Returns what runs in the thread, None if nothing does, and by which bounds each of the entries is validated by
+        now.
 
         With `always` the short validations go to the thread too: many of them together are long. The work stops when
         `client` is gone.

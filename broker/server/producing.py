@@ -169,7 +169,7 @@ def begin_validation(replicas: Replicas, session: Session, asked: ProduceRequest
     if asked.acks not in ACKS:
         return Validation(None, much=much)
     client = client_of(session, asked)
-    running, by = replicas.producing.validate_in_thread(entries, (), always=much, client=client)
+    running, by = replicas.producing.begin_validation(entries, (), always=much, client=client)
     return _new(Validation, (running, by, much))
 
 
@@ -190,7 +190,7 @@ async def append_validated(
         entries, by, rejected = await again
         refused += rejected
         # Not None if the topic's settings have changed meanwhile.
-        again, by = replicas.producing.validate_in_thread(
+        again, by = replicas.producing.begin_validation(
             entries, by, always=validation.much, client=client_of(session, asked)
         )
     return append(replicas, asked, entries, by), refused

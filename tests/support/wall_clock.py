@@ -153,7 +153,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.log.expiry:Expiry.delete_old_segments",
         "broker.replication.produce:Producing.append",
         "broker.replication.produce:Producing.begin_verification",
-        "broker.replication.produce:Producing.validate_in_thread",
+        "broker.replication.produce:Producing.begin_validation",
         "broker.replication.replicas:Replicas.gauges",
         "broker.transactions.markers.writing:MarkerWriter._append",
         "cli.groups:_time",

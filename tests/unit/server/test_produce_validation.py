@@ -226,7 +226,7 @@ async def test_two_entries_of_one_partition_are_both_looked_through() -> None:
     broker = Broker(**COMPACTED)
     entries = [(T0, memoryview(keyed(20_000))), (T0, memoryview(made(1, 10)))]
     replicas = broker.world.replicas
-    validation, _ = replicas.producing.validate_in_thread(entries, ())
+    validation, _ = replicas.producing.begin_validation(entries, ())
     assert validation is not None
     fit, validated_by, refused = await cast(Any, validation)
     assert not refused
@@ -245,7 +245,7 @@ async def test_message_sets_of_old_clients_are_converted_in_a_thread(magic: int)
     broker = Broker(**COMPACTED)
     replicas = broker.world.replicas
     for data, is_little in ((old(3, 0), True), (old(3, 1), False), (old(1000, 0), False)):
-        validation, _ = replicas.producing.validate_in_thread([(T0, memoryview(bytearray(data)))], ())
+        validation, _ = replicas.producing.begin_validation([(T0, memoryview(bytearray(data)))], ())
         assert (validation is None) is is_little
         fit, validated_by = [(T0, memoryview(bytearray(data)))], ()
         if validation is not None:

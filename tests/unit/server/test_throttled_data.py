@@ -135,7 +135,7 @@ def test_produced_bytes_and_time_are_told_in_the_answer(acks: int, quota: str) -
     records = batches.batch([batches.Rec(0, None, b"v")]).encode()
     appended = [ProduceResult(T0, ErrorCode.NONE, 0)]
     producing = SimpleNamespace(
-        append=lambda entries, **how: appended, validate_in_thread=lambda entries, validated_by, **how: (None, ())
+        append=lambda entries, **how: appended, begin_validation=lambda entries, validated_by, **how: (None, ())
     )
     broker.services.replicas = SimpleNamespace(producing=producing)  # type: ignore[assignment]
     fields = {
