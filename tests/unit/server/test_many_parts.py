@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -217,24 +217,25 @@ async def test_the_ends_of_epochs_of_many_partitions(broker: InsideBroker) -> No
     assert longest_s < TURN_S
 
 
-MEMBERS = [{"member_id": f"m{number}", "group_instance_id": None} for number in range(4 * NAMES)]
+def members(count: int) -> list[dict[str, Any]]:
+    return [{"member_id": f"m{number}", "group_instance_id": None} for number in range(count)]
 
 
 @pytest.mark.parametrize(
     ("key", "version", "fields", "told"),
     [
-        (LEAVE_GROUP, 4, {"group_id": "left", "members": MEMBERS}, "members"),
-        (DELETE_GROUPS, 2, {"groups_names": [f"no-{number}" for number in range(4 * NAMES)]}, "results"),
+        (LEAVE_GROUP, 4, lambda: {"group_id": "left", "members": members(4 * NAMES)}, "members"),
+        (DELETE_GROUPS, 2, lambda: {"groups_names": [f"no-{number}" for number in range(4 * NAMES)]}, "results"),
     ],
 )
 async def test_many_members_and_groups_go(
-    broker: InsideBroker, key: int, version: int, fields: dict[str, Any], told: str
+    broker: InsideBroker, key: int, version: int, fields: Callable[[], dict[str, Any]], told: str
 ) -> None:
     await led_offsets(broker)
     left = Group("left", state_since_ms=0)
     left.add(Member("stays", None, "c", "/h", 60_000, 60_000, "consumer", ()))
     broker.components.coordinators.groups.roster.add(left)
-    answer, longest_s = await timed_answer(broker, key, version, fields)
+    answer, longest_s = await timed_answer(broker, key, version, fields())
     assert len(getattr(answer, told)) == 4 * NAMES
     codes = {one.error_code for one in getattr(answer, told)}
     assert codes == {int(ErrorCode.UNKNOWN_MEMBER_ID if key == LEAVE_GROUP else ErrorCode.GROUP_ID_NOT_FOUND)}
@@ -259,7 +260,7 @@ async def test_all_members_leave_in_several_portions(broker: InsideBroker) -> No
         group.add(Member(f"m{number}", None, "c", "/h", 60_000, 60_000, "consumer", (("range", b""),)))
     group.state = GroupState.STABLE
     broker.components.coordinators.groups.roster.add(group)
-    answer, _ = await timed_answer(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": MEMBERS[:1000]})
+    answer, _ = await timed_answer(broker, LEAVE_GROUP, 4, {"group_id": "leaving", "members": members(1000)})
     assert answer.error_code == 0
     assert [(one.member_id, one.error_code) for one in answer.members] == [(f"m{n}", 0) for n in range(1000)]
     assert not group.members
