@@ -3,12 +3,13 @@
 import errno
 import os
 import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 from kafka import errors as theirs
 
-from logyard.admin.cluster.asking import Asking
+from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.connection import by_reason, connect, plain
 from logyard.admin.cluster.translation import silence
 from logyard.admin.ports import ClusterUnreachable
@@ -49,26 +50,19 @@ def test_who_refuses_connections_has_seen_no_password() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [99_999_999_999, -(2**40)])
-def test_a_number_that_no_request_has_room_for_is_not_tried_again(value: int) -> None:
-    tries: list[int] = []
-
-    def ask() -> bytes:
-        tries.append(value)
-        return struct.pack(">i", value)
-
-    with pytest.raises(ApiError, match="no request can say this: 'i' format requires"):
-        Asking(ClusterSettings.read("a:1", {"total_timeout_s": 60}))._repeat(ask)
-    assert tries == [value]
+def told_by(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> None:
+    """Ask by a connection on which every request ends so."""
+    made = SimpleNamespace(send=lambda request, node: answer(), refresh=lambda: None)
+    monkeypatch.setattr("logyard.admin.cluster.connection.connect", lambda *_: made)
+    KafkaClusterClient(ClusterSettings.read("a:1", {"total_timeout_s": 0})).snapshot([])
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(ApiError, match=r"no request can say this.*surrogates"):
-        Asking(ClusterSettings.read("a:1"))._repeat(lambda: "t\udcff".encode())
+@pytest.mark.parametrize("answer", [lambda: struct.pack(">i", 99_999_999_999), lambda: "t\udcff".encode()])
+def test_what_no_request_has_room_for_is_refused(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> None:
+    with pytest.raises(ApiError, match=r"no request can say this: .*(format requires|surrogates)"):
+        told_by(monkeypatch, answer)
 
 
 def test_an_answer_that_is_cut_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Asking, "_connection", SimpleNamespace(refresh=lambda: None))
-    asking = Asking(ClusterSettings.read("a:1", {"total_timeout_s": 0}))
     with pytest.raises(ClusterUnreachable, match="its answer cannot be read"):
-        asking._repeat(lambda: struct.unpack(">i", b"123"))
+        told_by(monkeypatch, lambda: struct.unpack(">i", b"123"))
