@@ -16,6 +16,7 @@ from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
+from tests.support.dropped import drop
 from tests.support.logs import TP, create_log, new_log, offsets, produced
 
 BATCH = 20_000
@@ -66,11 +67,8 @@ def test_few_bytes_are_read_at_once(tmp_path: Path) -> None:
 
 def test_it_is_only_of_what_is_in_memory(tmp_path: Path) -> None:
     log = stored(tmp_path)
-    path = next(tmp_path.rglob("*.log"))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        found = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True)
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    found = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True)
+    drop(next(tmp_path.rglob("*.log")))
     assert found.in_file() is None
 
 
@@ -150,9 +148,7 @@ def reopened(directory: Path) -> PartitionLog:
     known = Checkpointed(recovery_point=40, clean=True, same_boot=True)
     state = recovery.load(OsDisk(), log.directory, SETTINGS, known, now_ms=1, note=print)
     for path in directory.rglob("*.log"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        drop(path)
     return PartitionLog(OsDisk(), TP, log.directory, SETTINGS, state, now_ms=1)
 
 
@@ -160,8 +156,6 @@ def reopened(directory: Path) -> PartitionLog:
 def test_a_thread_finds_it_and_brings_it_into_memory(tmp_path: Path, offset: int) -> None:
     log = reopened(tmp_path)
     found, same = (log.read(offset, 150_000, limit_offset=40, min_one=True) for _ in range(2))
-    assert found.in_file() is None
-    assert found.load_nowait() is None
     found.warm()
     part = found.in_file()
     assert part is not None

@@ -1,0 +1,20 @@
+"""Files whose bytes the system has dropped from memory."""
+
+import os
+import time
+from pathlib import Path
+
+from logyard.broker.log.disk import page_cache
+
+
+def drop(path: Path) -> None:
+    """Have the system forget what it has of a file in memory; its last pages may take it a moment."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if not page_cache.is_in_memory(file.fileno(), 1, 0):
+                return
+            time.sleep(0.01)
+    raise AssertionError(f"{path} stays in memory")
