@@ -23,7 +23,7 @@ OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_LOG_DIRS = 9, 15, 35
 GROUPS, COMMITS, MEMBERS = 300, 400, 400
 REPLICAS = 100_000
 ONE = "one with all"
-# A turn has some milliseconds' work, and the collector may run in it; without turns it takes 0.3 s and more.
+# A turn has some milliseconds' work; without turns it takes 0.3 s and more.
 TURN_S = 0.1
 
 
