@@ -17,7 +17,9 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from logyard.broker.controller import garbage_collector
 from logyard.broker.server import receive_buffers
+from tests.support import collecting
 from tests.support.lengths import IS_PROOF, examples
 
 settings.register_profile("logyard", deadline=None, derandomize=not IS_PROOF, max_examples=examples(100))
@@ -33,6 +35,8 @@ def _spoil(buffer: bytearray) -> None:
 
 
 receive_buffers.give_back = _spoil
+# Hundreds of brokers come and go in one process: what one of them leaves out of searches would keep its files open.
+garbage_collector.never_search = lambda: None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -46,7 +50,7 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.freeze()
+        collecting.leave_out()
         gc.set_threshold(*thresholds)
 
 

@@ -36,6 +36,11 @@ class _PatientCollector:
 patient = _PatientCollector()
 
 
+def never_search() -> None:
+    """Leave out of all searches what is there now."""
+    gc.freeze()
+
+
 @contextmanager
 def lasting() -> Iterator[None]:
     """Be patient; if tens of thousands of objects were made and are there still, they are never searched again.
@@ -47,4 +52,4 @@ def lasting() -> Iterator[None]:
     with patient:
         yield
         if gc.get_count()[1] > 0:
-            gc.freeze()
+            never_search()

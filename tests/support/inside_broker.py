@@ -6,6 +6,7 @@ the answer to one frame. What a request costs here is Python and the file: bench
 """
 
 import asyncio
+import gc
 import logging
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,9 @@ class InsideBroker:
             await self._broker.close()
         finally:
             structlog.configure(**self._logging)
+            # Its files close with what names them, in circles: before the next broker has the collector leave all out.
+            self._broker = None
+            gc.collect()
 
     @property
     def components(self) -> Components:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from logyard.broker.protocol import codec
+from tests.support import collecting
 from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import SaslClient
 
@@ -68,6 +69,7 @@ async def longest_turn_of_the_new() -> AsyncIterator[LongestTurn]:
             yield found
     finally:
         gc.unfreeze()
+        collecting.leave_out()
 
 
 def frame_of(key: int, version: int, fields: dict[str, Any]) -> bytes:
