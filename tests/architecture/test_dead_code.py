@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-import pytest
 from vulture import Vulture
 
 from logyard.broker.errors import ErrorCode
@@ -193,10 +192,8 @@ def tracked() -> tuple[str, ...]:
     return tuple(listed.stdout.split())
 
 
-def test_all_that_is_defined_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_is_defined_is_used() -> None:
     """One test, because the tests' names are looked for in what was scanned of the product."""
-    # A checkout below a folder `test…` has no other result: vulture would take all of it for tests.
-    monkeypatch.setattr("vulture.core._is_test_file", lambda path: path.is_relative_to(floors.ROOT / "tests"))
     vulture = Vulture(ignore_decorators=["@*.fixture", "@fixture", "@*.command", "@*.callback"])
     # Examples use what readers' DAGs would use: that alone keeps nothing.
     apart = ("tests/", "docs/examples/")
