@@ -8,7 +8,7 @@ from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.segment.segment_list import SegmentList
 
 # To copy fewer bytes takes no longer than to ask whether they are in memory (docs/decisions/0042).
-FILE_BYTES_MIN = 128 * 1024
+FILE_BYTES_MIN = 256 * 1024
 
 
 class FilePart:
