@@ -268,6 +268,8 @@ async def read_cold(directory: Path, *partitions: int) -> float:
         assert found(12, await client.frame()) == wanted
         # To look into a file has the system read on in it, which may be done before the records are asked for.
         assert counters.cold_reads <= before + len(partitions)
+        client.send(question(12, 2))  # what was read by the way went from memory, and is there now
+        assert found(12, await client.frame()) == wanted
         await client.close()
         return sent(broker)
 
