@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from logyard.broker.log.disk import page_cache
 
 
@@ -18,3 +20,14 @@ def drop(path: Path) -> None:
                 return
             time.sleep(0.01)
     raise AssertionError(f"{path} stays in memory")
+
+
+def skip_unless_told(directory: Path) -> None:
+    """Skip the test where the file system does not tell what is in memory: brokers read there, and send no files."""
+    path = directory / "asked"
+    path.write_bytes(b"x")
+    with path.open("rb") as file:
+        can_tell = page_cache.can_tell(file.fileno())
+    path.unlink()
+    if not can_tell:
+        pytest.skip("this file system does not tell what is in memory")

@@ -8,8 +8,10 @@ import urllib.request
 import uuid
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.dropped import skip_unless_told
 from tests.support.lease_job import broker_https
 from tests.support.other_clients import client_or_skip
 from tests.support.real_cluster import RealCluster
@@ -47,6 +49,11 @@ def reader(cluster: RealCluster, topic: str, **more: Any) -> Consumer:
     made = Consumer({**cluster.client_options, **CHECKED, "group.id": topic, "enable.auto.commit": False, **more})
     made.assign([TopicPartition(topic, 0, 0)])
     return made
+
+
+@pytest.fixture(autouse=True)
+def _told(cluster: RealCluster) -> None:
+    skip_unless_told(cluster.directory)
 
 
 def test_many_megabytes_are_read_by_fast_and_by_slow_readers(cluster: RealCluster) -> None:

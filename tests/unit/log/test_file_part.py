@@ -16,7 +16,7 @@ from logyard.broker.log.file_part import FILE_BYTES_MIN, FilePart
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
-from tests.support.dropped import drop
+from tests.support.dropped import drop, skip_unless_told
 from tests.support.logs import TP, create_log, new_log, offsets, produced
 
 BATCH = 40_000
@@ -39,6 +39,11 @@ def content(log: PartitionLog) -> bytes:
     data = log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load_nowait()
     assert data is not None
     return bytes(data)
+
+
+@pytest.fixture(autouse=True)
+def _told(tmp_path: Path) -> None:
+    skip_unless_told(tmp_path)
 
 
 @pytest.fixture

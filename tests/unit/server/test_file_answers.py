@@ -24,7 +24,7 @@ from logyard.broker.records.batch import Record, build
 from logyard.broker.server import file_answers
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.unread_answers import UnreadAnswers
-from tests.support.dropped import drop
+from tests.support.dropped import drop, skip_unless_told
 from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import SaslClient
 
@@ -174,8 +174,9 @@ def test_a_peer_that_is_gone(file: Any, peer: Peer) -> None:
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], Any]:
     """Runs a coroutine in a loop of that kind."""
+    skip_unless_told(tmp_path)
     factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
 
     def run(work: Any) -> Any:
