@@ -197,15 +197,17 @@ class LogSlice:
         return data if self.segments.cuts == self.cuts else EMPTY
 
     def warm(self) -> None:
-        """Find the batches, and wait until they are in memory: `in_file` or `load_nowait` then has them. Safe in a
-        thread, as `load` is."""
+        """Find the batches, and wait until they are in memory: `in_file` or `load_nowait` then has them. Few are read
+        at once, and so are all where nothing tells what is in memory. Safe in a thread, as `load` is."""
         try:
             if self._span is None:
                 self._find(warms=True)
                 return
-            span = self._span
-            if self._file is not None and span.size and not self._file.warm(span.size, span.position):
-                self._span = span._replace(data=memoryview(self._file.read_at(span.size, span.position)))
+            span, file = self._span, self._file
+            if file is None or span.size == 0:
+                return
+            if span.size < FILE_BYTES_MIN or not file.warm(span.size, span.position):
+                self._span = span._replace(data=memoryview(file.read_at(span.size, span.position)))
         except FileNotFoundError:
             self._span, self.size = NOTHING, 0  # removed by retention meanwhile
         except CorruptData as error:

@@ -6,6 +6,7 @@ each is a wait for the disk, and to the system it looks as if somebody read here
 
 from collections.abc import Callable
 
+from logyard.broker.log.file_part import FILE_BYTES_MIN
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.segment import Segment
 
@@ -41,9 +42,9 @@ def window_of(reader: Segment, size: int, offset: int, max_bytes: int) -> Window
 
 
 def is_warmed(reader: Segment, size: int, offset: int, max_bytes: int) -> bool:
-    """Bring the same bytes into memory; returns False if nothing would tell that they are there."""
+    """Bring the same bytes into memory; returns False if they are to be read: few, or nothing tells what is there."""
     start, length = _place(reader, size, offset, max_bytes)
-    return reader.log_file().warm(length, start)
+    return length >= FILE_BYTES_MIN and reader.log_file().warm(length, start)
 
 
 def _place(reader: Segment, size: int, offset: int, max_bytes: int) -> tuple[int, int]:

@@ -35,22 +35,15 @@ class ColdReads:
         """Have threads bring these slices into memory, then answer from files."""
         self._left = len(cold)
         for each in cold:
-            self._in_thread(each[1].warm, self._warmed, each)
+            self._in_thread(each, each[1].warm, lambda each, nothing: None, self._find_again)
 
-    def _warmed(self, read: Pending[Any], each: Found) -> None:
-        try:
-            read.result()
-        except Exception as error:
-            filling.fail(each[0], error)
-        self._left -= 1
-        if self._left == 0 and not self._pending.done():
-            left = [each for each in self._slices if each[0].error is ErrorCode.NONE]
-            cold = filling.fill(left, in_files=True)
-            if cold:
-                # Nothing of an answer that waits again is left in files.
-                self.load(filling.fill(left, in_files=False))
-            else:
-                self._answer()
+    def _find_again(self) -> None:
+        left = [each for each in self._slices if each[0].error is ErrorCode.NONE]
+        if filling.fill(left, in_files=True):
+            # Nothing of an answer that waits again is left in files.
+            self.load(filling.fill(left, in_files=False))
+        else:
+            self._answer()
 
     def load(self, cold: list[Found]) -> None:
         """Have threads read these slices, then answer; the others are in memory."""
@@ -58,24 +51,28 @@ class ColdReads:
         if not cold:
             self._answer()
         for each in cold:
-            size = each[1].size
-            self._hosted.loading(size)
-            self._in_thread(each[1].load, self._loaded, each, size)
+            self._in_thread(each, each[1].load, _fill_in, self._answer)
 
-    def _loaded(self, read: Pending[Any], each: Found, size: int) -> None:
-        self._hosted.loading(-size)
-        try:
-            each[0].records = read.result()
-            filling.name_aborted(each[0], each[1])
-        except Exception as error:
-            # Whatever the error, the fetch must not wait for ever.
-            filling.fail(each[0], error)
-        self._left -= 1
-        if self._left == 0:
-            self._answer()
+    def _in_thread(
+        self, each: Found, work: Callable[[], Any], take: Callable[[Found, Any], None], then: Callable[[], None]
+    ) -> None:
+        """Do one slice's work, and take what it gives; do what comes then, behind the last slice."""
+        size = each[1].size
+        # What a thread only brings into memory may be read after all, and counts too.
+        self._hosted.loading(size)
 
-    def _in_thread(self, work: Callable[[], Any], then: Callable[..., None], *about: Any) -> None:
-        self._hosted.run_blocking(work).add_done_callback(lambda read: then(read, *about))
+        def done(read: Pending[Any]) -> None:
+            self._hosted.loading(-size)
+            try:
+                take(each, read.result())
+            except Exception as error:
+                # Whatever the error, the fetch must not wait for ever.
+                filling.fail(each[0], error)
+            self._left -= 1
+            if self._left == 0:
+                then()
+
+        self._hosted.run_blocking(work).add_done_callback(done)
 
     def _answer(self) -> None:
         """Answer, without the records of a log that is led by another, or in another epoch: others may be there."""
@@ -85,3 +82,8 @@ class ColdReads:
                 result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not self._pending.done():
             self._pending.set_result(self._results)
+
+
+def _fill_in(each: Found, records: memoryview) -> None:
+    each[0].records = records
+    filling.name_aborted(each[0], each[1])

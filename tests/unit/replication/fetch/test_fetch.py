@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.log import fetch as log_fetch
+from logyard.broker.log import read_window
 from logyard.broker.log.disk.memory import MemoryFile
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.segment.index import AbortedTxn
@@ -265,6 +267,8 @@ def test_cold_data_is_read_elsewhere_and_answered_later(world: World, in_files: 
 
 def test_what_is_dropped_before_it_is_sent_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryFile, "warm", lambda *_: True)
+    for module in (log_fetch, read_window):
+        monkeypatch.setattr(module, "FILE_BYTES_MIN", 1)  # few bytes are read at once
     produce(world)
     produce(world, tp=T1)
     world.logs.disk.cold = True
