@@ -49,14 +49,12 @@ class AnswerWriter:
         if isinstance(answer, list):
             if self._answers:
                 self.flush()
-            size = sum(map(len, answer))
-            self._sent += size
+            self._sent += sum(map(len, answer))
             if self._socket is not None and file_answers.has_file(answer):
                 answer = self._without_files(self._transport, self._socket, answer)
-                size = sum(map(len, answer))
             if answer:
                 if self.is_paused:
-                    self._add_unread(size)
+                    self._add_unread(sum(map(len, answer)))
                 self._transport.writelines(answer)
             return
         self._answers.append(answer)

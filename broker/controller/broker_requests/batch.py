@@ -215,15 +215,13 @@ class RequestBatch:
     def _leader_and_isr_request(self, broker: int, entries: tuple[LeaderAndIsrPartition, ...]) -> LeaderAndIsrRequest:
         context = self._context
         leaders = sorted(self._leaders[broker] & context.brokers.keys())
-        return LeaderAndIsrRequest(
-            broker,
-            context.brokers[broker].epoch,
-            context.settings.broker_id,
-            context.epoch,
-            entries,
-            self._topic_ids,
-            tuple(context.brokers[leader] for leader in leaders),
-        )
+        live_leaders = tuple(context.brokers[leader] for leader in leaders)
+        return LeaderAndIsrRequest(*self._head(broker), entries, self._topic_ids, live_leaders)
+
+    def _head(self, broker: int) -> tuple[int, int, int, int]:
+        """What every request begins with: the broker and its epoch, the controller and its."""
+        context = self._context
+        return broker, context.brokers[broker].epoch, context.settings.broker_id, context.epoch
 
     def _hearers(self) -> list[int]:
         """Return who is sent UpdateMetadata."""
@@ -235,18 +233,7 @@ class RequestBatch:
             return []
         entries = tuple(self._read)
         live = tuple(context.brokers[b] for b in context.reachable_ids())
-        return [
-            UpdateMetadataRequest(
-                broker,
-                context.brokers[broker].epoch,
-                context.settings.broker_id,
-                context.epoch,
-                entries,
-                self._topic_ids,
-                live,
-            )
-            for broker in hearers
-        ]
+        return [UpdateMetadataRequest(*self._head(broker), entries, self._topic_ids, live) for broker in hearers]
 
     def _stop_replica_requests(self) -> list[StopReplicaRequest]:
         """One request per broker; two in versions that have a single deletion flag for the whole request."""
@@ -258,10 +245,7 @@ class RequestBatch:
             groups = [stops] if mixed else [[s for s in stops if not s.delete], [s for s in stops if s.delete]]
             requests.extend(
                 StopReplicaRequest(
-                    broker,
-                    context.brokers[broker].epoch,
-                    context.settings.broker_id,
-                    context.epoch,
+                    *self._head(broker),
                     tuple(group),
                     tuple(s.tp for s in group if s.delete and context.is_deleting(s.tp.topic)),
                 )
