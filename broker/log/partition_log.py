@@ -286,7 +286,7 @@ class PartitionLog:
     # -- reading --------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> LogSlice:
-        """Find whole batches from the one that holds `offset` on, all below `limit_offset`: see `fetch.find`.
+        """Find batches from the one that holds `offset` on, all below `limit_offset`: see `fetch.find`.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE) if `offset` is outside the log, StorageError.
         """

@@ -98,7 +98,7 @@ def opened(
 
 
 def content(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 30) -> bytes:
-    """All bytes from an offset to the end, read as a consumer would, fetch by fetch."""
+    """All whole batches from an offset to the end, read as a consumer would, fetch by fetch."""
     offset = log.log_start_offset if start is None else start
     parts: list[bytes] = []
     while offset < log.log_end_offset:
@@ -107,8 +107,8 @@ def content(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 3
         data = piece.load() if data is None else data
         if not data:
             break
-        parts.append(bytes(data))
-        *_, (_, last) = batch.iter_headers(data)
+        *_, (position, last) = batch.iter_headers(data)
+        parts.append(bytes(data[: position + last.length]))
         offset = last.last_offset + 1
     return b"".join(parts)
 

@@ -75,11 +75,6 @@ class OffsetIndex:
         found = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[found - 1] if found else 0
 
-    def floor_of_position(self, position: int) -> int:
-        """Return the largest indexed position ≤ `position`, or 0; always the start of a batch."""
-        found = bisect_right(self._positions, position)
-        return self._positions[found - 1] if found else 0
-
     def ceiling_of_position(self, position: int) -> int | None:
         """Return the offset of the first entry at or behind that position, which is above all before; None without."""
         found = bisect_left(self._positions, position)

@@ -254,35 +254,6 @@ def _unknown(chunk: memoryview, at: int) -> tuple[int, int, int]:
     return 0, -1, 0
 
 
-def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, int | None]:
-    """Return the largest batch boundary ≤ `limit`, which is at most `end`, and the offset that follows it (None:
-    unknown)."""
-    position, chunk, at, at_max = start, _NOTHING, 0, -1
-    next_offset = None
-    try:
-        while position < end:
-            if at > at_max:
-                chunk, at = _header(read, position, end), 0
-                at_max = len(chunk) - _GLANCE.size
-            base_offset, length, magic, delta = _unpack(chunk, at)
-            if magic != 2 or delta < 0 or length < _LENGTH_MIN:
-                _check(position, length, magic, delta)
-            size = length + LOG_OVERHEAD
-            following = position + size
-            if following > limit:
-                if following > end:
-                    raise _past_end(position, size, end)
-                break
-            next_offset = (base_offset + delta if magic == 2 else base_offset) + 1
-            position = following
-            at += size
-    except CutShort:
-        if next_offset is None:
-            raise
-        return position, None  # no batch begins there
-    return position, next_offset
-
-
 def _header(read: Read, position: int, end: int) -> memoryview:
     """Read at least the fields of `_GLANCE` of the batch at that position."""
     chunk = _glance(read, position, end)

@@ -37,9 +37,12 @@ class TestRead:
         log = new_log()
         fill(log, 10)
         one = len(content(log)) // 10
-        sized = log.read(0, one * 3 + 1, limit_offset=20, min_one=False)
-        assert offsets(sized.load()) == [(0, 1), (2, 3), (4, 5)]
-        assert sized.size == one * 3
+        whole = content(log)
+        for most in (one, one * 3, one * 3 + 1, one * 4 - 1):
+            # As with Apache Kafka the last batch may be incomplete, but never the first.
+            assert log.read(0, most, limit_offset=20, min_one=False).load() == whole[:most]
+            assert log.read(8, most, limit_offset=20, min_one=False).load() == whole[one * 4 : one * 4 + most]
+        assert log.read(0, one * 3 + 1, limit_offset=6, min_one=False).load() == whole[: one * 3]
         assert log.read(0, one - 1, limit_offset=20, min_one=False).size == 0
         assert log.read(0, 0, limit_offset=20, min_one=True).size == one
         limited = log.read(2, 1 << 20, limit_offset=6, min_one=True)
@@ -47,6 +50,28 @@ class TestRead:
         assert log.read(6, 1 << 20, limit_offset=6, min_one=True).size == 0
         inside_a_batch = log.read(0, 1 << 20, limit_offset=5, min_one=True)
         assert offsets(inside_a_batch.load()) == [(0, 1), (2, 3)]
+
+    @pytest.mark.parametrize("limit", [70, 71, 80])
+    def test_where_a_limit_far_behind_lies_is_not_looked_for(self, limit: int) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, TopicConfig(index_interval_bytes=1))
+        fill(log, 40)
+        log.close()
+        log = opened(disk)  # nothing is remembered of it
+        segment, places = log.segments.active, []
+        file = segment.log_file()
+
+        class Noted:
+            def read_nowait(self, size: int, position: int) -> memoryview | None:
+                places.append(position)
+                return file.read_nowait(size, position)
+
+        segment.file = Noted()  # type: ignore[assignment]
+        whole = content(log)
+        places.clear()
+        one = len(whole) // 40
+        assert log.read(60, one * 3, limit_offset=limit, min_one=True).size == one * 3
+        assert max(places) <= one * 30
 
     def test_out_of_range(self) -> None:
         log = new_log(start_offset=10)

@@ -1,5 +1,7 @@
 """A look-up in a thread and the bytes it finds are one read of the disk."""
 
+from bisect import bisect
+from itertools import accumulate
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.read_window import Window
+from logyard.broker.records.batch import iter_headers
 from tests.support.logs import NOW, content, new_log, offsets, opened, produced
 
 
@@ -96,6 +99,9 @@ def test_the_same_bytes_as_from_memory(seed: int) -> None:
     segment_bytes, interval = random.choice([80_000, 200_000, 1 << 30]), random.choice([1, 4096, 100_000])
     settings = TopicConfig(segment_bytes=segment_bytes, index_interval_bytes=interval)
     cold, disk = cold_log(sizes, settings)
+    whole = b"".join(bytes(segment.read(segment.size, 0)) for segment in cold.segments)
+    ends = list(accumulate(header.length for _, header in iter_headers(whole)))  # a batch for each offset
+    bases = [segment.base_offset for segment in cold.segments]
     for _ in range(150):
         offset = random.randrange(60)
         limit = random.choice([60, random.randrange(61)])
@@ -109,6 +115,11 @@ def test_the_same_bytes_as_from_memory(seed: int) -> None:
         if again is None:  # a closed segment whose index is not loaded
             again = cold.read(offset, most, limit_offset=limit, min_one=min_one).load()
         assert data == again
+        last = min(limit, bases[bisect(bases, offset)] if offset < bases[-1] else 60)
+        begin, end = [0, *ends][offset], [0, *ends][max(last, offset)]
+        if end - begin > most and ends[offset] - begin > most:
+            most = ends[offset] - begin if min_one else 0  # the first batch comes whole, or not at all
+        assert data == whole[begin : min(end, begin + most)]
         for segment in list(cold.segments)[:-1]:
             if random.random() < 0.3:
                 segment.release()

@@ -32,7 +32,7 @@ def test_offset_index_look_ups() -> None:
     for offset, position in ((14, 100), (19, 200), (30, 300)):
         index.append(offset, position)
     assert [index.floor(offset) for offset in (10, 13, 14, 18, 19, 29, 30, 99)] == [0, 0, 100, 100, 200, 200, 300, 300]
-    assert [index.floor_of_position(position) for position in (0, 99, 100, 250, 999)] == [0, 0, 100, 200, 300]
+    assert [index.ceiling_of_position(position) for position in (0, 100, 101, 300, 301)] == [14, 14, 19, 30, None]
     index = index.below(30, 400)
     assert len(index) == 2
     index = index.below(25, 200)

@@ -54,15 +54,6 @@ def test_the_first_batch_that_reaches_an_offset() -> None:
         assert reached(DATA, offset) == wanted
 
 
-@pytest.mark.parametrize("start", [0, 1, 4])
-def test_the_last_boundary_within_a_limit(start: int) -> None:
-    begin = PLACES[start].position
-    for limit in range(begin, len(DATA) + 1):
-        whole = [place for place in PLACES[start:] if place.position + place.size <= limit]
-        wanted = (whole[-1].position + whole[-1].size, whole[-1].last_offset + 1) if whole else (begin, None)
-        assert scan.boundary_within(read(DATA), begin, len(DATA), limit) == wanted
-
-
 def test_bytes_that_end_inside_a_batch() -> None:
     last = PLACES[-1]
     for end in (last.position + 1, last.position + 26, last.position + 27, len(DATA) - 1):
@@ -71,10 +62,6 @@ def test_bytes_that_end_inside_a_batch() -> None:
             scan.first_reaching(read(cut), 0, end, last.last_offset)
         with pytest.raises(scan.CutShort):
             list(scan.places(read(cut), 0, end))
-        found = scan.boundary_within(read(cut), 0, end, end)
-        assert found == (last.position, None), "no batch is known to begin there"
-        with pytest.raises(scan.CutShort):
-            scan.boundary_within(read(cut), last.position, end, end)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +73,6 @@ def test_bytes_that_are_no_batch(at: int, value: bytes) -> None:
     wrong[at : at + len(value)] = value
     for search in (
         lambda: scan.first_reaching(read(bytes(wrong)), 0, len(DATA), 1 << 40),
-        lambda: scan.boundary_within(read(bytes(wrong)), 0, len(DATA), len(DATA)),
         lambda: list(scan.places(read(bytes(wrong)), 0, len(DATA))),
     ):
         with pytest.raises(CorruptData):
@@ -98,7 +84,6 @@ def test_old_messages_have_one_offset_and_may_be_empty() -> None:
     old = struct.pack(">qiIbbii", 7, 14, 0, 0, 0, -1, -1) + struct.pack(">qiIbbii", 8, 14, 0, 0, 0, -1, -1)
     assert list(scan.places(read(old), 0, len(old))) == [scan.Place(0, 26, 7, 7), scan.Place(26, 26, 8, 8)]
     assert reached(old, 8) == scan.Place(26, 26, 8, 8)
-    assert scan.boundary_within(read(old), 0, len(old), 52) == (52, 9)
     with pytest.raises(scan.CutShort):
         scan.first_reaching(read(old[:51]), 0, 51, 8)
 
