@@ -29,23 +29,31 @@ class FilePart:
         """Whether the log was cut meanwhile: other records may be at this position."""
         return self._segments.cuts != self._cuts
 
-    def send(self, sock: socket.socket) -> int:
-        """Send as much as the socket takes now; returns how many bytes. Raises StorageError if the file is shorter,
-        OSError if the peer is gone."""
-        target, sent = sock.fileno(), 0
-        while sent < self._size:
+    def is_in_memory(self, begin: int) -> bool:
+        """Whether the bytes from the part's `begin` on still are in memory."""
+        return self._file.sendable(self._size - begin, self._position + begin) is not None
+
+    def warm(self, begin: int) -> None:
+        """Wait, in a thread, until the bytes from the part's `begin` on are in memory. Raises StorageError."""
+        self._file.warm(self._size - begin, self._position + begin)
+
+    def send(self, sock: socket.socket, begin: int = 0) -> int:
+        """Send the bytes from the part's `begin` on, as much as the socket takes now; returns how many. Raises
+        StorageError if the file is shorter, OSError if the peer is gone."""
+        target, at = sock.fileno(), begin
+        while at < self._size:
             try:
-                more = os.sendfile(target, self._descriptor, self._position + sent, self._size - sent)
+                more = os.sendfile(target, self._descriptor, self._position + at, self._size - at)
             except BlockingIOError:
                 break
             if not more:
                 raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
-            sent += more
-        return sent
+            at += more
+        return at - begin
 
-    def read(self, begin: int = 0) -> bytes:
-        """Return the bytes from the part's `begin` on. Raises StorageError if the file is shorter."""
-        data = self._file.read_at(self._size - begin, self._position + begin)
-        if len(data) != self._size - begin:
+    def read(self) -> bytes:
+        """Return the bytes. Raises StorageError if the file is shorter."""
+        data = self._file.read_at(self._size, self._position)
+        if len(data) != self._size:
             raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
         return data

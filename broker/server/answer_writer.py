@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from logyard.broker.errors import StorageError
-from logyard.broker.server import file_answers
-from logyard.broker.server.request import Buffer, Encoded
+from logyard.broker.log.file_part import FilePart
+from logyard.broker.server.file_answers import FileAnswers, Piece, has_file, loaded
+from logyard.broker.server.request import Encoded
 from logyard.broker.server.unread_answers import Reader, UnreadAnswers
 
 # The small answers of one turn of the event loop are written together up to this size: each write is a system call.
@@ -27,7 +28,8 @@ class AnswerWriter:
         self._reader = reader
         self._unread = unread
         self._transport: asyncio.Transport | None = None
-        self._socket: socket.socket | None = None
+        self._files: FileAnswers | None = None
+        self._resumed: Callable[[], None] = self.resume
         self._closing: asyncio.Transport | None = None  # closed, with something yet to be sent
         self._answers: list[bytes] = []  # to be written at the next flush
         self._answers_size = 0
@@ -38,9 +40,11 @@ class AnswerWriter:
         """Begin to write to this transport."""
         self._transport = transport
 
-    def send_files_by(self, sock: socket.socket) -> None:
-        """Send what is in files by the transport's own socket, on which nothing but the written bytes is sent."""
-        self._socket = sock
+    def send_files_by(self, sock: socket.socket, resumed: Callable[[], None]) -> None:
+        """Send what is in files by the transport's own socket, on which nothing but the written bytes is sent. The
+        writer pauses while the peer does not take it, and calls `resumed` when it has."""
+        self._resumed = resumed
+        self._files = FileAnswers(sock, self._unread, self._files_sent, self._cut_off)
 
     def write(self, answer: Encoded) -> None:
         """Send an answer; small ones are sent together by the next `flush`."""
@@ -50,36 +54,47 @@ class AnswerWriter:
             if self._answers:
                 self.flush()
             self._sent += sum(map(len, answer))
-            if self._socket is not None and file_answers.has_file(answer):
-                answer = self._without_files(self._transport, self._socket, answer)
-            if answer:
-                if self.is_paused:
-                    self._add_unread(sum(map(len, answer)))
-                self._transport.writelines(answer)
+            files = self._files
+            if files is not None and (files.is_sending or has_file(answer)):
+                self._send_by(files, self._transport, answer)
+                return
+            if self.is_paused:
+                self._add_unread(sum(map(len, answer)))
+            self._transport.writelines(answer)
             return
         self._answers.append(answer)
         self._answers_size += len(answer)
         if self._answers_size > TOGETHER_BYTES:
             self.flush()
 
-    def _without_files(
-        self, transport: asyncio.Transport, sock: socket.socket, answer: Sequence[Buffer]
-    ) -> list[Buffer]:
-        """Send an answer of which some is in files; returns what is left for the transport."""
-        try:
-            if file_answers.is_cut(answer):
-                raise StorageError("a log was cut before its records were sent")
-            if transport.get_write_buffer_size():
-                return file_answers.loaded(answer)  # behind what is there
-            rest = file_answers.send(sock, answer)
-            if self._unread is not None:
-                self._unread.sent_from_files += sum(map(len, answer)) - sum(map(len, rest))
-            return rest
-        except (OSError, StorageError) as error:
-            # Some of the answer may be sent already, and the rest of it is gone, or the peer.
-            log.info("connection cut off in an answer", peer=self._reader.peer, error=str(error))
-            self.abort()
-            return []
+    def _send_by(self, files: FileAnswers, transport: asyncio.Transport, answer: Sequence[Piece]) -> None:
+        """Send an answer of which some may be in files; the writer is paused until the peer has taken all of it."""
+        if not files.is_sending and transport.get_write_buffer_size():
+            try:
+                behind = loaded(answer)
+            except StorageError as error:
+                self._cut_off(error)
+                return
+            self._add_unread(sum(map(len, behind)))
+            transport.writelines(behind)
+            return
+        files.send(answer)
+        if files.is_sending:
+            self.is_paused = True
+            # Records in files take no memory; the rest of an answer may.
+            self._add_unread(sum(len(piece) for piece in answer if not isinstance(piece, FilePart)))
+
+    def _files_sent(self) -> None:
+        """Go on, or close, now that the peer has taken all that was in files and behind it."""
+        if self._closing is not None:
+            self._closing.close()
+        else:
+            self._resumed()
+
+    def _cut_off(self, error: BaseException) -> None:
+        # Some of the answer may be sent already, and the rest of it is gone, or the peer.
+        log.info("connection cut off in an answer", peer=self._reader.peer, error=str(error))
+        self.abort()
 
     def flush(self) -> None:
         """Write the small answers."""
@@ -90,7 +105,11 @@ class AnswerWriter:
             if self.is_paused:
                 self._add_unread(size)
             self._answers, self._answers_size = [], 0
-            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+            together = answers[0] if len(answers) == 1 else b"".join(answers)
+            if self._files is not None and self._files.is_sending:
+                self._files.send([together])
+            else:
+                self._transport.write(together)
 
     def pause(self) -> None:
         """Note that the transport's buffer is full."""
@@ -109,11 +128,16 @@ class AnswerWriter:
         transport, self._transport = self._transport, None
         if transport is not None:
             self._closing = transport
-            transport.close()
+            if self._files is None or not self._files.is_sending:
+                transport.close()
+            elif transport.is_reading():
+                transport.pause_reading()  # what comes now is for nobody
 
     def abort(self) -> None:
         """Close at once; answers that were not sent are dropped."""
         transport, self._transport = self._transport or self._closing, None
+        if self._files is not None:
+            self._files.stop()
         if transport is not None:
             transport.abort()
 
@@ -121,6 +145,8 @@ class AnswerWriter:
         """Note that the transport is gone, with what was in its buffer."""
         self._transport = self._closing = None
         self._answers.clear()
+        if self._files is not None:
+            self._files.stop()
         if self._unread is not None:
             self._unread.done(self._reader)
 
@@ -136,7 +162,10 @@ class AnswerWriter:
 
     def _unsent(self) -> int:
         transport = self._transport or self._closing
-        return 0 if transport is None else transport.get_write_buffer_size()
+        if transport is None:
+            return 0
+        in_files = 0 if self._files is None else self._files.unsent
+        return in_files + transport.get_write_buffer_size()
 
     def _add_unread(self, size: int) -> None:
         if self._unread is not None:

@@ -1,10 +1,24 @@
-"""Answers with records that are sent from their files, by the socket itself: only where nothing else is to be sent."""
+"""Answers of one connection with records that are sent from their files, by the socket itself, as the peer takes them.
 
+Rule 1: from the first piece that the socket does not take at once, all that follows goes behind it, and nothing to the
+        transport, until the peer has taken all.
+Rule 2: `sendfile` waits for the disk, so only what is in memory is sent. What was found there is believed to be there
+        for BELIEVED_S; then it is asked again, and a thread brings back what was dropped meanwhile.
+"""
+
+import asyncio
+import os
 import socket
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from logyard.broker.errors import StorageError
 from logyard.broker.log.file_part import FilePart
 from logyard.broker.server.request import Buffer
+from logyard.broker.server.unread_answers import UnreadAnswers
+
+BELIEVED_S = 0.05
 
 Piece = Buffer | FilePart
 
@@ -14,36 +28,142 @@ def has_file(answer: Sequence[Piece]) -> bool:
     return any(isinstance(piece, FilePart) for piece in answer)
 
 
-def is_cut(answer: Sequence[Piece]) -> bool:
-    """Whether records of it are in a log that was cut meanwhile."""
-    return any(isinstance(piece, FilePart) and piece.is_cut for piece in answer)
-
-
 def loaded(answer: Sequence[Piece]) -> list[Buffer]:
-    """Return the pieces with what is in files read from them."""
+    """Return the pieces with what is in files read from them. Raises StorageError."""
+    _refuse_cut(answer)
     return [piece.read() if isinstance(piece, FilePart) else piece for piece in answer]
 
 
-def send(sock: socket.socket, answer: Sequence[Piece]) -> list[Buffer]:
-    """Send the pieces, as far as the socket takes them now; returns the rest, read from its file.
+class FileAnswers:
+    """Sends pieces, in order, from `send` until the peer has taken all, or until `stop`.
 
-    Raises OSError if the peer is gone, StorageError if a file cannot be read.
+    `on_sent` is called when the peer has taken what it did not take at once, `on_failure` when some of an answer cannot
+    be sent: the peer is gone, a file cannot be read, or the log was cut and other records may be there.
     """
-    # What comes before and behind the records leaves with them.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
-    rest: list[Buffer] = []
-    for number, piece in enumerate(answer):
-        sent = piece.send(sock) if isinstance(piece, FilePart) else _send(sock, piece)
-        if sent < len(piece):
-            left = piece.read(sent) if isinstance(piece, FilePart) else memoryview(piece)[sent:]
-            rest = [left, *loaded(answer[number + 1 :])]
-            break
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
-    return rest
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        counter: UnreadAnswers | None,
+        on_sent: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._socket, self._counter, self._on_sent, self._on_failure = sock, counter, on_sent, on_failure
+        self._pieces: deque[Piece] = deque()
+        self._at = 0  # so much of the first piece is sent
+        self._watched = -1  # a descriptor of its own: the socket's belongs to the transport
+        self._began = 0.0  # when something had to wait: all of it was in memory then
+        self._found = 0.0  # when what is left of the first piece was
+        self.unsent = 0  # bytes
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the peer has not taken all yet."""
+        return bool(self._pieces)
+
+    def send(self, answer: Sequence[Piece]) -> None:
+        """Send an answer behind what is there: as much as the socket takes now, the rest as the peer takes it."""
+        begins = not self._pieces
+        self._pieces.extend(answer)
+        self.unsent += sum(map(len, answer))
+        if not begins:
+            return
+        try:
+            _refuse_cut(answer)
+            if not self._send():
+                self._wait()
+        except (OSError, StorageError) as error:
+            self._fail(error)
+
+    def stop(self) -> None:
+        """Send no more; what is left is dropped."""
+        self._pieces.clear()
+        self.unsent = 0
+        self._unwatch()
+
+    def _send(self) -> bool:
+        """Send what the socket takes; returns whether that is all."""
+        pieces = self._pieces
+        while pieces:
+            piece = pieces[0]
+            if isinstance(piece, FilePart):
+                _refuse_cut((piece,))
+                if self._watched >= 0 and not self._is_in_memory(piece):
+                    return False
+                sent = piece.send(self._socket, self._at)
+                if self._counter is not None:
+                    self._counter.sent_from_files += sent
+            else:
+                # The head of an answer leaves with the records behind it.
+                sent = _sent(self._socket, memoryview(piece)[self._at :], socket.MSG_MORE if len(pieces) > 1 else 0)
+            self.unsent -= sent
+            self._at += sent
+            if self._at < len(piece):
+                return False
+            pieces.popleft()
+            self._at, self._found = 0, self._began
+        return True
+
+    def _is_in_memory(self, piece: FilePart) -> bool:
+        """Whether what is left of the first piece can be sent now; a thread is asked to bring it into memory if not."""
+        now = asyncio.get_running_loop().time()
+        if now - self._found <= BELIEVED_S:
+            return True
+        if piece.is_in_memory(self._at):
+            self._found = now
+            return True
+        self._warm(piece)
+        return False
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._watched < 0:
+            self._watched = os.dup(self._socket.fileno())
+            self._began = self._found = loop.time()
+        loop.add_writer(self._watched, self._writable)
+
+    def _unwatch(self) -> None:
+        if self._watched >= 0:
+            asyncio.get_running_loop().remove_writer(self._watched)
+            os.close(self._watched)
+            self._watched = -1
+
+    def _writable(self) -> None:
+        try:
+            if self._send():
+                self._unwatch()
+                self._on_sent()
+        except (OSError, StorageError) as error:
+            self._fail(error)
+
+    def _warm(self, piece: FilePart) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_writer(self._watched)
+        warmed = loop.run_in_executor(None, partial(piece.warm, self._at))
+        warmed.add_done_callback(self._warmed)
+
+    def _warmed(self, warmed: "asyncio.Future[None]") -> None:
+        error = asyncio.CancelledError() if warmed.cancelled() else warmed.exception()
+        if self._watched < 0:
+            return  # stopped meanwhile
+        if error is not None:
+            self._fail(error)
+        else:
+            self._found = asyncio.get_running_loop().time()
+            self._wait()
+
+    def _fail(self, error: BaseException) -> None:
+        self.stop()
+        self._on_failure(error)
 
 
-def _send(sock: socket.socket, data: Buffer) -> int:
+def _refuse_cut(pieces: Sequence[Piece]) -> None:
+    if any(isinstance(piece, FilePart) and piece.is_cut for piece in pieces):
+        raise StorageError("a log was cut before its records were sent")
+
+
+def _sent(sock: socket.socket, data: memoryview, flags: int) -> int:
     try:
-        return sock.send(data) if data else 0
+        return sock.send(data, flags) if data else 0
     except BlockingIOError:
         return 0

@@ -124,7 +124,7 @@ class Listener:
         session = connection.session
         session.protocol = self._protocol
         if self._tls is None:
-            connection.writer.send_files_by(sock)
+            connection.writer.send_files_by(sock, connection.resume_writing)
             session.sends_files = True
             return connection
 

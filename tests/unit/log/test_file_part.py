@@ -59,7 +59,7 @@ def test_it_has_the_bytes_that_are_read(tmp_path: Path) -> None:
     whole = content(log)
     part = part_of(log)
     assert part is not None
-    assert (len(part), part.read(), part.read(777)) == (len(whole), whole, whole[777:])
+    assert (len(part), part.read()) == (len(whole), whole)
     later = part_of(log, offset=3, max_bytes=8 * BATCH)
     assert later is not None
     assert later.read() in whole
@@ -94,8 +94,21 @@ def test_it_sends_as_much_as_the_socket_takes(tmp_path: Path, pair: tuple[socket
     assert whole is not None
     sent = part.send(ours)
     assert 0 < sent < len(part), "a socket's buffer is smaller"
-    assert part.read(sent) == whole[sent:]
+    assert part.send(ours, sent) == 0
     assert theirs.recv(sent, socket.MSG_WAITALL) == whole[:sent]
+    more = part.send(ours, sent)
+    assert more > 0
+    assert theirs.recv(more, socket.MSG_WAITALL) == whole[sent : sent + more]
+
+
+def test_it_asks_again_and_brings_back_what_was_dropped(tmp_path: Path) -> None:
+    part = part_of(stored(tmp_path))
+    assert part is not None
+    assert part.is_in_memory(777)
+    drop(next(tmp_path.rglob("*.log")))
+    assert not part.is_in_memory(777)
+    part.warm(777)
+    assert part.is_in_memory(777)
 
 
 def test_it_outlives_its_file(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
@@ -107,7 +120,7 @@ def test_it_outlives_its_file(tmp_path: Path, pair: tuple[socket.socket, socket.
     del log
     sent = part.send(ours)
     assert sent > 0
-    assert theirs.recv(sent, socket.MSG_WAITALL) + part.read(sent) == whole
+    assert theirs.recv(sent, socket.MSG_WAITALL) + part.read()[sent:] == whole
 
 
 def test_a_cut_log_is_told(tmp_path: Path) -> None:
