@@ -62,18 +62,21 @@ def produce_and_consume(
 ) -> Measured:
     """librdkafka with its default batches or `large` ones of a megabyte, six partitions: in, then out again.
 
-    `megabytes` of records of 1 KiB or more; of smaller ones a million records. kcat reads them.
+    `megabytes` of records of 1 KiB or more; of smaller ones a million records. kcat reads them from another topic, in
+    full batches: those of the first are the smaller the sooner a broker answers, and small ones are dearer to read.
     """
     count = min(megabytes * 1_000_000 // size, 1_000_000)
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]  # lz4 halves it
+    settings: dict[str, object] = {**client(cluster, tls=tls), "acks": acks, "compression.type": codec}
+    settings |= {"queue.buffering.max.messages": 1_000_000}
+    batches = {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
     with topic(cluster, 6, replicas) as name:
         meter, begun = Meter(cluster), time.perf_counter()
-        settings: dict[str, object] = {**client(cluster, tls=tls), "acks": acks, "compression.type": codec}
-        settings |= {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
-        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
-        pour(producer, name, (values[n % 1024] for n in range(count)))
+        pour(Producer({**settings, **batches}), name, (values[n % 1024] for n in range(count)))
         produced = time.perf_counter() - begun
         cost = meter.figures(count * size / 1e6, "produce")
+    with topic(cluster, 6, replicas) as name:
+        pour(Producer({**settings, "linger.ms": 1000}), name, (values[n % 1024] for n in range(count)))
         consumed = kcat.readings(cluster, name, count, size, "consume", tls=tls)
     return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 

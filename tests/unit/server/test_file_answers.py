@@ -104,7 +104,7 @@ def test_every_byte_is_sent_once_and_in_order(file: Any, answers: list[Any], rea
 
     async def work() -> None:
         done = asyncio.Event()
-        sending = FileAnswers(peer.ours, None, done.set, pytest.fail)
+        sending = FileAnswers(peer.ours, None, done.set, lambda error: pytest.fail(str(error)))
         if reads:
             peer.begin()
         for answer in answers:
