@@ -45,24 +45,40 @@ def readings(
     """
     isolation = ["-X", f"isolation.level=read_{'' if committed else 'un'}committed"]
     words = [*command(cluster, topic, tls=tls), *isolation]
+    rate, used, own, each = _read(cluster, words, count, size)
+    begun = time.perf_counter()
+    for _ in range(READS):
+        _run([*command(cluster, topic, tls=tls, start="end"), *isolation])
+    floor = (time.perf_counter() - begun) / READS
+    return {
+        f"{what} MB/s": rate,
+        f"{what} CPU s per GB": used,
+        f"{what}, client's CPU s per GB": own,
+        f"{what}, a reading, s": each,
+        f"{what}, floor: kcat with nothing to read, s": floor,
+    }
+
+
+def ceiling(cluster: RealCluster, topic: str, count: int, size: int, what: str) -> Measured:
+    """The same readings from bare senders: the rate, and their CPU."""
+    rate, used, own, _ = _read(cluster, command(cluster, topic), count, size)
+    return {
+        f"{what}, ceiling: bare senders, MB/s": rate,
+        f"{what}, floor: bare senders, CPU s per GB": used,
+        f"{what}, floor: their client's CPU s per GB": own,
+    }
+
+
+def _read(cluster: RealCluster, words: list[str], count: int, size: int) -> tuple[float, float, float, float]:
+    """Return MB/s, the brokers' and kcat's CPU seconds a GB, and the seconds of a reading."""
     seen = _seen(words, count)
     assert seen == count, f"{seen} instead of {count} records read"
     cpu, own, begun = cpu_s(cluster), _children_s(), time.perf_counter()
     for _ in range(READS):
         _run(words)
     taken, used, own = time.perf_counter() - begun, cpu_s(cluster) - cpu, _children_s() - own
-    begun = time.perf_counter()
-    for _ in range(READS):
-        _run([*command(cluster, topic, tls=tls, start="end"), *isolation])
-    floor = (time.perf_counter() - begun) / READS
     amount = READS * count * size / 1e6
-    return {
-        f"{what} MB/s": amount / taken,
-        f"{what} CPU s per GB": used / amount * 1000,
-        f"{what}, client's CPU s per GB": own / amount * 1000,
-        f"{what}, a reading, s": taken / READS,
-        f"{what}, floor: kcat with nothing to read, s": floor,
-    }
+    return amount / taken, used / amount * 1000, own / amount * 1000, taken / READS
 
 
 def _seen(words: list[str], count: int) -> int:

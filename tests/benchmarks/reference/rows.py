@@ -7,13 +7,13 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tests.benchmarks import bare_files
-from tests.benchmarks.reference import kcat
+from tests.benchmarks.reference import bare_senders, kcat
 from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.group import Group
 from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
@@ -78,6 +78,9 @@ def produce_and_consume(
     with topic(cluster, 6, replicas) as name:
         pour(Producer({**settings, "linger.ms": 1000}), name, (values[n % 1024] for n in range(count)))
         consumed = kcat.readings(cluster, name, count, size, "consume", tls=tls)
+        if not tls:
+            with bare_senders.running(cluster, name) as bare:
+                consumed = {**consumed, **kcat.ceiling(cast(RealCluster, bare), name, count, size, "consume")}
     return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 
 
