@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from logyard.broker.controller import effects, notifications
 from logyard.broker.controller.broker_requests import sending
-from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase
 from logyard.broker.controller.effects import ClosePeer, OpenPeer, Steps
 from logyard.broker.controller.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
 from logyard.broker.controller.failover import controller_election
@@ -85,7 +85,8 @@ def on_broker_modified(context: ControllerContext, broker: int) -> Steps[None]:
         # The old sender may have held requests that the broker has not received: send everything again.
         yield from effects.perform(OpenPeer(info))
         yield from sending.metadata(context, context.partitions(), [broker])
-        yield from replica_machine.change(context, _replicas_on(context, [broker]), ReplicaPhase.ONLINE)
+        theirs = yield from _replicas_on(context, [broker])
+        yield from replica_machine.change(context, theirs, ReplicaPhase.ONLINE)
 
 
 def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None]:
@@ -95,7 +96,7 @@ def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None
     others = [b for b in context.reachable_ids() if b not in started]
     yield from sending.metadata(context, (), others)
     yield from sending.metadata(context, context.partitions(), started)
-    theirs = _replicas_on(context, started)
+    theirs = yield from _replicas_on(context, started)
     yield from replica_machine.change(context, theirs, ReplicaPhase.ONLINE)
     yield from bring_online(context)
     yield from reassignment.resume(context, lambda p: any(b in started for b in p.assignment.target))
@@ -109,19 +110,22 @@ def on_failure(context: ControllerContext, dead: Sequence[int]) -> Steps[None]:
     for broker in dead:
         context.failed_dirs.pop(broker, None)
         context.shutting_down.discard(broker)
-    yield from on_replicas_offline(context, _replicas_on(context, dead))
+    theirs = yield from _replicas_on(context, dead)
+    yield from on_replicas_offline(context, theirs)
 
 
 def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) -> Steps[None]:
     """Elect other leaders, shrink ISRs, suspend deletions."""
-    leaderless = [
-        p
-        for p in context.partitions()
-        if p.state is not None
-        and not context.is_deleting(p.tp.topic)
-        and not context.is_online(p.state.leader, p.tp)
-        and p.phase is PartitionPhase.ONLINE
-    ]
+
+    def is_leaderless(p: Partition) -> bool:
+        return (
+            p.state is not None
+            and p.phase is PartitionPhase.ONLINE
+            and not context.is_deleting(p.tp.topic)
+            and not context.is_online(p.state.leader, p.tp)
+        )
+
+    leaderless = yield from effects.picked(context.partitions(), is_leaderless)
     yield from partition_machine.change(context, leaderless, PartitionPhase.OFFLINE)
     came_online = yield from bring_online(context)
     living = [(p, b) for p, b in offline if not context.is_deleting(p.tp.topic)]
@@ -135,20 +139,21 @@ def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) 
 
 def bring_online(context: ControllerContext) -> Steps[bool]:
     """Try to bring every New or Offline partition online, except of deleted topics; return whether one came online."""
-    waiting = [
-        p
-        for p in context.partitions()
-        if p.phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and not context.is_deleting(p.tp.topic)
-    ]
+
+    def waits(p: Partition) -> bool:
+        return p.phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and not context.is_deleting(p.tp.topic)
+
+    waiting = yield from effects.picked(context.partitions(), waits)
     if not waiting:
         return False
     failures = yield from partition_machine.change(context, waiting, PartitionPhase.ONLINE)
     return len(failures) < len(waiting)
 
 
-def _replicas_on(context: ControllerContext, brokers: Sequence[int]) -> list[Replica]:
-    chosen = set(brokers)
-    return [(p, b) for p in context.partitions() for b in p.assignment.replicas if b in chosen]
+def _replicas_on(context: ControllerContext, brokers: Sequence[int]) -> Steps[list[Replica]]:
+    chosen = frozenset(brokers)
+    theirs = yield from effects.picked(context.partitions(), lambda p: not chosen.isdisjoint(p.assignment.replicas))
+    return [(p, b) for p in theirs for b in p.assignment.replicas if b in chosen]
 
 
 # Log directories
@@ -167,7 +172,8 @@ def on_log_dirs_failed(context: ControllerContext) -> Steps[None]:
     if affected:
         yield from effects.note("brokers lost a log directory", level="warning", brokers=affected)
     # Each replica on the failed directory answers this LeaderAndIsr with KAFKA_STORAGE_ERROR.
-    yield from replica_machine.change(context, _replicas_on(context, affected), ReplicaPhase.ONLINE)
+    theirs = yield from _replicas_on(context, affected)
+    yield from replica_machine.change(context, theirs, ReplicaPhase.ONLINE)
     yield from notifications.remove(context, list(notices))
 
 

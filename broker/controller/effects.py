@@ -5,7 +5,7 @@ order. The helpers at the end yield one effect and return its typed result. The 
 of the event that caused it.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -182,6 +182,17 @@ def done(number: int) -> Steps[None]:
     """So many parts of a request are done: after each DONE_PER_TURN others have a turn."""
     if number % DONE_PER_TURN == 0:
         yield [Turn()]
+
+
+def picked(things: Iterable[T], wanted: Callable[[T], bool]) -> Steps[list[T]]:
+    """Return those of very many things that are wanted, with turns for others."""
+    found: list[T] = []
+    for number, thing in enumerate(things, 1):
+        if wanted(thing):
+            found.append(thing)
+        if number % DONE_PER_TURN == 0:
+            yield [Turn()]
+    return found
 
 
 def multi(multis: Sequence[Sequence[ZkOp]]) -> Steps[list[list[OpResult]]]:

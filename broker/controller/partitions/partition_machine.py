@@ -90,7 +90,9 @@ def _create_states(
     """Create first states. Return failures, and partitions that turned out to have a state and need an election."""
     failures: Failures = {}
     wanted: list[tuple[Partition, PartitionState]] = []
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         online = context.online_replicas(partition)
         if online:
             wanted.append((partition, PartitionState(online[0], 0, online, context.epoch)))
@@ -168,7 +170,9 @@ def _elect(
 
     electing = [p for p in partitions if p.tp not in failures]
     failures |= yield from state_znodes.change(context, electing, decide)
-    for partition in electing:
+    for number, partition in enumerate(electing, 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         if partition.tp not in failures:
             partition.phase = ONLINE
             online = context.online_replicas(partition, count_shutting_down=count_leaving)
@@ -184,7 +188,11 @@ def _unclean_allowed(
     """Return the topics whose settings allow unclean elections; read only for topics that would need one."""
     if strategy is not Strategy.OFFLINE:
         return set(), {}
-    needy = [p for p in partitions if p.state is None or not any(context.is_online(r, p.tp) for r in p.state.isr)]
+
+    def is_needy(p: Partition) -> bool:
+        return p.state is None or not any(context.is_online(r, p.tp) for r in p.state.isr)
+
+    needy = yield from effects.picked(partitions, is_needy)
     names = list(dict.fromkeys(p.tp.topic for p in needy))
     paths = [configs.topic_path(name) for name in names]
     znodes = yield from effects.read(paths)

@@ -48,17 +48,19 @@ def change(context: ControllerContext, replicas: Sequence[Replica], target: Repl
     batch = RequestBatch(context)
     refused: dict[str, str] = {}
     moving: dict[int, list[Partition]] = {}
-    for partition, broker in replicas:
+    for number, (partition, broker) in enumerate(replicas, 1):
         before = partition.replica_phase(broker)
         if before in PREVIOUS[target]:
             moving.setdefault(broker, []).append(partition)
         else:
             refused[f"{partition.tp}@{broker}"] = f"illegal move from {before.name} to {target.name}"
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
     for broker in sorted(moving):
         if target is OFFLINE:
             yield from _take_offline(context, broker, moving[broker], batch, refused)
         else:
-            _enter(target, broker, moving[broker], batch, refused)
+            yield from _enter(target, broker, moving[broker], batch, refused)
     if refused:
         yield from effects.note("replicas were not moved", level="warning", target=target.name, reasons=refused)
     yield from sending.send(batch)
@@ -77,9 +79,11 @@ def tell(context: ControllerContext, online: Iterable[tuple[Partition, Sequence[
 
 def _enter(
     target: ReplicaPhase, broker: int, partitions: Sequence[Partition], batch: RequestBatch, refused: dict[str, str]
-) -> None:
+) -> Steps[None]:
     """The moves that need no answer from ZooKeeper."""
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         match target:
             case ReplicaPhase.NEW:
                 if partition.leader == broker:
@@ -122,8 +126,10 @@ def _take_offline(
     batch: RequestBatch,
     refused: dict[str, str],
 ) -> Steps[None]:
-    for partition in partitions:
+    for number, partition in enumerate(partitions, 1):
         batch.stop_replica(broker, partition, delete=False)
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
     known = [p for p in partitions if p.state is not None]
 
     def leave(partition: Partition, state: PartitionState) -> PartitionState | None:
@@ -134,7 +140,9 @@ def _take_offline(
         return state_znodes.next_state(context, state, leader=leader, isr=isr)
 
     failures = yield from state_znodes.change(context, known, leave)
-    for partition in known:
+    for number, partition in enumerate(known, 1):
+        if number % effects.DONE_PER_TURN == 0:
+            yield [effects.Turn()]
         reason = failures.get(partition.tp)
         if reason is not None and not context.is_deleting(partition.tp.topic):
             refused[f"{partition.tp}@{broker}"] = reason

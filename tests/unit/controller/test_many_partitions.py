@@ -1,0 +1,89 @@
+"""What the controller does for all partitions it does some at a time, as it is a broker too, which has clients.
+
+What is done between two turns of the loop is counted: how long it takes depends on the machine.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from logyard.broker.controller import brokers, effects
+from logyard.broker.controller.broker_requests.batch import RequestBatch
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, Topic
+from logyard.broker.controller.events import BrokersChanged
+from logyard.broker.controller.settings import ControllerSettings
+from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+from logyard.broker.portions import AT_ONCE
+from tests.support.controller_world import World
+
+PARTITIONS = 3 * AT_ONCE
+# Between two turns there may be the end of one list and the beginning of the next.
+AT_MOST = AT_ONCE + effects.DONE_PER_TURN
+
+
+class Looking(ControllerContext):
+    """Counts how many partitions are looked at."""
+
+    looked = 0
+
+    def partitions(self) -> Iterator[Partition]:
+        for partition in super().partitions():
+            self.looked += 1
+            yield partition
+
+
+def context_of(count: int) -> Looking:
+    context = Looking(ControllerSettings(1), epoch=1, epoch_zk_version=1)
+    for broker in (1, 2):
+        context.brokers[broker] = BrokerInfo(broker, (), epoch=broker)
+    topic = context.topics["t"] = Topic("t", None)
+    for number in range(count):
+        partition = Partition(TopicPartition("t", number), Assignment((1, 2)), PartitionState(1, 0, (1, 2), 1))
+        partition.phase = PartitionPhase.ONLINE
+        topic.partitions[number] = partition
+    return context
+
+
+@pytest.mark.parametrize("procedure", [brokers.bring_online, lambda context: brokers.on_replicas_offline(context, [])])
+def test_partitions_are_looked_at_some_at_a_time(procedure: Callable[[ControllerContext], effects.Steps[Any]]) -> None:
+    context, before, most = context_of(PARTITIONS), 0, 0
+    for _ in procedure(context):
+        most, before = max(most, context.looked - before), context.looked
+    most = max(most, context.looked - before)
+    assert context.looked >= PARTITIONS
+    assert most <= AT_MOST
+
+
+async def test_a_broker_that_dies_and_returns_is_work_for_many_turns(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orders to all its replicas, made in one turn, took 0.2 s for 100,000."""
+    world = make_world()
+    await world.start(1, 2, 3)
+    await world.make_topic("t", *[(2, 1), (1, 2)] * (PARTITIONS // 2))
+    done = Counter[str]()
+    most = Counter[str]()
+    for name in ("leader_and_isr", "stop_replica"):
+        monkeypatch.setattr(RequestBatch, name, _counting(getattr(RequestBatch, name), done, name))
+
+    def observe(envelope: Any, effect: effects.Effect | None) -> None:
+        if isinstance(envelope.event, BrokersChanged):
+            most.update({name: done[name] - most[name] for name in done if done[name] > most[name]})
+        done.clear()
+
+    monkeypatch.setattr(world.controller.runner, "_observer", observe)
+    await world.kill(2)
+    await world.start(2)
+    assert most["leader_and_isr"] > 0
+    assert max(most.values()) <= AT_MOST
+    assert {state.leader for number in range(PARTITIONS) if (state := world.state("t", number))} == {1}
+
+
+def _counting(real: Callable[..., None], done: Counter[str], name: str) -> Callable[..., None]:
+    def counted(*args: Any, **kwargs: Any) -> None:
+        done[name] += 1
+        real(*args, **kwargs)
+
+    return counted
