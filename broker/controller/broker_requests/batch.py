@@ -114,6 +114,7 @@ class RequestBatch:
         self._metadata_brokers: dict[int, None] = {}
         self._everybody_hears = False
         self._stops: defaultdict[int, dict[Partition, StoppedPartition]] = defaultdict(dict)
+        self._deletions: defaultdict[int, list[TopicPartition]] = defaultdict(list)
 
     def leader_and_isr(self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
         """Add LeaderAndIsr of a partition for these replicas; its state must be known."""
@@ -199,6 +200,17 @@ class RequestBatch:
                 self._note_id(entry.tp.topic)
                 if number % AT_ONCE == 0:
                     yield
+        yield from self._prepare_stops()
+
+    def _prepare_stops(self) -> Iterator[None]:
+        is_deleting = self._context.is_deleting
+        for broker, queue in self._stops.items():
+            deleted = self._deletions[broker]
+            for number, stop in enumerate(queue.values(), 1):
+                if stop.delete and is_deleting(stop.tp.topic):
+                    deleted.append(stop.tp)
+                if number % AT_ONCE == 0:
+                    yield
 
     def _note_id(self, name: str) -> None:
         topic = None if name in self._topic_ids else self._context.topics.get(name)
@@ -247,7 +259,8 @@ class RequestBatch:
                 StopReplicaRequest(
                     *self._head(broker),
                     tuple(group),
-                    tuple(s.tp for s in group if s.delete and context.is_deleting(s.tp.topic)),
+                    # Only the group of those to be deleted has any, and it has all of them.
+                    tuple(self._deletions[broker]) if mixed or group[0].delete else (),
                 )
                 for group in groups
                 if group

@@ -11,6 +11,7 @@ from typing import Any
 
 from logyard.broker.controller.broker_requests import partition_states
 from logyard.broker.controller.broker_requests.batch import (
+    STOP_REPLICA_WITH_FLAGS,
     BrokerRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
@@ -22,6 +23,8 @@ from logyard.broker.controller.broker_requests.partition_states import (
     MetadataPartitions,
     PartitionCodes,
     PartitionStates,
+    StoppedNumbers,
+    StoppedPartitions,
     error_code,
 )
 from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
@@ -29,7 +32,7 @@ from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 
-LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, partition_states.STOP_REPLICA, 6
 
 GROUPED_LEADER_AND_ISR, GROUPED_UPDATE_METADATA = 2, 5
 
@@ -53,6 +56,7 @@ class Encoder:
             partition_states.LEADER_AND_ISR_VALUES,
             grouped=level.leader_and_isr_version >= GROUPED_LEADER_AND_ISR,
         )
+        self._stop_writers = partition_states.stop_writers(level.stop_replica_version)
         self._metadata_writers = partition_states.writers(
             UPDATE_METADATA,
             level.update_metadata_version,
@@ -70,15 +74,14 @@ class Encoder:
             case UpdateMetadataRequest():
                 return UPDATE_METADATA, self._level.update_metadata_version, self._update_metadata(request)
             case StopReplicaRequest():
-                return STOP_REPLICA, self._level.stop_replica_version, _stop_replica(request)
+                return STOP_REPLICA, self._level.stop_replica_version, self._stop_replica(request)
 
     def write_ahead(self, fields: Mapping[str, Any]) -> Iterator[int]:
         """Encode the partitions of a request in portions, so that this is done when the request is encoded.
 
         Yields what each portion cost: 1 for a partition or a topic.
         """
-        for name in ("topic_states", "ungrouped_partition_states"):
-            states = fields.get(name)
+        for states in fields.values():
             if isinstance(states, PartitionStates):
                 yield from states.write_ahead()
 
@@ -115,6 +118,16 @@ class Encoder:
             "live_brokers": [{**_live_broker(broker), **_plain_address(broker)} for broker in request.live_brokers],
         }
 
+    def _stop_replica(self, request: StopReplicaRequest) -> dict[str, Any]:
+        """Versions below 3 have one deletion flag for all partitions: such a request must be uniform."""
+        version, stopped = self._level.stop_replica_version, request.partitions
+        fields: dict[str, Any] = _head(request)
+        if version >= STOP_REPLICA_WITH_FLAGS:
+            return fields | {"topic_states": StoppedPartitions(stopped, self._stop_writers)}
+        array = "topics" if version >= partition_states.GROUPED_STOP_REPLICA else "ungrouped_partitions"
+        numbers = StoppedNumbers(stopped, self._stop_writers)
+        return fields | {"delete_partitions": any(entry.delete for entry in stopped), array: numbers}
+
 
 def _same_batch(one: UpdateMetadataRequest, other: UpdateMetadataRequest) -> bool:
     """Whether both lists are the same objects (an empty list of partitions alone would not tell)."""
@@ -148,32 +161,6 @@ def _live_broker(broker: BrokerInfo) -> dict[str, Any]:
             for endpoint in broker.endpoints
         ],
         "rack": broker.rack,
-    }
-
-
-def _stop_replica(request: StopReplicaRequest) -> dict[str, Any]:
-    """Version 3+ has a deletion flag per partition; lower versions have one for all, so such a request must be
-    uniform."""
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for entry in request.partitions:
-        topics.setdefault(entry.tp.topic, []).append(
-            {
-                "partition_index": entry.tp.partition,
-                "leader_epoch": entry.leader_epoch,
-                "delete_partition": entry.delete,
-            }
-        )
-    return {
-        **_head(request),
-        "delete_partitions": any(entry.delete for entry in request.partitions),
-        "ungrouped_partitions": [
-            {"topic_name": entry.tp.topic, "partition_index": entry.tp.partition} for entry in request.partitions
-        ],
-        "topics": [
-            {"name": name, "partition_indexes": [e["partition_index"] for e in entries]}
-            for name, entries in topics.items()
-        ],
-        "topic_states": [{"topic_name": name, "partition_states": entries} for name, entries in topics.items()],
     }
 
 

@@ -1,5 +1,5 @@
-"""The partitions of LeaderAndIsr and UpdateMetadata as arrays that write themselves, and those of an answer:
-there may be very many.
+"""The partitions of LeaderAndIsr, UpdateMetadata and StopReplica as arrays that write themselves, and those of an
+answer: there may be very many.
 
 Rule 1: they are encoded once, ahead in portions (`write_ahead`) or where the request is encoded.
 Rule 2: nothing of an array is used before all of it is encoded; where that ends early it begins anew.
@@ -8,7 +8,12 @@ Rule 2: nothing of an array is used before all of it is encoded; where that ends
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from logyard.broker.controller.broker_requests.batch import LeaderAndIsrPartition, MetadataPartition
+from logyard.broker.controller.broker_requests.batch import (
+    STOP_REPLICA_WITH_FLAGS,
+    LeaderAndIsrPartition,
+    MetadataPartition,
+    StoppedPartition,
+)
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.portions import AT_ONCE
@@ -30,10 +35,12 @@ METADATA_VALUES = (*_VALUES_OF_BOTH, "zk_version", "replicas", "offline_replicas
 
 _TOPIC_VALUES = ("topic_name", "topic_id", "partition_states")
 
+STOP_REPLICA, GROUPED_STOP_REPLICA = 5, 1
+
 Known = dict[int, tuple[LeaderAndIsrPartition, bytes]]
 """The encoded entries of a batch by identity, with the entry itself so that its id is not reused."""
 
-One = TypeVar("One", LeaderAndIsrPartition, MetadataPartition)
+One = TypeVar("One", LeaderAndIsrPartition, MetadataPartition, StoppedPartition)
 
 
 class Writers(NamedTuple):
@@ -53,6 +60,21 @@ def writers(api_key: int, version: int, values: tuple[str, ...], *, grouped: boo
         codec.struct_writer_of(api_key, "Request", version, path, values),
         codec.struct_writer_of(api_key, "Request", version, path[:1], _TOPIC_VALUES),
     )
+
+
+def stop_writers(version: int) -> Writers:
+    """Return the writers of StopReplica in a version, for StoppedPartitions from version 3 on, else StoppedNumbers."""
+
+    def writer(path: tuple[str, ...], *values: str) -> StructWriter:
+        return codec.struct_writer_of(STOP_REPLICA, "Request", version, path, values)
+
+    if version >= STOP_REPLICA_WITH_FLAGS:
+        flagged = writer(("topic_states", "partition_states"), "partition_index", "leader_epoch", "delete_partition")
+        return Writers(flagged, writer(("topic_states",), "topic_name", "partition_states"))
+    if version >= GROUPED_STOP_REPLICA:
+        topic = writer(("topics",), "name", "partition_indexes")
+        return Writers(topic, topic)  # its partitions are no structs
+    return Writers(writer(("ungrouped_partitions",), "topic_name", "partition_index"), None)
 
 
 class PartitionStates(Prepared, Generic[One]):
@@ -91,7 +113,7 @@ class PartitionStates(Prepared, Generic[One]):
             by_topic: dict[str, list[One]] = {}
             yield from self._group(by_topic)
             self._length = len(by_topic)
-            yield from self._append_topics(by_topic, self._write_topic, out)
+            yield from self._append_topics(by_topic, out)
         self._written, self._entries = out, ()
 
     def _group(self, by_topic: dict[str, list[One]]) -> Iterator[int]:
@@ -105,15 +127,18 @@ class PartitionStates(Prepared, Generic[One]):
                     by_topic[topic] = [entry]
             yield len(portion)
 
-    def _append_topics(self, by_topic: dict[str, list[One]], write: StructWriter, out: bytearray) -> Iterator[int]:
+    def _append_topics(self, by_topic: dict[str, list[One]], out: bytearray) -> Iterator[int]:
         encoded = Encoded()
-        ids = self._topic_ids
         for name in list(by_topic):
             entries = by_topic.pop(name)  # so that they are let go of in portions, too
             encoded.length, encoded.data = len(entries), bytearray()
             yield from self._append_in_portions(entries, encoded.data)
-            write(out, name, ids.get(name, ZERO_TOPIC_ID), encoded)
+            self._append_topic(out, name, encoded)
             yield 1
+
+    def _append_topic(self, out: bytearray, name: str, partitions: Encoded) -> None:
+        assert self._write_topic is not None
+        self._write_topic(out, name, self._topic_ids.get(name, ZERO_TOPIC_ID), partitions)
 
     def _append_in_portions(self, entries: Sequence[One], out: bytearray) -> Iterator[int]:
         for start in range(0, len(entries), AT_ONCE):
@@ -182,6 +207,42 @@ class MetadataPartitions(PartitionStates[MetadataPartition]):
         for (topic, number), state, leader, replicas, offline in entries:
             _, leader_epoch, isr, controller_epoch, partition_epoch, _ = state
             write(out, topic, number, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, offline)
+
+
+class StoppedPartitions(PartitionStates[StoppedPartition]):
+    """Replicas to stop, each with its leader epoch and whether to delete it: version 3 and later."""
+
+    __slots__ = ()
+
+    def __init__(self, entries: Sequence[StoppedPartition], write: Writers) -> None:
+        super().__init__(entries, {}, write)
+
+    def _append_topic(self, out: bytearray, name: str, partitions: Encoded) -> None:
+        assert self._write_topic is not None
+        self._write_topic(out, name, partitions)
+
+    def _append(self, entries: Sequence[StoppedPartition], out: bytearray) -> None:
+        write = self._write
+        for (_, number), leader_epoch, delete in entries:
+            write(out, number, leader_epoch, delete)
+
+
+class StoppedNumbers(StoppedPartitions):
+    """Replicas to stop, as a list of numbers for each topic, or with their topics' names: versions 1 and 2, and 0."""
+
+    __slots__ = ()
+
+    def _append_topics(self, by_topic: dict[str, list[StoppedPartition]], out: bytearray) -> Iterator[int]:
+        assert self._write_topic is not None
+        for name in list(by_topic):
+            numbers = [entry.tp.partition for entry in by_topic.pop(name)]
+            self._write_topic(out, name, numbers)
+            yield len(numbers)
+
+    def _append(self, entries: Sequence[StoppedPartition], out: bytearray) -> None:
+        write = self._write
+        for (topic, number), _, _ in entries:
+            write(out, topic, number)
 
 
 # Answers
