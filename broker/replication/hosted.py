@@ -1,7 +1,9 @@
 """All replicas of this broker, and the requests that wait for them: the state shared by the parts of `Replicas`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
@@ -9,6 +11,7 @@ from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlockin
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.portions import AT_ONCE
 from logyard.broker.replication.partition import Partition, PartitionPorts
 from logyard.broker.replication.ports import IsrChanges, Logs, T
 from logyard.broker.replication.purgatory import Purgatory
@@ -64,6 +67,7 @@ class Hosted:
             check_later=self._check_later,
         )
         self._looks: dict[TopicPartition, tuple[int, TimerHandle]] = {}
+        self._passes: dict[Iterator[Partition], TimerHandle] = {}  # that look for brokers that are gone
         self._alive = frozenset(metadata.brokers)
         metadata.subscribe(lambda changed, deleted: self._metadata_changed())
 
@@ -183,17 +187,33 @@ class Hosted:
         self._alive = frozenset(alive)
         if not gone:
             return
-        for partition in list(self.led()):
+        self._look_for(gone, iter(list(self.partitions.values())))
+
+    def _look_for(self, gone: frozenset[int], left: Iterator[Partition]) -> None:
+        """Look at a portion of the partitions in each turn of the loop: there may be very many."""
+        self._passes.pop(left, None)
+        portion = list(islice(left, AT_ONCE))
+        if len(portion) == AT_ONCE:
+            self._passes[left] = self.timers.call_later(0, lambda: self._look_for(gone, left))
+        for partition in portion:
+            if not partition.is_leader:
+                continue
             for broker_id in gone & partition.remotes.keys():
-                if partition.broker_gone(broker_id):
-                    self.watermark_moved(partition)
-                self.deletions.check(partition.tp)
+                try:
+                    if partition.broker_gone(broker_id):
+                        self.watermark_moved(partition)
+                    self.deletions.check(partition.tp)
+                except Exception as error:
+                    tasks.failed("look at a replica", error)
 
     def close(self) -> None:
         """Cancel the checks, and answer the waiting requests."""
         for _, timer in self._looks.values():
             timer.cancel()
         self._looks.clear()
+        for timer in self._passes.values():
+            timer.cancel()
+        self._passes.clear()
         self.stop_waiting()
 
     def stop_waiting(self) -> None:
