@@ -1,20 +1,21 @@
 """The output of kafka-dump-log for a partition's files, line for line; a dump also counts faults.
 
-Files are memory-mapped and read one batch at a time.
+A log is read one batch at a time, and not mapped: a process that has mapped a file dies where another one cuts it.
 """
 
-import mmap
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_aborted
 from logyard.broker.records import batch, compression, legacy
-from logyard.broker.records.header import LOG_OVERHEAD, SEQUENCE_MAX, BatchHeader, TimestampType
+from logyard.broker.records.header import HEADER_SIZE, LOG_OVERHEAD, SEQUENCE_MAX, BatchHeader, TimestampType
 
 _TIMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 _MARKERS = {batch.ABORT: "ABORT", batch.COMMIT: "COMMIT"}
@@ -58,13 +59,14 @@ def dump_log(path: Path, detail: Detail, faults: Faults) -> Iterator[str]:
     yield f"Log starting offset: {base_offset(path)}"
     gaps: list[str] = []
     last = -1
-    with mapped(path) as data:
-        end = len(data) if detail.max_bytes is None else min(len(data), detail.max_bytes)
+    with LogFile(path) as log:
+        end = log.size if detail.max_bytes is None else min(log.size, detail.max_bytes)
         valid = 0
-        for position, header in batches(data, 0, end, path):
+        for position, header in log.batches(0, end):
+            data = log.part(position, header.length)
             yield _batch_line(data, position, header, faults)
             valid = position + header.length
-            for record, extra in _records(data, position, header) if detail.records or detail.contents else ():
+            for record, extra in _records(data, header) if detail.records or detail.contents else ():
                 if last not in (-1, record.offset - 1):
                     gaps.append(f"  {last} is followed by {record.offset}")
                 last = record.offset
@@ -76,24 +78,54 @@ def dump_log(path: Path, detail: Detail, faults: Faults) -> Iterator[str]:
         faults.lines += [f"Non-consecutive offsets in {path.absolute()}", *reversed(gaps)]
 
 
-def batches(data: memoryview, position: int, end: int, path: Path) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch. Raises CorruptData for a length that no batch can have."""
-    while position + LOG_OVERHEAD + _LENGTH_MIN <= end:
-        length = int.from_bytes(data[position + _LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True)
-        if length < _LENGTH_MIN:
-            raise CorruptData(
-                f"Found record size {length} smaller than minimum record overhead ({_LENGTH_MIN}) "
-                f"at position {position} of {path}"
-            )
-        if position + LOG_OVERHEAD + length > end:
-            return
-        header = batch.parse_header(data, position)
-        yield position, header
-        position += header.length
+class LogFile:
+    """A .log that is read in parts. `size`: as it was when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def __enter__(self) -> "LogFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def part(self, position: int, size: int) -> memoryview:
+        """Return bytes that the file had when it was opened. Raises CorruptData if it has been cut since."""
+        try:
+            data = os.pread(self._file.fileno(), size, position)
+        except OSError as problem:
+            raise OSError(problem.errno, problem.strerror, str(self._path)) from None
+        if len(data) < size:
+            raise CorruptData(f"{self._path} was cut to {position + len(data)} bytes or less while it was read")
+        return memoryview(data)
+
+    def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every whole batch. Raises CorruptData for a length that no batch can have."""
+        while position + LOG_OVERHEAD + _LENGTH_MIN <= end:
+            head = self.part(position, min(HEADER_SIZE, end - position))
+            length = int.from_bytes(head[_LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
+            if length < _LENGTH_MIN:
+                raise CorruptData(
+                    f"Found record size {length} smaller than minimum record overhead ({_LENGTH_MIN}) "
+                    f"at position {position} of {self._path}"
+                )
+            if position + LOG_OVERHEAD + length > end:
+                return
+            try:
+                header = batch.parse_header(head)
+            except CorruptData as problem:
+                raise CorruptData(f"{self._path} from position {position} on: {problem}") from None
+            yield position, header
+            position += header.length
 
 
 def _batch_line(data: memoryview, position: int, header: BatchHeader, faults: Faults) -> str:
-    is_valid = batch.crc_matches(data, position, header)
+    is_valid = batch.crc_matches(data, 0, header)
     faults.told += not is_valid
     if header.magic >= 2:
         horizon = "OptionalLong.empty" if header.delete_horizon is None else f"OptionalLong[{header.delete_horizon}]"
@@ -113,13 +145,12 @@ def _batch_line(data: memoryview, position: int, header: BatchHeader, faults: Fa
     )
 
 
-def _records(data: memoryview, position: int, header: BatchHeader) -> Iterator[tuple[batch.Record, str]]:
-    """Records, each with the text that follows offset, time and sizes."""
-    view = data[position : position + header.length]
+def _records(data: memoryview, header: BatchHeader) -> Iterator[tuple[batch.Record, str]]:
+    """The records of a batch, each with the text that follows offset, time and sizes."""
     if header.magic < 2:
-        yield from _messages(view, header)
+        yield from _messages(data, header)
         return
-    for record in batch.records(view):
+    for record in batch.records(data):
         sequence = -1
         if header.base_sequence >= 0:
             sequence = (header.base_sequence + record.offset - header.base_offset) & SEQUENCE_MAX
@@ -186,11 +217,11 @@ def dump_index(path: Path, faults: Faults, *, sanity_only: bool, verify_only: bo
         yield f"{path} passed sanity check."
         return
     wrong: list[str] = []
-    with mapped(path.with_suffix(".log")) as data:
+    with LogFile(path.with_suffix(".log")) as log:
         for number, (offset, position) in enumerate(entries):
             if offset == base_offset(path) and number > 0:
                 break
-            found = next(batches(data, position, len(data), path), None)
+            found = next(log.batches(position, log.size), None)
             last = found[1].last_offset if found is not None else -1
             if last != offset:
                 wrong.append(f"  Index offset: {offset}, log offset: {last}")
@@ -214,17 +245,19 @@ def dump_time_index(path: Path, faults: Faults, *, sanity_only: bool, verify_onl
     unordered: list[str] = []
     missing: list[str] = []
     previous = -1
-    with mapped(path.with_suffix(".log")) as data:
+    with LogFile(path.with_suffix(".log")) as log:
         for number, (timestamp, offset) in enumerate(entries):
             if offset == base_offset(path) and number > 0:
                 break
             place = _floor(positions, offset)
-            found = next((b for b in batches(data, place, len(data), path) if b[1].last_offset >= offset), None)
+            found = next((b for b in log.batches(place, log.size) if b[1].last_offset >= offset), None)
             if found is None or found[1].last_offset != offset:
                 last = found[1].last_offset if found is not None else -1
                 missing.append(f"Indexed offset: {offset}, found log offset: {last}")
             else:
-                latest = max((r.timestamp for r, _ in _records(data, *found)), default=-1)
+                position, header = found
+                records = _records(log.part(position, header.length), header)
+                latest = max((r.timestamp for r, _ in records), default=-1)
                 if latest != timestamp:
                     mismatched.append(f"  Index timestamp: {timestamp}, log timestamp: {latest}")
                 if previous >= timestamp:
@@ -326,14 +359,6 @@ def base_offset(path: Path) -> int:
     if not name.isdecimal():
         raise CorruptData(f"{path}: the name of such a file begins with an offset")
     return int(name)
-
-
-def mapped(path: Path) -> memoryview:
-    """A file's bytes, memory-mapped; the mapping ends with the last view of it."""
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _time_type(header: BatchHeader) -> str:

@@ -135,3 +135,33 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
         process.stdout.readline()
         process.stdout.close()
         assert (process.wait(60), process.stderr.read()) == (1, "")
+
+
+CUTTING = """
+import os, sys
+from pathlib import Path
+from logyard.broker.errors import CorruptData
+from logyard.cli.dump_log import text
+
+path = Path(sys.argv[1])
+dump = text.dump_index if path.suffix == ".index" else text.dump_time_index if path.suffix == ".timeindex" else None
+kinds = dict(sanity_only=False, verify_only=False)
+lines = dump(path, text.Faults(), **kinds) if dump else text.dump_log(path, text.Detail(), text.Faults())
+print(next(lines), next(lines), sep="\\n")
+os.truncate(path.with_suffix(".log"), 70)
+try:
+    print(*lines, sep="\\n")
+except CorruptData as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_log_that_another_process_cuts_meanwhile(log: Path, tmp_path: Path, suffix: str) -> None:
+    """The dump was ended by SIGBUS, without a word, where it had mapped the file."""
+    for path in log.glob(f"{ZERO}.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    command = [sys.executable, "-c", CUTTING, str(tmp_path / f"{ZERO}{suffix}")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[-1].startswith(f"{tmp_path / ZERO}.log was cut to ")
