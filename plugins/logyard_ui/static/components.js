@@ -3,7 +3,7 @@
 import { sentence } from "./api.js";
 import { Fragment, UI, h } from "./airflow_ui.js";
 import { useCluster } from "./cluster_context.js";
-import { clock } from "./format.js";
+import { clock, plainly } from "./format.js";
 import { PageLink } from "./page_address.js";
 
 const { Alert, Badge, Box, Button, Flex, Heading, Skeleton, Text } = UI;
@@ -126,7 +126,7 @@ export function Head({ list, to, name, children }) {
       { gap: "2", alignItems: "baseline", minWidth: "0" },
       h(PageLink, { to }, list),
       h(Text, { color: "fg.muted" }, "/"),
-      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, plainly(name)),
     ),
     children && h(Flex, { gap: "2", wrap: "wrap" }, children),
   );

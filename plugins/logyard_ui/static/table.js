@@ -1,8 +1,8 @@
 // One table for all lists, sorted by a click. Only the visible rows are in the document, so that 10,000 rows scroll as
 // fast as ten. Rows are plain elements styled by the table: hundreds of styled components are too slow.
 
-import { compare } from "./format.js";
-import { Fragment, UI, h, memo, useCallback, useLayoutEffect, useMemo, useRef, useState } from "./airflow_ui.js";
+import { compare, plainly } from "./format.js";
+import { Fragment, React, UI, h, memo, useCallback, useLayoutEffect, useMemo, useRef, useState } from "./airflow_ui.js";
 
 export const ROW = 34;
 // Rows above and below the visible ones.
@@ -195,10 +195,26 @@ const Row = memo(function Row({ row, columns, index }) {
     "tr",
     { "aria-rowindex": index },
     columns.map((column) =>
-      h("td", { key: column.id, "data-label": column.label, ...side(column) }, column.cell(row)),
+      h("td", { key: column.id, "data-label": column.label, ...side(column) }, plainCell(column.cell(row))),
     ),
   );
 });
+
+// What a cell shows, with the texts in it told plainly: most are names, which anybody may have chosen. A component's
+// own texts are its own matter: what is in records is shown as it is.
+export function plainCell(shown) {
+  if (typeof shown === "string") return plainly(shown);
+  if (Array.isArray(shown)) {
+    const told = shown.map(plainCell);
+    return told.every((one, place) => one === shown[place]) ? shown : told;
+  }
+  if (!React.isValidElement(shown)) return shown;
+  const { children, title } = shown.props;
+  const [inside, hint] = [plainCell(children), plainCell(title)];
+  if (inside === children && hint === title) return shown;
+  const changed = hint === title ? null : { title: hint };
+  return React.cloneElement(shown, changed, ...(Array.isArray(inside) ? inside : [inside]));
+}
 
 function Space({ rows, columns }) {
   if (rows <= 0) return null;
