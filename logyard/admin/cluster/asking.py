@@ -145,7 +145,7 @@ class Asking:
             except theirs.KafkaError as problem:
                 last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
             except (struct.error, UnicodeError, OverflowError) as problem:
-                if "unpack" not in str(problem):
+                if "unpack" not in str(problem) and not isinstance(problem, UnicodeDecodeError):
                     # A number or a text that requests have no room for, and will not have at the next try.
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"no request can say this: {problem}") from None
                 last = ClusterUnreachable(f"the cluster did not answer: its answer cannot be read ({problem})")

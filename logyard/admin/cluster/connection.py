@@ -5,6 +5,7 @@ Faults of kafka-python 3.0.12 that this avoids:
 - if its constructor fails, it leaves a thread behind; here that thread is stopped;
 - its back-off for a broker that was down grows to 30 s; here to 1 s;
 - it drops what a broker has sent just before it closed the connection: the refusal of a login (`last_words.py`);
+- it takes a null where the protocol has none, and stumbles on it later: such an answer is none (`nulls.py`);
 - it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
   reported as such (`_Client`).
 """
@@ -17,6 +18,7 @@ from typing import Any
 from weakref import WeakSet
 
 from logyard.admin.cluster.last_words import hear_last_words
+from logyard.admin.cluster.nulls import misplaced_null
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.login import kafka_python
@@ -131,6 +133,29 @@ def knock(host: str, port: int, timeout_s: float) -> OSError | None:
     return None
 
 
+def readable(answered: Any) -> Any:
+    """A future of kafka-python, as another one that fails where the answer does not keep to the protocol."""
+    from kafka import errors as theirs
+    from kafka.future import Future
+
+    read = Future()
+
+    def look(answer: Any) -> None:
+        try:
+            field = misplaced_null(answer)
+        except Exception as problem:
+            read.failure(problem)
+            return
+        if field is None:
+            read.success(answer)
+        else:
+            read.failure(theirs.KafkaProtocolError(f"its answer cannot be read ({field} is null)"))
+
+    answered.add_callback(look)
+    answered.add_errback(read.failure)
+    return read
+
+
 def is_refused_login(problem: BaseException) -> bool:
     from kafka import errors as theirs
 
@@ -195,6 +220,9 @@ class _Client:
 
             async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
                 return hear_last_words(await super()._build_transport(*arguments, **options))
+
+            def send(self, *arguments: Any, **options: Any) -> Any:
+                return readable(super().send(*arguments, **options))
 
             def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
                 connection = super().get_connection(node_id, *arguments, **options)

@@ -63,6 +63,9 @@ def test_what_no_request_has_room_for_is_refused(monkeypatch: pytest.MonkeyPatch
         told_by(monkeypatch, answer)
 
 
-def test_an_answer_that_is_cut_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [lambda: struct.unpack(">i", b"123"), lambda: b"t\xff".decode()])
+def test_an_answer_that_is_cut_or_damaged_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]
+) -> None:
     with pytest.raises(ClusterUnreachable, match="its answer cannot be read"):
-        told_by(monkeypatch, lambda: struct.unpack(">i", b"123"))
+        told_by(monkeypatch, answer)
