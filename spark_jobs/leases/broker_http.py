@@ -24,6 +24,8 @@ TIMEOUT_S = 60.0
 HEALTH_TIMEOUT_S = 10.0
 HEALTH_BYTES_MAX = 64 * 1024
 COMMIT_TIMEOUT_S = 600.0
+# What a proxy before a broker says while it has no answer of the broker's.
+GATEWAYS = (502, 503, 504)
 
 
 class LeaseError(LogyardError):
@@ -224,6 +226,8 @@ def _refusal(broker: BrokerHttp, status: int, body: bytes) -> LeaseError:
         details = json.loads(body)
         code, message = str(details.pop("error")), str(details.pop("message"))
     except (ValueError, KeyError, TypeError, AttributeError):
+        if status in GATEWAYS:
+            return LeaseError("unreachable", f"broker {broker.broker_id} at {broker.url}: a gateway says {status}")
         code, message, details = f"http_{status}", "no explanation in the answer", {}
     return LeaseError(code, f"broker {broker.broker_id} refused ({code}): {message}", details)
 

@@ -155,14 +155,15 @@ class Lease:
                 break
         raise first
 
-    def abort(self, reason: str) -> None:
-        """End the lease; never raises: a lease that cannot be ended expires."""
+    def abort(self, reason: str) -> bool:
+        """End the lease; returns whether its broker answers. Never raises: a lease that cannot be ended expires."""
         try:
             self.broker.call(
                 "POST", f"{self.path}/abort", {"generation": self.generation, "reason": reason[:200]}, 10.0
             )
-        except LeaseError:
-            return
+        except LeaseError as error:
+            return error.code != "unreachable"
+        return True
 
 
 def _is_our_directory(directory: str, lease_id: str) -> bool:
@@ -179,19 +180,26 @@ def acquire(broker: BrokerHttp, topic: str, partition: int, run_id: str, purpose
     return Lease.from_json(broker, broker.call("POST", "/leases", body))
 
 
-def end_leases(leases: Iterable[Lease], reason: str) -> None:
-    """End every lease that is still alive."""
+def end_leases(leases: Iterable[Lease], reason: str) -> frozenset[int]:
+    """End every lease that is still alive; returns the brokers that do not answer.
+
+    Such a broker is waited for once, not for each of what may be thousands of leases: they expire.
+    """
+    silent: set[int] = set()
     for lease in leases:
-        lease.abort(reason)
+        broker = lease.broker.broker_id
+        if broker not in silent and not lease.abort(reason):
+            silent.add(broker)
+    return frozenset(silent)
 
 
 def end_run(leases: Iterable[Lease], reason: str) -> None:
     """End every lease that is still alive, then the runs that they belong to, with the tokens of their tasks."""
     known = list(leases)
-    end_leases(known, reason)
+    silent = end_leases(known, reason)
     runs = {(lease.broker.broker_id, lease.details.get("run_id")): lease.broker for lease in known}
-    for (_, run_id), broker in runs.items():
-        if run_id is not None:
+    for (broker_id, run_id), broker in runs.items():
+        if run_id is not None and broker_id not in silent:
             broker.end_run(str(run_id))
 
 

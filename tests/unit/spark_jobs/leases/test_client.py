@@ -1,14 +1,16 @@
 import hashlib
 import pickle
 import stat
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
-from logyard.spark_jobs.leases.client import Lease, acquire
+from logyard.spark_jobs.leases.client import Lease, acquire, end_leases, end_run
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.files import LocalFile, RemoteFile, of_lease
 from tests.support.batches import Rec, batch
@@ -147,3 +149,48 @@ def test_no_token_is_sent_to_whoever_else_answers_at_a_broker_s_address(
     acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")
     acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r2", "audit")
     assert broker.health_requests == 2, "once it is known it is not asked again"
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_once(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a job's thousand leases on a broker behind a half-open connection took up to 20 s to end."""
+    alive = acquire(http(broker), "t", 0, "r", "audit")
+    away = [replace(alive, broker=replace(http(broker), broker_id=2, address="127.0.0.1:1"))] * 5
+    asked: list[int] = []
+    real = BrokerHttp.call
+
+    def call(self: BrokerHttp, *arguments: object, **named: object) -> object:
+        asked.append(self.broker_id)
+        return real(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BrokerHttp, "call", call)
+    assert end_leases([*away[:2], alive, *away[2:]], "over") == {2}
+    assert asked == [2, 1]
+    assert [lease["state"] for lease in broker.leases.values()] == ["aborted"]
+    end_run(away, "over")
+    assert asked == [2, 1, 2]
+
+
+def test_what_a_gateway_says_is_no_refusal_of_the_broker() -> None:
+    """While a broker restarts, or swaps for longer than a proxy waits: the lease may live, the commit have happened."""
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._say(200, b'{"broker_id": 1}')
+
+        def do_POST(self) -> None:
+            self._say(504, b"<html>Gateway Timeout</html>")
+
+        def _say(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(LeaseError, match="a gateway says 504") as caught:
+            acquire(BrokerHttp(1, f"127.0.0.1:{server.server_port}", "t"), "t", 0, "r", "audit")
+        server.shutdown()
+    assert caught.value.code == "unreachable"
