@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -30,6 +31,7 @@ POLL_S = 1.0
 IDLE_S = 60.0
 # A plan's leases end after this time even if Spark has jobs (a stream never ends); tasks then take new leases.
 KEPT_S = 24 * 3600.0
+PLANS_AT_ONCE = 16
 
 
 class Stopped(Exception):
@@ -108,13 +110,15 @@ class Keeper:
         now = self._now()
         if self._is_working():
             self._worked = now
-        for kept in list(self._kept):
-            if now - max(kept.since, self._worked) > IDLE_S or now - kept.since > KEPT_S:
-                self._kept.remove(kept)
-                end_run(kept.leases, "the read is over")
-            elif now - kept.beaten >= kept.ttl_ms / 3000:
-                kept.beaten = now
-                kept.beats.beat()
+        over: list[Kept] = []
+        living: list[Kept] = []
+        for kept in self._kept:
+            is_over = now - max(kept.since, self._worked) > IDLE_S or now - kept.since > KEPT_S
+            (over if is_over else living).append(kept)
+        self._kept = living
+        # What ends may wait for a broker that does not answer, what lives must not.
+        _beat([kept for kept in living if now - kept.beaten >= kept.ttl_ms / 3000], now)
+        end_run([lease for kept in over for lease in kept.leases], "the read is over")
 
     def _take_in(self) -> None:
         for name in sorted(os.listdir(self.directory)):
@@ -135,9 +139,20 @@ class Keeper:
         with suppress(Exception):  # leases that cannot be taken over expire
             self._take_in()
         kept, self._kept = self._kept, []
-        for one in kept:
-            end_run(one.leases, "Spark was stopped")
+        end_run([lease for one in kept for lease in one.leases], "Spark was stopped")
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _beat(due: Sequence[Kept], now: float) -> None:
+    """Renew the leases of these plans, concurrently: a broker that hangs must not cost other plans their leases."""
+    for kept in due:
+        kept.beaten = now
+    if len(due) < 2:
+        for kept in due:
+            kept.beats.beat()
+        return
+    with ThreadPoolExecutor(min(len(due), PLANS_AT_ONCE), "lease-keeper") as pool:
+        list(pool.map(lambda kept: kept.beats.beat(), due))
 
 
 def _broker(row: dict[str, Any]) -> BrokerHttp:

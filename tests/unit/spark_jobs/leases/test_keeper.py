@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.leases import keeper
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.leases.client import Lease, acquire
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.leases.keeper import IDLE_S, KEPT_S, Keeper, Stopped, hand_over
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -140,3 +142,32 @@ def test_a_plan_hands_its_leases_over(world: World, monkeypatch: pytest.MonkeyPa
     world.passes(600)
     assert world.beaten() == pytest.approx(600 / 20, abs=3)
     assert [row["offset"] for p in partitions for rows in reader.read(p) for row in rows.to_pylist()] == [0]
+
+
+def test_a_broker_that_hangs_does_not_cost_other_plans_their_leases(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, each plan with a lease there waited for it before the next was renewed."""
+    everybody = threading.Barrier(3)
+    beaten: list[int] = []
+    monkeypatch.setattr(Heartbeats, "beat", lambda beats: beaten.append(everybody.wait(20)))
+    for run in ("a", "b", "c"):
+        hand_over(world.keeper.directory, [world.lease(run)], 60_000)
+    world.keeper.look()
+    world.passes(20)
+    assert sorted(beaten) == [0, 1, 2]
+
+
+def test_living_plans_are_renewed_before_others_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(Heartbeats, "beat", lambda beats: order.append("renewed"))
+    monkeypatch.setattr(keeper, "end_run", lambda leases, reason: order.append("ended") if leases else None)
+    hand_over(world.keeper.directory, [world.lease("old")], 60_000)
+    world.keeper.look()
+    world.working = False
+    world.now += IDLE_S
+    hand_over(world.keeper.directory, [world.lease("new")], 60_000)
+    world.keeper.look()
+    order.clear()
+    world.passes(20)
+    assert order == ["renewed", "ended"]
