@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -25,6 +25,9 @@ from logyard.spark_jobs.metadata import Metadata, MetadataClient, PartitionMetad
 HTTP_LISTENER = "http.advertised.listener"
 TOKEN_FILE = "http.token"
 METADATA_AGE_S = 60.0
+# A broker that took longer than the first to give no answer is not asked again for the second: each of what may be
+# thousands of replicas would wait for it. One that refuses connections costs nothing, and may be back at any moment.
+SLOW_S, SILENT_S = 2.0, 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +60,10 @@ class Cluster:
     brokers: dict[int, BrokerHttp]
     unreachable: dict[int, str] = field(default_factory=dict)
     ttl_ms: int = 60_000
+    now: Callable[[], float] = time.monotonic
     _for_runs: dict[tuple[int, str, str, str], BrokerHttp] = field(default_factory=dict, repr=False)
+    # Until when a broker counts as silent, and why.
+    _silent: dict[int, tuple[float, str]] = field(default_factory=dict, repr=False)
 
     def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, PartitionMetadata]]:
         """Return the partitions of these topics; raises JobFailed for a topic that does not exist."""
@@ -72,7 +78,19 @@ class Cluster:
         if broker is None:
             reason = self.unreachable.get(broker_id, "it is not in the cluster's metadata")
             raise LeaseError("unreachable", f"broker {broker_id}: {reason}")
-        key = broker_id, run_id, tp.topic, purpose
+        began = self.now()
+        until, said = self._silent.get(broker_id, (began, ""))
+        if began < until:
+            raise LeaseError("unreachable", said)
+        try:
+            return self._lease(broker, tp, run_id, purpose)
+        except LeaseError as error:
+            if error.code == "unreachable" and self.now() - began > SLOW_S:
+                self._silent[broker_id] = self.now() + SILENT_S, str(error)
+            raise
+
+    def _lease(self, broker: BrokerHttp, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
+        key = broker.broker_id, run_id, tp.topic, purpose
         known = self._for_runs.get(key)
         if known is not None and known.is_secured:
             try:

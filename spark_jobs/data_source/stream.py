@@ -221,13 +221,16 @@ def heads(options: Options) -> dict[TopicPartition, Head]:
         return {r.tp: _head_of(settled(r), options) for r in wanted}
     cluster = connect(options, options.names(()))
     found = {}
+    silent: set[int] = set()
     for tp, place in cluster.partitions(options.names(cluster.metadata.topics)):
         broker = cluster.brokers.get(place.leader)
-        if broker is None or not options.wants(tp):
+        if broker is None or place.leader in silent or not options.wants(tp):
             continue
         try:
             status = partition_status(broker, tp.topic, tp.partition)
-        except LeaseError:
+        except LeaseError as error:
+            if error.code == "unreachable":
+                silent.add(place.leader)  # it is waited for once, not for each of its partitions
             continue
         if status["is_leader"]:
             found[tp] = Head(

@@ -9,7 +9,7 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import metadata
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, PartitionMetadata
 from logyard.spark_jobs.session import bins_by_size
 
@@ -134,6 +134,34 @@ def test_what_is_missing_is_said_in_one_line(answers: type[Answers], tmp_path: P
 def test_addresses_that_refuse_are_all_named() -> None:
     with pytest.raises(ClusterUnreachable, match=r"127.0.0.1:1: .*; nonsense: "):
         MetadataClient("127.0.0.1:1,nonsense", {})
+
+
+def test_a_broker_that_hangs_is_waited_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a half-open connection each of a job's replicas on it took 10 s."""
+    clock, asked, slow_s = [100.0], list[float](), 10.0
+
+    def hang(*_: object) -> None:
+        asked.append(clock[0])
+        clock[0] += slow_s
+        raise LeaseError("unreachable", "broker 1 at http://h:1: timed out")
+
+    monkeypatch.setattr(clusters, "acquire", hang)
+    http = {1: BrokerHttp(1, "h:1", "t")}
+    cluster = clusters.Cluster(metadata.metadata_of(CLUSTER, TOPICS), http, now=lambda: clock[0])
+
+    def lease() -> None:
+        with pytest.raises(LeaseError, match="broker 1 at http://h:1: timed out") as caught:
+            cluster.lease(1, TopicPartition("t", 0), "r", "audit")
+        assert caught.value.code == "unreachable"
+
+    for _ in range(100):
+        lease()
+    assert asked == [100.0]
+    clock[0] += clusters.SILENT_S
+    slow_s = 0.1
+    for _ in range(3):
+        lease()
+    assert len(asked) == 4, "one that refuses at once is asked each time"
 
 
 def test_work_is_spread_by_size() -> None:

@@ -15,7 +15,7 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, Position, offset_of, positions
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
@@ -302,3 +302,16 @@ def test_a_partition_of_a_directory_waits_until_its_watermark_is_noted(tmp_path:
     assert list(positions(first)) == [T0]
     (tmp_path / "replication-offset-checkpoint").write_text(whole)
     assert positions(reader.latestOffset(first, ALL))[T1].offset == 5
+
+
+def test_a_leader_that_does_not_answer_is_waited_for_once(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def away(broker: BrokerHttp, topic: str, partition: int) -> dict[str, Any]:
+        asked.append(partition)
+        raise LeaseError("unreachable", "timed out")
+
+    monkeypatch.setattr("logyard.spark_jobs.data_source.stream.partition_status", away)
+    reader = stream()
+    assert reader.latestOffset(at(reader, p0=3, p1=4), ALL) == at(reader, p0=3, p1=4)
+    assert asked == [0]
