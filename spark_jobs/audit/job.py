@@ -190,7 +190,11 @@ def of_all_topics(cluster: clusters.Cluster) -> list[Finding]:
     said = "not audited: the brokers returned no metadata for this topic"
     findings = [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
     for broker in cluster.brokers.values():
-        findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
+        try:
+            findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
+        except LeaseError as error:
+            said = f"its directories were not looked at: {error}"
+            findings.append(Finding(WARN, "stray", "", -1, broker.broker_id, "", -1, -1, said))
     return findings
 
 
