@@ -54,12 +54,13 @@ def gather(client: DescribingClient, snapshot: ClusterSnapshot, now_ms: int) -> 
 
     partitions = [tp for tp, _ in snapshot.partitions()]
     settings = part("configs", lambda: client.topics_configs(sorted(snapshot.topics)[:SETTINGS_MAX]))
-    starts = part("offsets", lambda: read_ends(client, partitions, snapshot, EARLIEST))
-    ends = part("offsets", lambda: read_ends(client, partitions, snapshot))
+    silent: set[int] = set()
+    starts = part("offsets", lambda: read_ends(client, partitions, snapshot, silent, EARLIEST))
+    ends = part("offsets", lambda: read_ends(client, partitions, snapshot, silent))
     idle = None
     if starts is not None and ends is not None:
         written = {tp for tp, end in ends.items() if tp in starts and end > starts[tp]}
-        idle = part("times", lambda: read_idle(client, snapshot, ends.keys(), written, now_ms))
+        idle = part("times", lambda: read_idle(client, snapshot, ends.keys(), written, silent, now_ms))
     searched = [tp for tp, view in snapshot.partitions() if view.leader in snapshot.brokers][:SEARCHED_MAX]
     hanging = part("transactions", lambda: find_hanging(client, searched, now_ms=now_ms, idle_ms=TIMEOUT_MS))
     return Gathered(settings, starts, ends, idle, hanging, problems)
@@ -70,6 +71,7 @@ def read_idle(
     snapshot: ClusterSnapshot,
     answered: Set[TopicPartition],
     written: Set[TopicPartition],
+    silent: set[int],
     now_ms: int,
 ) -> dict[str, int]:
     """Topics to which nothing was written for IDLE_DAYS[0] or more, with the largest of IDLE_DAYS that holds.
@@ -91,7 +93,7 @@ def read_idle(
     found: dict[str, int] = {}
     for days in IDLE_DAYS:
         wanted = [tp for tps in asked.values() for tp in tps]
-        since = read_ends(client, wanted, snapshot, now_ms - days * DAY_MS)
+        since = read_ends(client, wanted, snapshot, silent, now_ms - days * DAY_MS)
         # -1: no record is as late as that. A partition that did not answer may have one.
         asked = {name: tps for name, tps in asked.items() if all(since.get(tp, 0) < 0 for tp in tps)}
         found |= dict.fromkeys(asked, days)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from logyard.admin.cluster.snapshot import ClusterSnapshot, GroupView
 from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.groups.groups import DEAD, Group
-from logyard.admin.ports import EARLIEST, LATEST, DescribingClient
+from logyard.admin.ports import EARLIEST, LATEST, ClusterUnreachable, DescribingClient
 from logyard.broker.model import TopicPartition
 
 BUDGET_S = 5.0
@@ -83,13 +83,15 @@ def read_lag(
             break
         try:
             committed[group] = client.group_offsets(group)
-        except ApiError as refusal:
+        except (ApiError, ClusterUnreachable) as refusal:
+            # Its coordinator may be the one broker that this machine does not reach: the others' groups are read.
             problem = problem or f"group {group}: {refusal}"
         rounds[group] = number
     uncommitted = {group: without_commit(topics[group], offsets, snapshot) for group, offsets in committed.items()}
     open_ones = {tp for partitions in uncommitted.values() for tp in partitions}
-    ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets} | open_ones, snapshot)
-    starts = read_ends(client, open_ones, snapshot, EARLIEST)
+    silent: set[int] = set()
+    ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets} | open_ones, snapshot, silent)
+    starts = read_ends(client, open_ones, snapshot, silent, EARLIEST)
     rounds = {group: rounds[group] for group in committed}
     return Lag(committed, rounds, ends, number, problem, uncommitted, starts)
 
@@ -98,12 +100,50 @@ def read_ends(
     client: DescribingClient,
     partitions: Collection[TopicPartition],
     snapshot: ClusterSnapshot,
+    silent: set[int],
     timestamp: int = LATEST,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[TopicPartition, int]:
-    """End (or first) offsets of the partitions with a living leader: asking for others would end in a time-out."""
+    """End (or first) offsets of the partitions with a living leader: asking for others would end in a time-out.
+
+    Leaders that do not answer this machine are added to `silent`; their partitions, and those of leaders in it, are
+    left out. Raises ClusterUnreachable where no leader answers.
+    """
     leaders = {tp: view.leader for tp, view in snapshot.partitions(sorted({tp.topic for tp in partitions}))}
-    led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in snapshot.brokers][:PARTITIONS_MAX]
-    return client.offsets(led, timestamp) if led else {}
+    living = snapshot.brokers.keys() - silent
+    led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in living][:PARTITIONS_MAX]
+    try:
+        return client.offsets(led, timestamp) if led else {}
+    except ClusterUnreachable as problem:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in led:
+            by_leader.setdefault(leaders[tp], []).append(tp)
+        return _of_each(client, by_leader, timestamp, silent, problem, clock)
+
+
+def _of_each(
+    client: DescribingClient,
+    by_leader: Mapping[int, Sequence[TopicPartition]],
+    timestamp: int,
+    silent: set[int],
+    problem: ClusterUnreachable,
+    clock: Callable[[], float],
+) -> dict[TopicPartition, int]:
+    """Ask the leaders one after the other, for BUDGET_S at most; raises `problem` where the first two are silent."""
+    deadline = clock() + BUDGET_S
+    found: dict[TopicPartition, int] = {}
+    unanswered = 0
+    for leader, partitions in sorted(by_leader.items()):
+        if clock() >= deadline or (unanswered >= 2 and not found):
+            break
+        try:
+            found |= client.offsets(partitions, timestamp)
+        except ClusterUnreachable:
+            unanswered += 1
+            silent.add(leader)
+    if not found:
+        raise problem
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +170,9 @@ def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -
     assigned = {tp for member in group.members for tp in member.partitions}
     uncommitted = without_commit({tp.topic for tp in assigned}, committed, snapshot)
     try:
-        ends = read_ends(client, assigned | set(committed) | set(uncommitted), snapshot)
-        starts = read_ends(client, uncommitted, snapshot, EARLIEST)
+        silent: set[int] = set()
+        ends = read_ends(client, assigned | set(committed) | set(uncommitted), snapshot, silent)
+        starts = read_ends(client, uncommitted, snapshot, silent, EARLIEST)
     except LogyardError as problem:
         return GroupDetail(group, committed, None, str(problem), {}, uncommitted)
     return GroupDetail(group, committed, ends, None, starts, uncommitted)

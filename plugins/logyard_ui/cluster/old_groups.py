@@ -46,5 +46,5 @@ def read_old_groups(
         group = old_consumers.read(znodes, name)
         if group is not None:
             found.append(group)
-    ends = read_ends(client, {tp for group in found for tp in group.offsets}, snapshot)
+    ends = read_ends(client, {tp for group in found for tp in group.offsets}, snapshot, set())
     return OldGroups(len(names), tuple(found), ends)

@@ -2,11 +2,14 @@
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError
-from logyard.admin.ports import EARLIEST, DescribingClient
+from logyard.admin.ports import EARLIEST, ClusterUnreachable, DescribingClient
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cluster.lag import read_ends
 from logyard.plugins.logyard_ui.cluster.sizes import read_sizes
 from logyard.plugins.logyard_ui.history.sample import GROUPS_MAX, GroupPoint, Sample, TopicPoint
+
+# After so many groups without an answer the others are left out, too.
+UNANSWERED_MAX = 3
 
 
 def take(client: DescribingClient) -> Sample:
@@ -16,8 +19,9 @@ def take(client: DescribingClient) -> Sample:
     """
     snapshot = client.snapshot()
     partitions = [tp for tp, _ in snapshot.partitions()]
-    starts = read_ends(client, partitions, snapshot, EARLIEST)
-    ends = read_ends(client, partitions, snapshot)
+    silent: set[int] = set()
+    starts = read_ends(client, partitions, snapshot, silent, EARLIEST)
+    ends = read_ends(client, partitions, snapshot, silent)
     sizes = read_sizes(client, sorted(snapshot.brokers))
     topics: dict[str, TopicPoint] = {}
     for name, topic in snapshot.topics.items():
@@ -40,10 +44,16 @@ def _groups(
     client: DescribingClient, snapshot: ClusterSnapshot, ends: dict[TopicPartition, int]
 ) -> dict[str, GroupPoint]:
     found = {}
+    unanswered = 0
     for view in client.groups()[: 2 * GROUPS_MAX]:
         try:
             committed = client.group_offsets(view.group_id)
         except ApiError:
+            continue
+        except ClusterUnreachable:
+            unanswered += 1  # each takes as long as a request may
+            if unanswered == UNANSWERED_MAX:
+                break
             continue
         topics: dict[str, tuple[int, int]] = {}
         lost = {tp.topic for tp in committed if tp not in ends}

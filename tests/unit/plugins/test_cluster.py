@@ -20,13 +20,13 @@ from logyard.admin.cluster.snapshot import (
     broker_json,
 )
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
 from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, count_cluster
-from logyard.plugins.logyard_ui.cluster.lag import Lag, read_group, read_lag
+from logyard.plugins.logyard_ui.cluster.lag import Lag, read_ends, read_group, read_lag
 from logyard.plugins.logyard_ui.cluster.plan_preview import PARTITIONS_MAX, BadPlanRequest, PlanRequest, preview
 from logyard.plugins.logyard_ui.cluster.progress import Progress, read_progress
 from logyard.plugins.logyard_ui.cluster.sizes import read_sizes, sizes_json
@@ -221,6 +221,40 @@ def test_reading_lag_goes_on_where_it_stopped() -> None:
     assert every.problem == "group secret: not yours"
     assert read_lag(client, _groups("a"), snapshot, every).committed.keys() == {"a"}
     assert Lag().of("a") is None
+
+
+class Parted(MemoryClient):
+    """A client between which and broker 2 nothing gets through; broker 2 coordinates the group `b`."""
+
+    asked = 0
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        if group_id == "b":
+            raise ClusterUnreachable("the cluster did not answer: no connection to broker 2")
+        return super().group_offsets(group_id)
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
+        leaders = {tp: view.leader for tp, view in self.snapshot().partitions()}
+        if any(leaders[tp] == 2 for tp in partitions):
+            self.asked += 1
+            raise ClusterUnreachable("the cluster did not answer: no connection to broker 2")
+        return super().offsets(partitions, timestamp)
+
+
+def test_a_broker_that_this_machine_does_not_reach_lacks_only_its_own_lag() -> None:
+    """The lag of no group was read as long as one coordinator, or one leader, did not answer the page."""
+    cluster = MemoryCluster({1: None, 2: None})
+    client = Parted(cluster)
+    client.create_topic(NewTopic("t", assignment={0: [1], 1: [2]}))
+    client.snapshot()
+    cluster.group_commits = {"a": {T0: 1, T1: 1}, "b": {T0: 2}, "c": {T0: 3}}
+    cluster.end_offsets = {T0: 10, T1: 10}
+    lag = read_lag(client, _groups("a", "b", "c"), client.snapshot(), None)
+    assert (lag.of("a"), lag.of("b"), lag.of("c")) == ({T0: 9, T1: None}, None, {T0: 7})
+    assert lag.problem == "group b: the cluster did not answer: no connection to broker 2"
+    assert client.asked == 2, "once with the others and once alone, and for the first offsets not again"
+    with pytest.raises(ClusterUnreachable):
+        read_ends(client, [T1], client.snapshot(), set())
 
 
 def test_partitions_without_a_commit_are_unread() -> None:
