@@ -1,5 +1,6 @@
 """A thread with a client of its own that reads one cluster; both end soon after the last read."""
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from logyard.admin.ports import DescribingClient
 
 IDLE_S = 60.0
 QUEUE_MAX = 16
+
+log = logging.getLogger(__name__)
 
 Read = Callable[[DescribingClient], Any]
 
@@ -95,11 +98,11 @@ class Worker:
                 self._client = self._connect()
             result = read(self._client)
         except Exception as problem:
+            future.set_exception(problem)
             if not isinstance(problem, ApiError):
                 # The connection may be broken: the next read opens another.
                 client, self._client = self._client, None
                 _close(client)
-            future.set_exception(problem)
         else:
             future.set_result(result)
         with self._condition:
@@ -107,5 +110,9 @@ class Worker:
 
 
 def _close(client: DescribingClient | None) -> None:
-    if client is not None:
+    if client is None:
+        return
+    try:
         client.close()
+    except Exception:  # of a broken connection: without its thread no query of the worker would be read again
+        log.warning("a client of the page could not be closed", exc_info=True)

@@ -320,3 +320,20 @@ def test_a_closed_worker_runs_what_is_queued_and_refuses_more() -> None:
     opened.set()
     assert [future.result(LONG_S) for future in waiting] == [True, True, True]
     assert ended.wait(LONG_S)
+
+
+def test_a_client_that_cannot_be_closed_does_not_end_the_worker() -> None:
+    """Its thread ended, and no query of that worker was read again."""
+
+    class Broken(MemoryClient):
+        def close(self) -> None:
+            raise RuntimeError("the socket is gone already")
+
+    def fail(_: DescribingClient) -> int:
+        raise ClusterUnreachable("the connection was lost")
+
+    worker = Worker(lambda: Broken(MemoryCluster({1: None})), lambda: None, LONG_S)
+    with pytest.raises(ClusterUnreachable):
+        worker.submit(fail).result(LONG_S)
+    assert worker.submit(lambda _: 7).result(LONG_S) == 7
+    worker.close()
