@@ -99,11 +99,14 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
-        tries = Tries(context, topics, self.job_arguments(topics, place))
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
             self.application = str(job_file(self.job))
-            files = self.job_files(Path(directory)) | self._security(Path(directory))
+            files = self.job_files(Path(directory))
+            # Schemas, and the store or catalog behind a connection, may be edited between two tries as well.
+            told = [f"{option} {path.read_text()}" for option, path in files.items()]
+            tries = Tries(context, topics, [*self.job_arguments(topics, place), *told])
+            files |= self._security(Path(directory))
             words, shipped = place.shipped(files)
             self.application_args = [*self.job_arguments(tries.topics, place), *words]
             if not place.is_cluster_mode:

@@ -19,7 +19,8 @@ class Tries:
     """Which topics this try works on, and what earlier tries of the task have done already."""
 
     def __init__(self, context: Context, given: Sequence[str], command: Sequence[str]) -> None:
-        """:param command: the job's command line for all of the topics; it is not kept, only compared."""
+        """:param command: the job's command line for all of the topics, and what it reads from files; it is not kept,
+        only compared."""
         self._store, self._given = context.get("task_state_store"), list(given)
         known: Any = self._store.get(_STORED) if self._store is not None else None
         self._max_tries = context["ti"].max_tries if self._store is not None else None

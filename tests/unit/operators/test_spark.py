@@ -258,6 +258,32 @@ def test_what_was_done_elsewhere_is_done_again(monkeypatch: pytest.MonkeyPatch) 
     assert topics_of(rest) == ["b"]
 
 
+def test_what_was_done_in_another_store_or_with_another_schema_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a store's connection stays, and so do its URLs, when its endpoint is edited between two tries."""
+    failed = {"b": "no leader"}
+    summary = json.dumps(EXPORTED | {"by_topic": {"a": row(), "b": row(failed["b"])}, "topics_failed": failed})
+    store = Store()
+
+    def tried(endpoint: str, value_schema: str) -> list[str]:
+        monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "generic", "extra": {"endpoint": endpoint}}))
+        stand_in = submit(monkeypatch, summary, fails=True)
+        with pytest.raises(JobFailed):
+            ExportSegmentsOperator(
+                task_id="e",
+                topics=["a", "b"],
+                destination="s3://bucket/out",
+                store_conn_id="store",
+                value_format="json",
+                value_schema=value_schema,
+            ).execute(context(store))
+        return topics_of(stand_in)
+
+    assert tried("http://one:9000", "id BIGINT") == ["a", "b"]
+    assert tried("http://one:9000", "id BIGINT") == ["b"]
+    assert tried("http://two:9000", "id BIGINT") == ["a", "b"]
+    assert tried("http://two:9000", "id BIGINT, name STRING") == ["a", "b"]
+
+
 def test_a_cleared_task_works_on_all_topics_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found good weeks ago says nothing of today."""
     audited = {"job": "audit", "verdict": "bad", "records": 1, "replicas": 1, "findings": {"bad": 1, "warn": 0}}
