@@ -94,7 +94,8 @@ class FetchSession:
         if rights != self._rights:
             self._rights = rights
             self._restless.update(dict.fromkeys(self._partitions))
-        self._looking_at = {}
+        # Of an earlier request that is not answered, and will not be: the client may have lost its connection.
+        self.put_back()
         self.last_used_ms = now_ms
 
     def remember(self, asks: Iterable[PartitionFetch]) -> None:
@@ -200,7 +201,9 @@ class FetchSession:
 
     def put_back(self) -> None:
         """Nothing is sent this time (a quota): the partitions that were read are read again."""
-        self._restless = {**self._looking_at, **self._restless}
+        if self._looking_at:
+            self._restless = {**self._looking_at, **self._restless}
+            self._looking_at = {}
 
     def news(self, answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
         """Return the answers with news; partitions that may have more are read again."""
@@ -222,6 +225,7 @@ class FetchSession:
             # Partitions with data move to the end, so that none starves behind a busy one.
             self._restless.pop(key, None)
             self._restless[key] = None
+        self._looking_at = {}
         return news
 
     def _is_quiet(self, ask: PartitionFetch, answer: FetchedPartition) -> bool:
