@@ -170,11 +170,10 @@ class Reading:
             room = 0
             if not min_one and log.log_start_offset <= offset < limit:
                 return None
-        listed = follows and is_throttled(self._hosted, partition, log)
-        if listed and must_wait(self._hosted, partition, params.replica_id, self._now_ms):
-            return None
-        found = log.read(offset, room, limit_offset=limit, min_one=min_one)
-        if listed:
+        found = log.read(offset, room, limit_offset=limit, min_one=min_one)  # refuses an offset outside the log
+        if follows and is_throttled(self._hosted, partition, log):
+            if must_wait(self._hosted, partition, params.replica_id, self._now_ms):
+                return None
             self._hosted.throttled_out.record(found.size, self._now_ms)
         return found
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
+from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.throttle import ByteRate, is_listed
 from tests.support.disk_logs import batch, stored
 from tests.support.followed import Followed, answer, run
@@ -62,6 +63,15 @@ def test_a_leader_throttles_listed_replicas_outside_the_isr() -> None:
     assert taken(world, replica=2) == 3 * SIZE, "a member of the ISR is never held back"
     world.advance(20_000)
     assert taken(world) == 3 * SIZE
+
+
+def test_a_throttled_follower_that_asks_beyond_the_end_is_told_so() -> None:
+    """Otherwise it counted as being there, and came into the ISR with a log that has diverged."""
+    world = throttled_world(isr=(1, 2))
+    assert taken(world) == 3 * SIZE, "it has to wait from now on"
+    world.submitted.clear()
+    assert follower_fetch(world, 3, 100)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert world.submitted == []
 
 
 def test_without_a_limit_or_a_list_nothing_is_throttled() -> None:
