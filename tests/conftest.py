@@ -1,11 +1,14 @@
-"""For all tests: how property tests draw their examples, what becomes of a receive buffer that is let go, what the
-garbage collector looks at, and what is said of a test that ran again.
+"""For all tests: how property tests draw their examples, what becomes of a receive buffer that is let go, how an
+exception is logged, what the garbage collector looks at, and what is said of a test that ran again.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
 draws new ones at every run, three times as many. No example fails for having been slow: the machine is shared.
 
 A buffer that a connection lets go is spoilt at once: a handler that keeps a view of it fails its test, as it would
 mix up the requests of two clients.
+
+An exception is logged as a plain traceback, as a broker does. By default structlog has rich draw it with the values of
+all variables, which takes tenths of a second: of tests that let things fail, nearly all of their time.
 
 What is there when the tests have been collected stays until the end: modules, ten thousand tests and their parameters,
 some million objects. The collector looks at none of it again: each of its full rounds would take half a second.
@@ -15,6 +18,7 @@ import gc
 from collections.abc import Generator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from logyard.broker.controller import garbage_collector
@@ -37,6 +41,9 @@ def _spoil(buffer: bytearray) -> None:
 receive_buffers.give_back = _spoil
 # Hundreds of brokers come and go in one process: what one of them leaves out of searches would keep its files open.
 garbage_collector.never_search = lambda: None
+_renderer = structlog.get_config()["processors"][-1]
+assert isinstance(_renderer, structlog.dev.ConsoleRenderer)
+_renderer.exception_formatter = structlog.dev.plain_traceback
 
 
 @pytest.hookimpl(wrapper=True)

@@ -164,6 +164,7 @@ TESTS: dict[str, Sequence[str]] = {
     ),
     "Airflow reads it": ("dag_version", "stats_tags", "xcom_pull"),
     "Spark calls it": ("streamWriter",),
+    "structlog reads it": ("exception_formatter",),
     "a command of a transcript or a step of a history: `do_` and its word": ("do_[a-z]*",),
 }
 
