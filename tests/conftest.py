@@ -11,7 +11,8 @@ An exception is logged as a plain traceback, as a broker does. By default struct
 all variables, which takes tenths of a second: of tests that let things fail, nearly all of their time.
 
 What is there when the tests have been collected stays until the end: modules, ten thousand tests and their parameters,
-some million objects. The collector looks at none of it again: each of its full rounds would take half a second.
+some million objects. The collector looks at none of it again: each of its full rounds would take half a second. The
+same goes for what a file of tests leaves behind, if it is much.
 """
 
 import gc
@@ -59,6 +60,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         collecting.leave_out()
         gc.set_threshold(*thresholds)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """When the last fixture of a file is gone."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            collecting.leave_out_many()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,6 +2,8 @@
 
 import gc
 
+MANY = 30_000
+
 
 def leave_out() -> None:
     """Never search again what is there now: modules, tests and parameters, some million objects.
@@ -12,3 +14,10 @@ def leave_out() -> None:
     gc.collect()
     gc.freeze()
     gc.collect()
+
+
+def leave_out_many() -> None:
+    """The same, if much has come since: what tests import, and caches. Between two files of tests, when their brokers
+    are gone; each that goes has the collector search all (`inside_broker.py`)."""
+    if len(gc.get_objects(2)) > MANY:
+        leave_out()
