@@ -79,10 +79,11 @@ def use(monkeypatch: Any, cluster: MemoryCluster, *, ensemble: bool = True, **ex
     keep_throttles(monkeypatch)
 
 
-def run(operator: Any, ctx: Any) -> tuple[Any, int]:
+def run(operator: Any, ctx: Any, haste: float = 1.0) -> tuple[Any, int]:
     """Execute, and carry every deferral through its trigger and back; returns the result and the deferrals' number.
 
-    The trigger that runs is made anew from what `serialize` gave, by way of JSON, as the triggerer does it.
+    The trigger that runs is made anew from what `serialize` gave, by way of JSON, as the triggerer does it. Operators
+    are told of waits that they took `haste` times as long.
     """
     from logyard.operators.airflow_names import TaskDeferred
 
@@ -99,6 +100,8 @@ def run(operator: Any, ctx: Any) -> tuple[Any, int]:
         if deferred.timeout is None:
             raise AssertionError("a deferral without a timeout may wait for ever")
         event = first_event(deferred.trigger)
+        if haste != 1.0:
+            event["waited_s"] *= haste
         resumed, kwargs = deferred.method_name, json.loads(json.dumps(deferred.kwargs or {}))
         call = functools.partial(_resume, operator, resumed, {"event": event, **kwargs})
 

@@ -89,7 +89,8 @@ def test_a_hung_controller_is_recovered_round_by_round(cluster: MemoryCluster, m
     cluster.hung.add(hung)
     # The grace is also what an election gets, on a machine that may have other work.
     operator = RecoverControllerOperator(task_id="r", deferrable=True, poll_interval_s=0.01, grace_s=2)
-    result, deferrals = run(operator, context())
+    # A host is asked each five seconds, and has to say three times that the broker hangs.
+    result, deferrals = run(operator, context(), haste=10)
     assert deferrals >= 2
     assert (result["finding"], result["restarted"]) == ("CONTROLLER_HUNG", [hung])
     assert any("fenced" in action for action in result["actions"])
