@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,19 @@ def test_what_it_prints_is_enough_to_use_it(cluster: Cluster) -> None:
 
 
 def test_nobody_gets_in_without_the_password_or_the_authority(cluster: Cluster) -> None:
-    for wrong in (
-        {"sasl.password": "guessed"},
-        {"security.protocol": "PLAINTEXT"},
-        {"ssl.ca.location": "/etc/ssl/certs/ca-certificates.crt"},
-    ):
+    def is_refused(wrong: dict[str, str]) -> bool:
         admin = AdminClient(cluster.options(**{**wrong, "log_level": 0}))
         with pytest.raises(KafkaException):
             admin.list_topics(timeout=4)
+        return True
+
+    wrong = (
+        {"sasl.password": "guessed"},
+        {"security.protocol": "PLAINTEXT"},
+        {"ssl.ca.location": "/etc/ssl/certs/ca-certificates.crt"},
+    )
+    with ThreadPoolExecutor(len(wrong)) as side_by_side:
+        assert all(side_by_side.map(is_refused, wrong))
 
 
 def test_a_user_gets_a_file_of_her_own(cluster: Cluster, tmp_path: Path) -> None:
