@@ -81,7 +81,7 @@ def locate(
     end = size if limit_offset is None else _limit_position(segment, start, reach, size, limit_offset, read)
     if end > reach:
         if first_size is None:
-            first_size = next(scan.places(read, start, end)).size
+            first_size = scan.size_at(read, start, end)
         # The first batch comes whole, or not at all.
         end = reach if first_size <= max_bytes else start + first_size if min_one else start
     length = end - start

@@ -83,29 +83,31 @@ class FileAnswers:
 
     def _send(self) -> bool:
         """Send what the socket takes; returns whether that is all."""
-        pieces = self._pieces
+        # Hot path: an answer that a quick reader takes at once.
+        pieces, sock, waits = self._pieces, self._socket, self._watched >= 0
         while pieces:
-            piece = pieces[0]
-            if isinstance(piece, FilePart):
-                _refuse_cut((piece,))
-                if self._watched >= 0 and not self._is_in_memory(piece):
+            piece, at = pieces[0], self._at
+            if type(piece) is FilePart:
+                if waits and not self._may_be_sent(piece):
                     return False
-                sent = piece.send(self._socket, self._at)
+                sent = piece.send(sock, at)
                 if self._counter is not None:
                     self._counter.sent_from_files += sent
             else:
                 # The head of an answer leaves with the records behind it.
-                sent = _sent(self._socket, memoryview(piece)[self._at :], socket.MSG_MORE if len(pieces) > 1 else 0)
+                data = memoryview(piece)[at:] if at else piece
+                sent = _sent(sock, data, socket.MSG_MORE if len(pieces) > 1 else 0)
             self.unsent -= sent
-            self._at += sent
-            if self._at < len(piece):
+            if at + sent < len(piece):
+                self._at = at + sent
                 return False
             pieces.popleft()
             self._at, self._found = 0, self._began
         return True
 
-    def _is_in_memory(self, piece: FilePart) -> bool:
-        """Whether what is left of the first piece can be sent now; a thread is asked to bring it into memory if not."""
+    def _may_be_sent(self, piece: FilePart) -> bool:
+        """Whether what is left of the first piece is in memory; if not, a thread is asked to bring it there."""
+        _refuse_cut((piece,))
         now = asyncio.get_running_loop().time()
         if now - self._found <= BELIEVED_S:
             return True
@@ -158,11 +160,12 @@ class FileAnswers:
 
 
 def _refuse_cut(pieces: Sequence[Piece]) -> None:
-    if any(isinstance(piece, FilePart) and piece.is_cut for piece in pieces):
-        raise StorageError("a log was cut before its records were sent")
+    for piece in pieces:
+        if type(piece) is FilePart and piece.is_cut:
+            raise StorageError("a log was cut before its records were sent")
 
 
-def _sent(sock: socket.socket, data: memoryview, flags: int) -> int:
+def _sent(sock: socket.socket, data: Buffer, flags: int) -> int:
     try:
         return sock.send(data, flags) if data else 0
     except BlockingIOError:

@@ -122,6 +122,17 @@ def places(read: Read, start: int, end: int) -> Iterator[Place]:
         at += size
 
 
+def size_at(read: Read, position: int, end: int) -> int:
+    """Return the size of the batch at that position. Raises as `places` does."""
+    _, length, magic, delta = _unpack(_header(read, position, end))
+    if magic != 2 or delta < 0 or length < _LENGTH_MIN:
+        _check(position, length, magic, delta)
+    size = length + LOG_OVERHEAD
+    if position + size > end:
+        raise _past_end(position, size, end)
+    return size
+
+
 def headers(read: Read, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of the batches between two positions; the records are not read.
 

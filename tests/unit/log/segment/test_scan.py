@@ -48,6 +48,13 @@ def test_places_are_all_batches() -> None:
     assert PLACES[-1].position + PLACES[-1].size == len(DATA)
 
 
+def test_the_size_of_one_batch() -> None:
+    for place in PLACES:
+        assert scan.size_at(read(DATA), place.position, len(DATA)) == place.size
+        with pytest.raises(scan.CutShort):
+            scan.size_at(read(DATA), place.position, place.position + place.size - 1)
+
+
 def test_the_first_batch_that_reaches_an_offset() -> None:
     for offset in range(95, PLACES[-1].last_offset + 3):
         wanted = next((place for place in PLACES if place.last_offset >= offset), None)
@@ -74,6 +81,7 @@ def test_bytes_that_are_no_batch(at: int, value: bytes) -> None:
     for search in (
         lambda: scan.first_reaching(read(bytes(wrong)), 0, len(DATA), 1 << 40),
         lambda: list(scan.places(read(bytes(wrong)), 0, len(DATA))),
+        lambda: scan.size_at(read(bytes(wrong)), PLACES[2].position, len(DATA)),
     ):
         with pytest.raises(CorruptData):
             search()
