@@ -75,7 +75,8 @@ class AnswerWriter:
             except StorageError as error:
                 self._cut_off(error)
                 return
-            self._add_unread(sum(map(len, behind)))
+            if self.is_paused:
+                self._add_unread(sum(map(len, behind)))
             transport.writelines(behind)
             return
         files.send(answer)

@@ -87,7 +87,7 @@ class FileAnswers:
         pieces, sock, waits = self._pieces, self._socket, self._watched >= 0
         while pieces:
             piece, at = pieces[0], self._at
-            if type(piece) is FilePart:
+            if isinstance(piece, FilePart):
                 if waits and not self._may_be_sent(piece):
                     return False
                 sent = piece.send(sock, at)
@@ -161,7 +161,7 @@ class FileAnswers:
 
 def _refuse_cut(pieces: Sequence[Piece]) -> None:
     for piece in pieces:
-        if type(piece) is FilePart and piece.is_cut:
+        if isinstance(piece, FilePart) and piece.is_cut:
             raise StorageError("a log was cut before its records were sent")
 
 

@@ -127,7 +127,7 @@ def size_at(read: Read, position: int, end: int) -> int:
     _, length, magic, delta = _unpack(_header(read, position, end))
     if magic != 2 or delta < 0 or length < _LENGTH_MIN:
         _check(position, length, magic, delta)
-    size = length + LOG_OVERHEAD
+    size: int = length + LOG_OVERHEAD
     if position + size > end:
         raise _past_end(position, size, end)
     return size

@@ -70,17 +70,17 @@ def produce_and_consume(
     settings: dict[str, object] = {**client(cluster, tls=tls), "acks": acks, "compression.type": codec}
     settings |= {"queue.buffering.max.messages": 1_000_000}
     batches = {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
-    with topic(cluster, 6, replicas) as name:
+    # Both topics are deleted at the end: to give their pages back is work, too.
+    with topic(cluster, 6, replicas) as name, topic(cluster, 6, replicas) as full:
         meter, begun = Meter(cluster), time.perf_counter()
         pour(Producer({**settings, **batches}), name, (values[n % 1024] for n in range(count)))
         produced = time.perf_counter() - begun
         cost = meter.figures(count * size / 1e6, "produce")
-    with topic(cluster, 6, replicas) as name:
-        pour(Producer({**settings, "linger.ms": 1000}), name, (values[n % 1024] for n in range(count)))
-        consumed = kcat.readings(cluster, name, count, size, "consume", tls=tls)
+        pour(Producer({**settings, "linger.ms": 1000}), full, (values[n % 1024] for n in range(count)))
+        consumed = kcat.readings(cluster, full, count, size, "consume", tls=tls)
         if not tls:
-            with bare_senders.running(cluster, name) as bare:
-                consumed = {**consumed, **kcat.ceiling(cast(RealCluster, bare), name, count, size, "consume")}
+            with bare_senders.running(cluster, full) as bare:
+                consumed = {**consumed, **kcat.ceiling(cast(RealCluster, bare), full, count, size, "consume")}
     return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 
 
