@@ -80,7 +80,7 @@ def produce_and_consume(
         consumed = kcat.readings(cluster, full, count, size, "consume", tls=tls)
         if not tls:
             with bare_senders.running(cluster, full) as bare:
-                consumed = {**consumed, **kcat.ceiling(cast(RealCluster, bare), full, count, size, "consume")}
+                consumed = {**consumed, **kcat.floor(cast(RealCluster, bare), full, count, size, "consume")}
     return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 
 
