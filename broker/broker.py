@@ -122,6 +122,7 @@ def real_environment(config: BrokerConfig) -> Environment:
             admission,
             memory,
             answers,
+            run_blocking,
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
             tls=tls,
         ),

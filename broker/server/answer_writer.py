@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from logyard.broker.errors import StorageError
+from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.log.file_part import FilePart
 from logyard.broker.server.file_answers import FileAnswers, Piece, has_file, loaded
 from logyard.broker.server.request import Encoded
@@ -40,11 +41,12 @@ class AnswerWriter:
         """Begin to write to this transport."""
         self._transport = transport
 
-    def send_files_by(self, sock: socket.socket, resumed: Callable[[], None]) -> None:
+    def send_files_by(self, sock: socket.socket, run_blocking: SubmitBlocking, resumed: Callable[[], None]) -> None:
         """Send what is in files by the transport's own socket, on which nothing but the written bytes is sent. The
-        writer pauses while the peer does not take it, and calls `resumed` when it has."""
+        writer pauses while the peer does not take it, and calls `resumed` when it has. `run_blocking` waits for the
+        disk."""
         self._resumed = resumed
-        self._files = FileAnswers(sock, self._unread, self._files_sent, self._cut_off)
+        self._files = FileAnswers(sock, run_blocking, self._unread, self._files_sent, self._cut_off)
 
     def write(self, answer: Encoded) -> None:
         """Send an answer; small ones are sent together by the next `flush`."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from logyard.broker.errors import StorageError
+from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.log.file_part import FilePart
 from logyard.broker.server.request import Buffer
 from logyard.broker.server.unread_answers import UnreadAnswers
@@ -44,11 +45,13 @@ class FileAnswers:
     def __init__(
         self,
         sock: socket.socket,
+        run_blocking: SubmitBlocking,
         counter: UnreadAnswers | None,
         on_sent: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._socket, self._counter, self._on_sent, self._on_failure = sock, counter, on_sent, on_failure
+        self._socket, self._run_blocking, self._counter = sock, run_blocking, counter
+        self._on_sent, self._on_failure = on_sent, on_failure
         self._pieces: deque[Piece] = deque()
         self._at = 0  # so much of the first piece is sent
         self._watched = -1  # a descriptor of its own: the socket's belongs to the transport
@@ -139,20 +142,19 @@ class FileAnswers:
             self._fail(error)
 
     def _warm(self, piece: FilePart) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_writer(self._watched)
-        warmed = loop.run_in_executor(None, partial(piece.warm, self._at))
-        warmed.add_done_callback(self._warmed)
+        asyncio.get_running_loop().remove_writer(self._watched)
+        self._run_blocking(partial(piece.warm, self._at)).add_done_callback(self._warmed)
 
-    def _warmed(self, warmed: "asyncio.Future[None]") -> None:
-        error = asyncio.CancelledError() if warmed.cancelled() else warmed.exception()
+    def _warmed(self, warmed: Pending[None]) -> None:
         if self._watched < 0:
             return  # stopped meanwhile
-        if error is not None:
+        try:
+            warmed.result()
+        except BaseException as error:  # a cancelled one too
             self._fail(error)
-        else:
-            self._found = asyncio.get_running_loop().time()
-            self._wait()
+            return
+        self._found = asyncio.get_running_loop().time()
+        self._wait()
 
     def _fail(self, error: BaseException) -> None:
         self.stop()

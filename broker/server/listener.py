@@ -11,6 +11,7 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
+from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.model import Endpoint
 from logyard.broker.server import addresses
 from logyard.broker.server.admission import Admission, RequestMemory
@@ -35,7 +36,10 @@ class BindFailed(LogyardError):
 
 
 class Listener:
-    """One named listener: its socket and its connections. See admission.py for `protected`."""
+    """One named listener: its socket and its connections. See admission.py for `protected`.
+
+    With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS.
+    """
 
     _ids = itertools.count(1)
 
@@ -45,6 +49,7 @@ class Listener:
         admission: Admission,
         memory: RequestMemory | None = None,
         answers: UnreadAnswers | None = None,
+        run_blocking: SubmitBlocking | None = None,
         *,
         protected: bool = False,
         tls: ServerSide | None = None,
@@ -55,6 +60,7 @@ class Listener:
         self.admission = admission
         self._memory = memory
         self._answers = answers
+        self._run_blocking = run_blocking
         self._begin_login: BeginLogin | None = None
         self._protected = protected
         self.connections: dict[Connection, None] = {}
@@ -124,8 +130,9 @@ class Listener:
         session = connection.session
         session.protocol = self._protocol
         if self._tls is None:
-            connection.writer.send_files_by(sock, connection.resume_writing)
-            session.sends_files = True
+            if self._run_blocking is not None:
+                connection.writer.send_files_by(sock, self._run_blocking, connection.resume_writing)
+                session.sends_files = True
             return connection
 
         def named(principal: str) -> None:

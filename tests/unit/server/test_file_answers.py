@@ -45,6 +45,10 @@ def part(file: Any, position: int, size: int, log: Any = Log) -> FilePart:
     return FilePart(log, file, descriptor, position, size)
 
 
+def run_blocking(work: Callable[[], Any]) -> Any:
+    return asyncio.get_running_loop().run_in_executor(None, work)
+
+
 class Peer:
     """The other end of a TCP connection, which reads all in a thread once it is told to."""
 
@@ -96,7 +100,7 @@ def test_every_byte_is_sent_once_and_in_order(file: Any, answers: list[Any], rea
 
     async def work() -> None:
         done = asyncio.Event()
-        sending = FileAnswers(peer.ours, None, done.set, lambda error: pytest.fail(str(error)))
+        sending = FileAnswers(peer.ours, run_blocking, None, done.set, lambda error: pytest.fail(str(error)))
         if reads:
             peer.begin()
         for answer in answers:
@@ -159,7 +163,7 @@ def writer(
 ) -> AnswerWriter:
     made = AnswerWriter(Reading(transport), unread)
     made.open(cast(Any, transport))
-    made.send_files_by(sock, resumed)
+    made.send_files_by(sock, run_blocking, resumed)
     return made
 
 
