@@ -135,11 +135,13 @@ class FileAnswers:
 
     def _writable(self) -> None:
         try:
-            if self._send():
-                self._unwatch()
-                self._on_sent()
-        except (OSError, StorageError) as error:
+            is_all = self._send()
+        except Exception as error:  # of any kind: the loop would call again at once
             self._fail(error)
+            return
+        if is_all:
+            self._unwatch()
+            self._on_sent()
 
     def _warm(self, piece: FilePart) -> None:
         asyncio.get_running_loop().remove_writer(self._watched)

@@ -317,6 +317,20 @@ async def test_what_is_dropped_while_the_reader_is_slow_is_brought_back(
     assert peer.whole() == waiting.wanted + (DATA[5:300_005] if error is None else b"")
 
 
+async def test_an_unexpected_error_while_a_reader_is_slow_ends_the_connection_once(
+    file: Any, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = Waiting(file, peer)
+    aborts: list[int] = []
+    monkeypatch.setattr(waiting.transport, "abort", lambda: aborts.append(1))
+    monkeypatch.setattr(FilePart, "send", lambda *_: 1 / 0)
+    peer.begin()
+    await until(lambda: bool(aborts))
+    await asyncio.sleep(0.05)
+    assert aborts == [1]
+    assert descriptors() == waiting.descriptors
+
+
 def test_a_log_that_was_cut_meanwhile_ends_the_connection(file: Any, peer: Peer) -> None:
     log, transport = Log(), Transport()
     answer = [b"head", part(file, 10, 100_000, log)]
