@@ -131,10 +131,8 @@ def judge_partition(
 def _columns(tables: Sequence[pa.Table]) -> Columns:
     table = pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
     # Not by `to_numpy`, which imports pandas where it is installed: that takes longer than the judging.
-    columns = {
-        name: np.concatenate([np.from_dlpack(chunk) for chunk in table.column(name).chunks])
-        for name in table.column_names
-    }
+    # Of segments without a batch a table has no chunk: `combine_chunks` makes an empty array of them.
+    columns = {name: np.from_dlpack(table.column(name).combine_chunks()) for name in table.column_names}
     order = np.lexsort((columns["position"], columns["segment"]))
     return {name: column[order] for name, column in columns.items()}
 

@@ -140,6 +140,20 @@ def test_a_replica_without_batches(tmp_path: Path) -> None:
     assert judge(empty).totals[0]["last_offset"] == -1
 
 
+def test_a_partition_that_nobody_has_written_to(tmp_path: Path) -> None:
+    """Its replicas have a segment each, and that no batch."""
+    replicas = []
+    for broker in (1, 2):
+        (segment,) = replica(tmp_path, broker, [LOG[:1]]).segments
+        (Path(segment.directory) / f"{segment.base_offset:020d}.log").write_bytes(b"")
+        found = of_partition_directory(segment.directory, broker)
+        assert len(found.segments) == 1
+        replicas.append(replace(found, leader_epochs=(), log_end_offset=0, high_watermark=0))
+    verdict = judge(*replicas)
+    assert verdict.findings == []
+    assert [(total["batches"], total["last_offset"]) for total in verdict.totals] == [(0, -1), (0, -1)]
+
+
 @pytest.mark.parametrize("damaged", [0, 1])
 def test_damage_inside_a_segment_comes_through(tmp_path: Path, damaged: int) -> None:
     one = replica(tmp_path, 1, [LOG[:6], LOG[6:]])
