@@ -190,8 +190,7 @@ def picked(things: Iterable[T], wanted: Callable[[T], bool]) -> Steps[list[T]]:
     for number, thing in enumerate(things, 1):
         if wanted(thing):
             found.append(thing)
-        if number % DONE_PER_TURN == 0:
-            yield [Turn()]
+        yield from done(number)
     return found
 
 

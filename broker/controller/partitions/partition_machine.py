@@ -91,8 +91,7 @@ def _create_states(
     failures: Failures = {}
     wanted: list[tuple[Partition, PartitionState]] = []
     for number, partition in enumerate(partitions, 1):
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
         online = context.online_replicas(partition)
         if online:
             wanted.append((partition, PartitionState(online[0], 0, online, context.epoch)))
@@ -171,8 +170,7 @@ def _elect(
     electing = [p for p in partitions if p.tp not in failures]
     failures |= yield from state_znodes.change(context, electing, decide)
     for number, partition in enumerate(electing, 1):
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
         if partition.tp not in failures:
             partition.phase = ONLINE
             online = context.online_replicas(partition, count_shutting_down=count_leaving)

@@ -54,8 +54,7 @@ def change(context: ControllerContext, replicas: Sequence[Replica], target: Repl
             moving.setdefault(broker, []).append(partition)
         else:
             refused[f"{partition.tp}@{broker}"] = f"illegal move from {before.name} to {target.name}"
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
     for broker in sorted(moving):
         if target is OFFLINE:
             yield from _take_offline(context, broker, moving[broker], batch, refused)
@@ -72,8 +71,7 @@ def tell(context: ControllerContext, online: Iterable[tuple[Partition, Sequence[
     for number, (partition, brokers) in enumerate(online, 1):
         if brokers and partition.state is not None:
             batch.leader_and_isr(brokers, partition)
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
     yield from sending.send(batch)
 
 
@@ -82,8 +80,7 @@ def _enter(
 ) -> Steps[None]:
     """The moves that need no answer from ZooKeeper."""
     for number, partition in enumerate(partitions, 1):
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
         match target:
             case ReplicaPhase.NEW:
                 if partition.leader == broker:
@@ -128,8 +125,7 @@ def _take_offline(
 ) -> Steps[None]:
     for number, partition in enumerate(partitions, 1):
         batch.stop_replica(broker, partition, delete=False)
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
     known = [p for p in partitions if p.state is not None]
 
     def leave(partition: Partition, state: PartitionState) -> PartitionState | None:
@@ -141,8 +137,7 @@ def _take_offline(
 
     failures = yield from state_znodes.change(context, known, leave)
     for number, partition in enumerate(known, 1):
-        if number % effects.DONE_PER_TURN == 0:
-            yield [effects.Turn()]
+        yield from effects.done(number)
         reason = failures.get(partition.tp)
         if reason is not None and not context.is_deleting(partition.tp.topic):
             refused[f"{partition.tp}@{broker}"] = reason
