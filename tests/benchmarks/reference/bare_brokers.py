@@ -45,6 +45,8 @@ OFFERED = {
 class Answers:
     """What the broker of that number says; the brokers of `ports` lead partitions in turn."""
 
+    offered = OFFERED
+
     def __init__(self, number: int, at: list[int]) -> None:
         self._number, self._ports = number, at
         self._last_producer = 1000 * number
@@ -64,7 +66,7 @@ class Answers:
         return self._by_key[key](body)
 
     def _versions(self, _: Any) -> dict[str, Any]:
-        keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in OFFERED.items()]
+        keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in self.offered.items()]
         return {"error_code": 0, "api_keys": keys}
 
     def _metadata(self, body: Any) -> dict[str, Any]:
@@ -149,10 +151,14 @@ class Connection(asyncio.Protocol):
         while len(unread) >= start + 4 and len(unread) >= (
             end := start + 4 + int.from_bytes(unread[start : start + 4])
         ):
-            asked = header.parse_request_header(memoryview(bytes(memoryview(unread)[start + 4 : end])))
+            frame = bytes(memoryview(unread)[start + 4 : end])
             start = end
-            self.answer(asked, codec.decode_request(asked.api_key, asked.api_version, asked.body))
+            self.frame_received(frame)
         del unread[:start]
+
+    def frame_received(self, frame: bytes) -> None:
+        asked = header.parse_request_header(memoryview(frame))
+        self.answer(asked, codec.decode_request(asked.api_key, asked.api_version, asked.body))
 
     def answer(self, asked: header.RequestHeader, body: Any) -> None:
         said = self._answers.to(asked.api_key, body)
@@ -182,11 +188,10 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running() -> Iterator[BareCluster]:
-    """Start them; stop them at the end."""
-    at = free_ports(3)
-    words = [sys.executable, "-m", __spec__.name]
-    processes = [subprocess.Popen([*words, str(n), ",".join(map(str, at))]) for n in range(3)]
+def started(module: str, at: list[int], *words: str) -> Iterator[BareCluster]:
+    """Start `module` for each of these ports, with its number, all ports and the words; stop them at the end."""
+    command = [sys.executable, "-m", module]
+    processes = [subprocess.Popen([*command, str(n), ",".join(map(str, at)), *words]) for n in range(len(at))]
     try:
         eventually(lambda: all(map(ports.answers, at)), "they answer")
         yield BareCluster(at, processes)
@@ -214,7 +219,7 @@ def main() -> int:
         return 0
     from tests.benchmarks.reference import transactions  # whose rows have floors of bare processes themselves
 
-    with running() as bare:
+    with started(__spec__.name, free_ports(3)) as bare:
         for client, work in (("librdkafka", transactions.commits), ("Java", transactions.java_commits)):
             for records in (1, 100):
                 count, begun = 4000 // records + 400, client_cpu_s()

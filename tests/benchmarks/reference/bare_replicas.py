@@ -17,12 +17,11 @@ import asyncio
 import os
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -31,14 +30,13 @@ import crc32c
 import uvloop
 
 from logyard.broker.protocol import header
-from logyard.local import ports
 from tests.benchmarks import frames, harness
 from tests.benchmarks.load import Load
 from tests.benchmarks.reference import bare_brokers, rows
 from tests.benchmarks.reference.measure import Measured
 from tests.benchmarks.reference.settings import CONFIG
 from tests.support import kafka
-from tests.support.real_cluster import RealCluster, eventually
+from tests.support.real_cluster import RealCluster
 
 HOST, FOLLOWERS = bare_brokers.HOST, 2
 CRC_AT, ATTRIBUTES_AT = 17, 21
@@ -152,20 +150,10 @@ async def serve(number: int, at: list[int], peers: list[int], directory: Path) -
     await server.serve_forever()
 
 
-@contextmanager
-def running(directory: Path) -> Iterator[bare_brokers.BareCluster]:
+def running(directory: Path) -> AbstractContextManager[bare_brokers.BareCluster]:
     """Start three; stop them at the end."""
     at, peers = bare_brokers.free_ports(3), bare_brokers.free_ports(3)
-    words = [sys.executable, "-m", __spec__.name]
-    lists = [",".join(map(str, at)), ",".join(map(str, peers)), str(directory)]
-    processes = [subprocess.Popen([*words, str(n), *lists]) for n in range(3)]
-    try:
-        eventually(lambda: all(map(ports.answers, at)), "they answer")
-        yield bare_brokers.BareCluster(at, processes)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    return bare_brokers.started(__spec__.name, at, ",".join(map(str, peers)), str(directory))
 
 
 def latency(cluster: RealCluster) -> Measured:

@@ -15,17 +15,13 @@ import os
 import select
 import socket
 import struct
-import subprocess
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from logyard.broker.protocol import codec, header
-from logyard.local import ports
 from tests.benchmarks.reference.bare_brokers import (
     API_VERSIONS,
     FETCH,
@@ -34,9 +30,12 @@ from tests.benchmarks.reference.bare_brokers import (
     PARTITIONS,
     PRODUCE,
     Answers,
+    BareCluster,
+    Connection,
     free_ports,
+    started,
 )
-from tests.support.real_cluster import RealCluster, eventually
+from tests.support.real_cluster import RealCluster
 
 LIST_OFFSETS, BROKERS = 2, 3
 OFFERED = {
@@ -80,32 +79,25 @@ class Log:
         return position, min(most, self.size - position)
 
 
-class Sender(asyncio.Protocol):
+class Sender(Connection):
     """One client's connection."""
 
-    def __init__(self, number: int, at: list[int], topic: str, logs: list[Log]) -> None:
-        self._answers, self._topic, self._logs = _Answers(number, at, logs), topic.encode(), logs
-        self._unread = bytearray()
+    def __init__(self, answers: Answers, topic: str, logs: list[Log]) -> None:
+        super().__init__(answers)
+        self._topic, self._logs = topic.encode(), logs
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
+        super().connection_made(transport)
         self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._socket.close()
 
-    def data_received(self, data: bytes) -> None:
-        unread = self._unread
-        unread += data
-        while len(unread) >= 4 and len(unread) >= (end := 4 + _SIZE.unpack_from(unread)[0]):
-            frame = bytes(memoryview(unread)[4:end])
-            del unread[:end]
-            if _SHORT.unpack_from(frame)[0] == FETCH:
-                self._fetch(frame)
-                continue
-            asked = header.parse_request_header(memoryview(frame))
-            said = self._answers.to(asked.api_key, codec.decode_request(asked.api_key, asked.api_version, asked.body))
-            self._transport.write(codec.encode_response(asked.api_key, asked.api_version, asked.correlation_id, said))
+    def frame_received(self, frame: bytes) -> None:
+        if _SHORT.unpack_from(frame)[0] == FETCH:
+            self._fetch(frame)
+        else:
+            super().frame_received(frame)
 
     def _fetch(self, frame: bytes) -> None:
         """Answer version 4: behind the header (a client's id) are 17 bytes, one topic and its partitions."""
@@ -151,17 +143,15 @@ class Sender(asyncio.Protocol):
             position, size = position + sent, size - sent
 
 
-class _Answers(Answers):
+class OffsetAnswers(Answers):
     """What is not Fetch."""
+
+    offered = OFFERED
 
     def __init__(self, number: int, at: list[int], logs: list[Log]) -> None:
         super().__init__(number, at)
         self._logs = logs
         self._by_key[LIST_OFFSETS] = self._offsets
-
-    def _versions(self, _: Any) -> dict[str, Any]:
-        keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in OFFERED.items()]
-        return {"error_code": 0, "api_keys": keys}
 
     def _offsets(self, body: Any) -> dict[str, Any]:
         def of(p: Any) -> dict[str, Any]:
@@ -171,34 +161,16 @@ class _Answers(Answers):
         return {"topics": [{"name": t.name, "partitions": [of(p) for p in t.partitions]} for t in body.topics]}
 
 
-class BareSenders:
-    """What `kcat` and `cpu_s` want of a cluster."""
-
-    def __init__(self, at: list[int], processes: list[subprocess.Popen[bytes]]) -> None:
-        self.bootstrap = ",".join(f"{HOST}:{port}" for port in at)
-        self.description = {"brokers": [{"id": n, "pid": process.pid} for n, process in enumerate(processes)]}
-
-
-@contextlib.contextmanager
-def running(cluster: RealCluster, topic: str) -> Iterator[BareSenders]:
+def running(cluster: RealCluster, topic: str) -> contextlib.AbstractContextManager[BareCluster]:
     """Start three that send this topic's records from the files of the cluster's brokers; stop them at the end."""
     files = [str(next(cluster.directory.rglob(f"{topic}-{n}/*.log"))) for n in range(PARTITIONS)]
-    at = free_ports(BROKERS)
-    words = [sys.executable, "-m", __spec__.name]
-    processes = [subprocess.Popen([*words, str(n), ",".join(map(str, at)), topic, *files]) for n in range(BROKERS)]
-    try:
-        eventually(lambda: all(map(ports.answers, at)), "they answer")
-        yield BareSenders(at, processes)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    return started(__spec__.name, free_ports(BROKERS), topic, *files)
 
 
 async def serve(number: int, at: list[int], topic: str, files: list[str]) -> None:
     logs = [Log(Path(file)) for file in files]
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Sender(number, at, topic, logs), HOST, at[number])
+    answers = OffsetAnswers(number, at, logs)
+    server = await asyncio.get_running_loop().create_server(lambda: Sender(answers, topic, logs), HOST, at[number])
     await server.serve_forever()
 
 
