@@ -21,6 +21,9 @@ from logyard.operators.hooks.cluster import ClusterHook
 # Else librdkafka 2.10 to 2.16 may wait for ever for a group coordinator that died (its issues 5511, 5456).
 _IDLE_MS = 10_000
 _TOKEN_S = 300.0
+# So long a broker that does not know a topic is asked again: one that was made just now is not known to all yet.
+_HEARD_S = 3.0
+_AGAIN_S = 0.1
 
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _KNOWN = frozenset(code.value for code in ErrorCode)
@@ -133,7 +136,8 @@ def asked(what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> list[Any]:
     """The partitions of topics, as confluent_kafka's TopicPartition; a topic `^…` is a regular expression.
 
-    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED …; no topic is created by asking.
+    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION (after three seconds: a topic that was made just now is not known to all
+    brokers yet), TOPIC_AUTHORIZATION_FAILED …; no topic is created by asking.
     """
     confluent = library()
     found: dict[str, Any] = {}
@@ -142,11 +146,21 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
             known = asked("metadata", consumer.list_topics, timeout=timeout_s).topics
             found |= {topic: view for topic, view in known.items() if re.match(name, topic)}
         else:
-            found |= asked("metadata", consumer.list_topics, name, timeout=timeout_s).topics
+            found |= _heard_of(consumer, name, timeout_s)
     for topic, view in found.items():
         if view.error is not None:
             raise refusal(f"topic {topic}", view.error)
     return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]
+
+
+def _heard_of(consumer: Any, name: str, timeout_s: float) -> dict[str, Any]:
+    deadline = time.monotonic() + _HEARD_S
+    while True:
+        views: dict[str, Any] = asked("metadata", consumer.list_topics, name, timeout=timeout_s).topics
+        errors = [view.error.code() for view in views.values() if view.error is not None]
+        if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in errors or time.monotonic() > deadline:
+            return views
+        time.sleep(_AGAIN_S)
 
 
 def cluster_of(client: Any, topic: str, timeout_s: float) -> str | None:

@@ -25,6 +25,7 @@ from kazoo.exceptions import NoNodeError
 from logyard.local.cluster import LocalCluster
 
 WAIT_S = 30.0
+HEARD_S = 2.0
 
 
 def eventually(look: Callable[..., Any], what: str, timeout_s: float = WAIT_S) -> Any:
@@ -108,8 +109,7 @@ class RealCluster:
         """Read `count` records from the start of every partition, without a group's help."""
         consumer = Consumer({**self.client_options, "group.id": "unused", "enable.auto.commit": False})
         try:
-            found = consumer.list_topics(topic, timeout=10).topics[topic]
-            consumer.assign([TopicPartition(topic, p, 0) for p in found.partitions])
+            consumer.assign([TopicPartition(topic, p, 0) for p in _partitions(consumer, topic)])
             records: list[Any] = []
             deadline = time.monotonic() + timeout_s
             while len(records) < count and time.monotonic() < deadline:
@@ -125,8 +125,7 @@ class RealCluster:
 
     def describe(self, topic: str) -> dict[int, Any]:
         """Partition metadata by number, as librdkafka sees it."""
-        admin = self.admin()
-        return dict(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        return _partitions(self.admin(), topic)
 
     def isrs_full(self, topic: str) -> bool:
         found = self.describe(topic)
@@ -168,3 +167,16 @@ class RealCluster:
                 digest.update(segment.read_bytes())
             found[broker] = digest.hexdigest()
         return found
+
+
+def _partitions(client: Any, topic: str) -> dict[int, Any]:
+    """A topic's partitions by number; none if there is no such topic.
+
+    CreateTopics is answered when one broker knows the topic, so another that does not is asked again, for a while.
+    """
+    deadline = time.monotonic() + HEARD_S
+    while True:
+        found = client.list_topics(topic, timeout=10).topics[topic]
+        if found.error is None or time.monotonic() > deadline:
+            return dict(found.partitions)
+        time.sleep(0.05)

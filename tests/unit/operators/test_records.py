@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -102,6 +103,14 @@ def test_what_cannot_be_written_fails_the_task(kafka: MockKafka) -> None:
     with pytest.raises(ApiError) as missing:
         ProduceToTopicOperator(task_id="p", topic="no-such-topic", records=[("k", "v")]).execute(context())
     assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again(kafka: MockKafka) -> None:
+    made = Timer(0.3, kafka.write, ("just-made", [(None, "first")]))
+    made.start()
+    result, _ = run(ProduceToTopicOperator(task_id="p", topic="just-made", records=[{"value": "second"}]), context())
+    made.join()
+    assert result["records"] == 1
     kafka.write("p4", [(None, "first")])
     small = {"message.max.bytes": 1000}
     with pytest.raises(AirflowFailException, match="MSG_SIZE_TOO_LARGE"):
