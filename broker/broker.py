@@ -125,6 +125,7 @@ def real_environment(config: BrokerConfig) -> Environment:
             run_blocking,
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
             tls=tls,
+            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
         ),
         open_acl_zookeeper=acl_zookeeper(config),
         handshakes=handshakes,

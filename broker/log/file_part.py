@@ -40,16 +40,13 @@ class FilePart:
     def send(self, sock: socket.socket, begin: int = 0) -> int:
         """Send the bytes from the part's `begin` on, as much as the socket takes now; returns how many. Raises
         StorageError if the file is shorter, OSError if the peer is gone."""
-        target, at = sock.fileno(), begin
-        while at < self._size:
-            try:
-                more = os.sendfile(target, self._descriptor, self._position + at, self._size - at)
-            except BlockingIOError:
-                break
-            if not more:
-                raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
-            at += more
-        return at - begin
+        try:
+            sent = os.sendfile(sock.fileno(), self._descriptor, self._position + begin, self._size - begin)
+        except BlockingIOError:
+            return 0
+        if not sent:
+            raise StorageError(f"{self._file.path}: it ends in the middle of an answer")
+        return sent
 
     def read(self) -> bytes:
         """Return the bytes. Raises StorageError if the file is shorter."""

@@ -38,7 +38,8 @@ class BindFailed(LogyardError):
 class Listener:
     """One named listener: its socket and its connections. See admission.py for `protected`.
 
-    With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS.
+    With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS. The system
+    keeps `send_buffer_bytes` of what a peer has not taken yet; 0 and less leave it to the system.
     """
 
     _ids = itertools.count(1)
@@ -53,6 +54,7 @@ class Listener:
         *,
         protected: bool = False,
         tls: ServerSide | None = None,
+        send_buffer_bytes: int = 0,
     ) -> None:
         self.name = endpoint.listener
         self._protocol = endpoint.protocol
@@ -63,6 +65,7 @@ class Listener:
         self._run_blocking = run_blocking
         self._begin_login: BeginLogin | None = None
         self._protected = protected
+        self._send_buffer_bytes = send_buffer_bytes
         self.connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,6 +99,8 @@ class Listener:
                     continue
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if self._send_buffer_bytes > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
                 await _whole(loop.connect_accepted_socket(partial(self._connection, dispatcher, sock), sock))
             except OSError:
                 sock.close()  # the peer has gone already
