@@ -74,6 +74,7 @@ _ACTED_ON: Mapping[str, str] = {
     "password.encoder.key.length": "The bits of that key.",
     "password.encoder.iterations": "How often the secret is hashed for it.",
     "socket.request.max.bytes": "The largest request accepted.",
+    "socket.send.buffer.bytes": "What the system keeps of answers that a client has not confirmed; -1: it chooses.",
     "max.connections": "How many connections a broker accepts.",
     "max.connections.per.ip": "How many connections a broker accepts from one address.",
     "max.connections.per.ip.overrides": "The same for single addresses: address:count, comma-separated.",
