@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# As many digits as a DECIMAL may have; Python's own context has 28.
+_EXACT = Context(prec=38)
 Convert = Callable[[Any], Any]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?", re.ASCII)
 # What Python 3.10 reads, which executors may have. Later ones read more (20260131, 2026-W05-6), and so all executors
@@ -170,7 +172,7 @@ def _decimal(precision: int, scale: int) -> Convert:
         if type(value) not in (int, Decimal):
             raise _unlike("a number", value)
         try:
-            exact = Decimal(value).quantize(smallest)
+            exact = Decimal(value).quantize(smallest, context=_EXACT)
         except InvalidOperation:
             exact = None
         if exact is None or exact != value or len(exact.as_tuple().digits) > precision:

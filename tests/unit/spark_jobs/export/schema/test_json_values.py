@@ -43,6 +43,17 @@ def test_what_fits(text: str, value: dict[str, Any]) -> None:
     pa.array([found], pa.struct(list(ddl.parse(SCHEMA))))
 
 
+@pytest.mark.parametrize("number", ["9" * 38, "9" * 28 + "." + "9" * 10, "-0." + "0" * 9 + "1"])
+def test_a_decimal_may_have_all_the_digits_that_its_type_has(number: str) -> None:
+    scale = len(number.partition(".")[2])
+    kind = pa.struct(list(ddl.parse(f"exact DECIMAL(38, {scale})")))
+    value = reader(kind)(f'{{"exact": {number}}}'.encode())
+    assert value == {"exact": Decimal(number)}
+    assert pa.array([value], kind).to_pylist() == [value]
+    with pytest.raises(Misfit, match=r"exact: a number of DECIMAL\(38"):
+        reader(kind)(f'{{"exact": {"9" * 39}}}'.encode())
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
