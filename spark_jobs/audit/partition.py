@@ -173,7 +173,8 @@ def gaps(replica: Replica, c: Columns) -> Iterator[tuple[int, int, int]]:
     base, before = c["base"], _before(replica, c)
     # Cleaning leaves gaps below the cleaner's checkpoint, DeleteRecords one at the log's start.
     explained = max(replica.clean_offset, replica.log_start_offset)
-    for row in np.flatnonzero((base > before + 1) & (base > explained)).tolist():
+    # No checksum covers an offset: one byte makes it so large that there is none after it.
+    for row in np.flatnonzero((base > before) & (base - 1 > before) & (base > explained)).tolist():
         yield row, int(before[row]) + 1, int(base[row]) - 1
 
 

@@ -3,10 +3,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from logyard.spark_jobs.audit.findings import BAD, WARN
 from logyard.spark_jobs.audit.partition import PartitionVerdict, audit_bin, judge_rows
+from logyard.spark_jobs.audit.report import FINDINGS_SCHEMA
 from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import CONTROL, Batch, Rec, batch, marker
@@ -162,3 +164,15 @@ def test_damage_inside_a_segment_comes_through(tmp_path: Path, damaged: int) -> 
     data[-1] ^= 1
     path.write_bytes(data)
     assert [(level, check) for level, check, _, _ in found(one)] == [(BAD, "crc")]
+
+
+def test_the_largest_offset_there_is_can_be_reported(tmp_path: Path) -> None:
+    """No checksum covers a batch's offset, so any may stand there; the audit and its report end as usual."""
+    one = replica(tmp_path, 1, [LOG[:6], LOG[6:]])
+    path = Path(one.directory) / f"{0:020d}.log"
+    data, last = bytearray(path.read_bytes()), sum(len(b.encode()) for b in LOG[:5])
+    data[last : last + 8] = (2**63 - 3).to_bytes(8, "big")
+    path.write_bytes(data)
+    findings = judge(one).findings
+    assert (BAD, "offsets", 18) in [(f.level, f.check, f.offset) for f in findings]
+    assert pa.Table.from_pylist([f.to_json() for f in findings], FINDINGS_SCHEMA).num_rows == len(findings)
