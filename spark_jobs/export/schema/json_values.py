@@ -56,6 +56,8 @@ def reader(kind: pa.StructType) -> Callable[[bytes], Any]:
             raise Misfit(f"it is not UTF-8 (byte {error.start})") from None
         except RecursionError:
             raise Misfit("its JSON is nested too deep") from None
+        except InvalidOperation:
+            raise Misfit("it has a number with an exponent that no decimal has") from None
         except ValueError as error:
             raise Misfit(f"it is not JSON: {error}") from None
         return convert(value)
