@@ -8,7 +8,9 @@ Rule 2: dates and timestamps are ISO 8601 texts (UTC if they have no zone), time
 
 import base64
 import json
+import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal, InvalidOperation
@@ -84,7 +86,7 @@ def _converter(kind: pa.DataType) -> Convert:
     if pa.types.is_integer(kind):
         return _whole(kind.bit_width)
     if pa.types.is_floating(kind):
-        return _float
+        return _real("<f" if kind.bit_width == 32 else "<d")
     if pa.types.is_decimal(kind):
         return _decimal(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
@@ -158,13 +160,22 @@ def _whole(bits: int) -> Convert:
     return convert
 
 
-def _float(value: Any) -> float:
-    if type(value) not in (int, float, Decimal):
-        raise _unlike("a number", value)
-    try:
-        return float(value)
-    except OverflowError:
-        raise Misfit("a number is expected, found one that is too large") from None
+def _real(form: str) -> Convert:
+    """:param form: the type for `struct`, which refuses what would become infinite in fewer bits."""
+
+    def convert(value: Any) -> float:
+        if type(value) not in (int, float, Decimal):
+            raise _unlike("a number", value)
+        try:
+            found = float(value)
+            struct.pack(form, found)
+        except OverflowError:
+            found = math.inf
+        if math.isinf(found):
+            raise Misfit("a number is expected, found one that is too large")
+        return found
+
+    return convert
 
 
 def _decimal(precision: int, scale: int) -> Convert:

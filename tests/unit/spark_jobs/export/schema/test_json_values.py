@@ -10,8 +10,9 @@ from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.formats import BadFormat, Formats, SideFormat
 from logyard.spark_jobs.export.schema.json_values import Misfit, plain_time, reader
 
-SCHEMA = """id BIGINT, ok BOOLEAN, small TINYINT, price DOUBLE, exact DECIMAL(6, 2), name STRING, raw BINARY, day DATE,
-    at TIMESTAMP, tags ARRAY<STRING>, counts MAP<STRING, INT>, legs ARRAY<STRUCT<gate: INT NOT NULL>>"""
+SCHEMA = """id BIGINT, ok BOOLEAN, small TINYINT, price DOUBLE, ratio FLOAT, exact DECIMAL(6, 2), name STRING,
+    raw BINARY, day DATE, at TIMESTAMP, tags ARRAY<STRING>, counts MAP<STRING, INT>,
+    legs ARRAY<STRUCT<gate: INT NOT NULL>>"""
 
 
 def read(text: str | bytes) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def read(text: str | bytes) -> dict[str, Any]:
         ('{"id": null, "unknown": [1]}', {}),
         ('{"id": -9223372036854775808, "ok": false, "small": 127}', {"id": -(2**63), "ok": False, "small": 127}),
         ('{"price": 1, "exact": 1234.5}', {"price": 1.0, "exact": Decimal("1234.50")}),
+        ('{"price": -1e308, "ratio": 3.4028235e38}', {"price": -1e308, "ratio": 3.4028235e38}),
         ('{"name": "caf\\u00e9", "raw": "AAE="}', {"name": "café", "raw": b"\0\1"}),
         ('{"day": "2026-01-31"}', {"day": date(2026, 1, 31)}),
         ('{"at": "2026-01-31T12:00:00"}', {"at": datetime(2026, 1, 31, 12, tzinfo=UTC)}),
@@ -72,7 +74,13 @@ def test_a_decimal_may_have_all_the_digits_that_its_type_has(number: str) -> Non
         ('{"price": 1' + "0" * 400 + "}", "price: a number is expected, found one that is too large"),
         ('{"exact": 1e99999999999999999999}', "it has a number with an exponent that no decimal has"),
         ('{"unknown": -1e-99999999999999999999}', "it has a number with an exponent that no decimal has"),
-        ('{"exact": 1e999999999999999999}', "exact: a number of DECIMAL(6, 2) is expected, found 1E+999999999999999999"),
+        (
+            '{"exact": 1e999999999999999999}',
+            "exact: a number of DECIMAL(6, 2) is expected, found 1E+999999999999999999",
+        ),
+        ('{"price": -1e309}', "price: a number is expected, found one that is too large"),
+        ('{"ratio": 3.5e38}', "ratio: a number is expected, found one that is too large"),
+        ('{"ratio": 1e309}', "ratio: a number is expected, found one that is too large"),
         ('{"exact": 1.234}', "exact: a number of DECIMAL(6, 2) is expected, found 1.234"),
         ('{"exact": 12345}', "exact: a number of DECIMAL(6, 2)"),
         ('{"name": "\\ud800"}', "name: text is expected, found half of a surrogate pair"),
@@ -104,6 +112,12 @@ def test_sides_that_are_not_written_are_not_looked_at() -> None:
     formats = Formats(SideFormat("key", "string"), SideFormat("value", "string"))
     assert formats.apply(batch, ["value"])[1] == []
     assert [one.side for one in formats.apply(batch, ["key", "value"])[1]] == ["key"]
+
+
+@pytest.mark.parametrize("column", ["x DOUBLE", "x FLOAT"])
+def test_a_number_that_is_too_large_does_not_become_infinite(column: str) -> None:
+    with pytest.raises(Misfit, match="x: a number is expected, found one that is too large"):
+        reader(pa.struct(list(ddl.parse(column))))(b'{"x": 1e309}')
 
 
 def test_a_schema_goes_with_json_and_json_with_a_schema() -> None:
