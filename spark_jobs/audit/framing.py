@@ -36,7 +36,8 @@ class Blind(NamedTuple):
 class Framed:
     """The batches of a segment in file order, an array per column; a damaged batch's time is NO_TIME.
 
-    `end`: the position up to which batches could be framed; `is_whole`: whether that is the file's end.
+    `first`: the segment's base offset; `end`: the position up to which batches could be framed; `is_whole`: whether
+    that is the file's end.
     """
 
     position: Array
@@ -44,6 +45,7 @@ class Framed:
     last: Array
     max_timestamp: Array
     sound: Array
+    first: int
     end: int
     is_whole: bool
 
@@ -59,12 +61,12 @@ class Framed:
         if len(rows) and rows[-1] == len(self.sound) - 1:
             spans[-1] = Blind(spans[-1].first, OPEN_END)  # only its damaged header has its last offset
         if not self.is_whole:
-            spans.append(Blind(self.last_offset + 1, OPEN_END))
+            spans.append(Blind(max(self.last_offset + 1, self.first), OPEN_END))
         return spans
 
 
-def framed(headers: Sequence[Array], sound: Sequence[Array], end: int, *, is_whole: bool) -> Framed:
-    """Return the trusted view of a segment's batches.
+def framed(headers: Sequence[Array], sound: Sequence[Array], first: int, end: int, *, is_whole: bool) -> Framed:
+    """Return the trusted view of a segment's batches; `first`, `end` and `is_whole` are as in `Framed`.
 
     :param headers: header rows (kernels.HEADER_COLUMNS), one array per chunk, in file order.
     :param sound: for each of those arrays, which batches have a right checksum.
@@ -81,6 +83,7 @@ def framed(headers: Sequence[Array], sound: Sequence[Array], end: int, *, is_who
         last=last,
         max_timestamp=np.where(is_sound, rows[:, k.MAX_TIMESTAMP], NO_TIME),
         sound=is_sound,
+        first=first,
         end=end,
         is_whole=is_whole,
     )

@@ -147,8 +147,9 @@ def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) ->
     later = np.arange(len(base)) > 0
     for row in np.flatnonzero(later & (base <= before)).tolist():
         yield _finding(replica, c, row, BAD, "offsets", f"offset {base[row]} follows offset {before[row]}")
+    cleaned_to = max(replica.clean_offset, replica.log_start_offset)
     for row, first, end in gaps(replica, c):
-        if not any(b.covers(first, end) for b in blind):
+        if not any(b.covers(max(first, cleaned_to), end) for b in blind):
             yield _gap(replica, c, row, first)
     # Messages before v2 carry none.
     rows = np.flatnonzero(epoch >= 0)

@@ -221,7 +221,7 @@ class SegmentAuditor:
     # --- indexes -----------------------------------------------------------------------------------------------------
 
     def _check_files(self) -> None:
-        batches = framed(self._headers, self._sound, self._end, is_whole=self._is_whole)
+        batches = framed(self._headers, self._sound, self._segment.base_offset, self._end, is_whole=self._is_whole)
         self.blind = tuple(batches.blind())
         said, last = self._segment.last_offset, batches.last_offset
         if last >= 0 and said >= 0 and last != said and self._is_whole and batches.sound[-1]:

@@ -260,6 +260,17 @@ def test_damage_of_one_replica_is_no_divergence_of_both(tmp_path: Path) -> None:
     assert [(f.check, f.replica) for f in found] == [("crc", 1), ("framing", 2)]
 
 
+def test_a_segment_whose_first_bytes_are_damaged_hides_nothing_before_it(tmp_path: Path) -> None:
+    one, two = Place(tmp_path / "1"), Place(tmp_path / "2")
+    with two.file(0).open("r+b") as file:  # sound, and not the same as on the other replica
+        file.write(replace(data(0), records=(Rec(0, b"k0", b"w" * 40, 1000), Rec(1, b"k1", b"v" * 40, 1001))).encode())
+    two.patch(14, 0, 8, bytes(4))
+    replicas = [replace(of_partition_directory(str(p.path), n, "delete"), broker_id=n) for n, p in ((1, one), (2, two))]
+    work = [SegmentAudit(s, True, r.leader_epochs, False, -1) for r in replicas for s in r.segments]
+    found = judge_rows(replicas, [rows for _, rows in audit_bin(work)]).findings
+    assert [(f.check, f.replica, f.offset) for f in found] == [("framing", 2, 14), ("replicas", 1, 0)]
+
+
 def test_old_messages_are_accused_alike(tmp_path: Path) -> None:
     log: list[AnyBatch] = [
         old([Rec(2 * n + i, b"k", b"v" * 30, 1000 + n) for i in range(2)], n % 2, 1) for n in range(12)

@@ -166,6 +166,15 @@ def test_damage_inside_a_segment_comes_through(tmp_path: Path, damaged: int) -> 
     assert [(level, check) for level, check, _, _ in found(one)] == [(BAD, "crc")]
 
 
+def test_a_gap_of_what_was_cleaned_and_of_damage_after_it_is_no_finding_of_its_own(tmp_path: Path) -> None:
+    one = replica(tmp_path, 1, [LOG[:2], LOG[4:8], LOG[8:]])
+    with (Path(one.directory) / f"{12:020d}.log").open("r+b") as file:
+        file.seek(8)
+        file.write(bytes(4))
+    assert found(replace(one, clean_offset=15)) == [(BAD, "framing", 1, 12)]
+    assert found(replace(one, clean_offset=9)) == [(BAD, "framing", 1, 12), (BAD, "gap", 1, 6)]
+
+
 def test_the_largest_offset_there_is_can_be_reported(tmp_path: Path) -> None:
     """No checksum covers a batch's offset, so any may stand there; the audit and its report end as usual."""
     one = replica(tmp_path, 1, [LOG[:6], LOG[6:]])
