@@ -31,7 +31,7 @@ from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import AbortedTxn, decode_aborted
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
-from logyard.spark_jobs.audit.framing import OPEN_END, Blind, believed_last, framed
+from logyard.spark_jobs.audit.framing import OPEN_END, Blind, Framed, believed_last, framed
 from logyard.spark_jobs.audit.indexes import TAIL, index_faults
 from logyard.spark_jobs.segments.digests import batch_hashes
 from logyard.spark_jobs.segments.files import SegmentFile
@@ -101,6 +101,11 @@ class SegmentAuditor:
             self._check_files()
         except (OSError, LogyardError) as error:
             self._note(BAD, "readable", -1, -1, f"{error}")
+            is_short = isinstance(error, CorruptData) and not isinstance(error, CorruptBatch)
+            if self._is_whole and self._end < self._segment.size and not is_short:
+                # What was not read may be sound.
+                self._is_whole = False
+                self.blind = tuple(self._framed().blind())
         return pa.Table.from_batches(rows, BATCH_SCHEMA)
 
     def _batch_rows(self, chunk: Chunk) -> pa.RecordBatch:
@@ -220,8 +225,11 @@ class SegmentAuditor:
 
     # --- indexes -----------------------------------------------------------------------------------------------------
 
+    def _framed(self) -> Framed:
+        return framed(self._headers, self._sound, self._segment.base_offset, self._end, is_whole=self._is_whole)
+
     def _check_files(self) -> None:
-        batches = framed(self._headers, self._sound, self._segment.base_offset, self._end, is_whole=self._is_whole)
+        batches = self._framed()
         self.blind = tuple(batches.blind())
         said, last = self._segment.last_offset, batches.last_offset
         if last >= 0 and said >= 0 and last != said and self._is_whole and batches.sound[-1]:

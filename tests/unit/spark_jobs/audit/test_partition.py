@@ -1,15 +1,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from logyard.broker.compiled.chunks import ByteSource, read_chunks
 from logyard.spark_jobs.audit.findings import BAD, WARN
 from logyard.spark_jobs.audit.partition import PartitionVerdict, audit_bin, judge_rows
+from logyard.spark_jobs.audit.quarantine import suspects
 from logyard.spark_jobs.audit.report import FINDINGS_SCHEMA
 from logyard.spark_jobs.audit.segment import SegmentAudit
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import CONTROL, Batch, Rec, batch, marker
 from tests.support.segment_files import write_partition
@@ -185,3 +190,38 @@ def test_the_largest_offset_there_is_can_be_reported(tmp_path: Path) -> None:
     findings = judge(one).findings
     assert (BAD, "offsets", 18) in [(f.level, f.check, f.offset) for f in findings]
     assert pa.Table.from_pylist([f.to_json() for f in findings], FINDINGS_SCHEMA).num_rows == len(findings)
+
+
+@pytest.mark.parametrize("base", [0, 18])
+@pytest.mark.parametrize("reads", [0, 1])
+def test_what_could_not_be_read_is_not_accused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: int, reads: int
+) -> None:
+    """A broken connection to a sound follower must not get it set aside."""
+    written = [replace(b, producer_id=7, producer_epoch=0, sequence=b.base) for b in LOG]
+    leader = replica(tmp_path, 1, [written], is_leader=True, log_end_offset=36)
+    follower = replica(tmp_path, 2, [written[:6], written[6:]], log_end_offset=36)
+    opened, module = SegmentFile.open, "logyard.spark_jobs.audit.segment.read_chunks"
+
+    def breaking(segment: SegmentFile, kind: str = "log") -> ByteSource:
+        source = opened(segment, kind)
+        return Breaking(source, reads) if (segment.replica, segment.base_offset) == (2, base) else source
+
+    monkeypatch.setattr(SegmentFile, "open", breaking)
+    monkeypatch.setattr(module, partial(read_chunks, chunk_bytes=300))
+    verdict = judge(leader, follower)
+    assert [(f.level, f.check, f.replica) for f in verdict.findings] == [(BAD, "readable", 2)]
+    assert suspects([leader, follower], verdict.findings) == []
+
+
+class Breaking:
+    """A file on a broker that no longer answers after some reads."""
+
+    def __init__(self, source: ByteSource, reads: int) -> None:
+        self._source, self._reads, self.size = source, reads, source.size
+
+    def read(self, position: int, size: int) -> Any:
+        self._reads -= 1
+        if self._reads < 0:
+            raise LeaseError("unreachable", "the connection broke")
+        return self._source.read(position, size)
