@@ -28,6 +28,8 @@ SAMPLE_BYTES = 256 * 1024
 DEAD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 DEAD_SCHEMA = pa.schema([*(field_of(c) for c in DEAD_COLUMNS), ("side", pa.string()), ("reason", pa.string())])
 _RISING = ("offset", "timestamp", "sequence")
+# Spark, Hive and others read no file whose name begins so, even if it is named to them.
+_HIDDEN = ("_", ".")
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,8 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
         return
     # Several topics and partitions may share a directory: each has its own files there.
     name = f"{topic}-{split.segment.partition}-{name}"
+    if name.startswith(_HIDDEN):
+        name = f"p-{name}"
     # A record without a time (arrow.record_batch) goes where records with impossible times go.
     times = batch.column("timestamp").cast(pa.int64()).fill_null(2**62).to_numpy(zero_copy_only=False)
     found, rows = directories(output.partition_by, topic, times)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, merges, options
@@ -18,9 +19,11 @@ from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
 from logyard.spark_jobs.export.places.folder import Folder
 from logyard.spark_jobs.export.schema.evolution import SchemaRefused
+from tests.support.batches import Rec, batch
 from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers
+from tests.support.segment_files import write_partition
 
 DAY_MS = 86_400_000
 # Every place where a run can die (1) takes half a minute; this many leave a few seconds.
@@ -251,6 +254,14 @@ def test_rows_go_to_the_directory_of_their_day(flights: Flights) -> None:
     shutil.rmtree(flights.target)
     flights.run("--partition-by", "topic,date,hour=%H", "--columns", "topic,offset")
     assert {path.name for path in flights.target.rglob("data/**/*.parquet")} == names
+
+
+@pytest.mark.parametrize("topic", ["_schemas", ".orders"])
+def test_readers_find_the_rows_of_topics_whose_names_look_hidden(topic: str, flights: Flights) -> None:
+    """Arrow's readers pass over the same names as Spark's."""
+    write_partition(flights.log, f"{topic}-0", [[batch([Rec(i, b"k", b"v", 1000) for i in range(8)])]])
+    flights.run("--partition-by", "date")
+    assert dataset(flights.target / "data", format="parquet").count_rows() == 8
 
 
 def test_small_files_become_one_when_enough_are_there(flights: Flights) -> None:
