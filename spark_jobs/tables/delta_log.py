@@ -18,6 +18,7 @@ import pyarrow as pa
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
+from logyard.spark_jobs.export.partition_columns import NOWHERE
 from logyard.spark_jobs.objects.deciding import create_once
 from logyard.spark_jobs.objects.store import ObjectStore
 from logyard.spark_jobs.tables.publisher import TableFailed, begin_plainly, check_same, of_table, properties
@@ -132,7 +133,7 @@ class DeltaLog:
         values = dict(part.partition("=")[::2] for part in os.path.dirname(path).split("/") if "=" in part)
         return {
             "path": quote(path),
-            "partitionValues": {name: unquote(values[name]) for name in self._by},
+            "partitionValues": {n: None if values[n] == NOWHERE else unquote(values[n]) for n in self._by},
             "size": int(file["bytes"]),
             "modificationTime": 0,
             "dataChange": True,

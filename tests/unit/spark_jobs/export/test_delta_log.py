@@ -85,6 +85,14 @@ def test_partition_columns_are_values_of_the_log(flights: Flights, objects: Memo
     assert all(f"data/{unquote(add['path'])}" in objects.objects for add in actions(objects, "add"))
 
 
+def test_a_time_that_no_date_has_is_null(flights: Flights, objects: MemoryObjects) -> None:
+    """As in a table that Spark appends to: Delta itself takes the name of Hive's directory for a text."""
+    flights.grow(pairs(4), 2**58)
+    run(flights, "--partition-by", "date,topic")
+    values = [add["partitionValues"] for add in actions(objects, "add")]
+    assert sorted(values, key=str) == [{"date": "1970-01-01", "topic": "t"}, {"date": None, "topic": "t"}]
+
+
 HOWS = [memory_objects.kill_before, memory_objects.kill_after, memory_objects.lose_answer]
 
 
