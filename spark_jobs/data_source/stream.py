@@ -282,7 +282,9 @@ def _share(
     for tp, end in ends.items():
         known = begun.get(tp)
         same = known is not None and known.topic_id == end.topic_id
-        froms[tp] = known.offset if known is not None and same else heads_now[tp].first
+        first = heads_now[tp].first if tp in heads_now else 0
+        # Offsets that were deleted meanwhile take no part of the limit.
+        froms[tp] = max(known.offset, first) if known is not None and same else first
     waiting = {tp: max(end.offset - froms[tp], 0) for tp, end in ends.items()}
     total = sum(waiting.values())
     if total <= limit:

@@ -103,6 +103,14 @@ def test_a_limit_is_shared_and_everything_comes_in_the_end(brokers: FakeBroker) 
     assert rounds == 3
 
 
+def test_a_limit_counts_only_offsets_that_are_there(brokers: FakeBroker) -> None:
+    """Else a stream that stood still for a week goes through all that retention has deleted, batch by empty batch."""
+    reader = stream(maxOffsetsPerTrigger="4", failOnDataLoss="false")
+    brokers.replicas["t", 0].log_start = 10
+    end = reader.latestOffset(at(reader, p0=0, p1=5), reader.getDefaultReadLimit())
+    assert read(reader, at(reader, p0=0, p1=5), end) == [(0, n) for n in range(10, 14)]
+
+
 def test_available_now_stops_where_it_began_to(brokers: FakeBroker) -> None:
     reader = stream()
     brokers.replicas["t", 0].high_watermark = 12
