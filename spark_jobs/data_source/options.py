@@ -100,10 +100,14 @@ def parse(options: Mapping[str, str]) -> Options:
         raise BadOption(f"{chosen[0]} and {chosen[1]}: give one of subscribe, subscribePattern and assign")
     if not chosen and not given.get("path"):
         raise BadOption("subscribe, subscribePattern or assign: name the topics to read")
+    topics = tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip())
+    pattern, assigned = _pattern(given), _assigned(given)
+    if chosen and not (topics or pattern or assigned):
+        raise BadOption(f"{chosen[0]} {given[chosen[0]]!r}: it names no topic")
     return Options(
-        topics=tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip()),
-        pattern=_pattern(given),
-        assigned=_assigned(given),
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
         path=given.get("path"),
         starting=_edges(given, "starting", Edge(EARLIEST)),
         ending=_edges(given, "ending", Edge(LATEST)),

@@ -47,6 +47,8 @@ def test_the_rest() -> None:
     [
         ({}, "subscribe, subscribePattern or assign"),
         ({"subscribe": "t", "assign": "{}"}, "subscribe and assign: give one"),
+        ({"subscribe": " , "}, "subscribe ' , ': it names no topic"),
+        ({"assign": "{}", "path": "/data"}, "assign '{}': it names no topic"),
         ({"subscribePattern": "("}, "subscribePattern '\\('"),
         ({"assign": "[1]"}, "assign: JSON"),
         ({"subscribe": "t", "splitMib": "0"}, "splitMib '0'"),
