@@ -7,7 +7,7 @@ import numpy as np
 from logyard.broker.compiled.kernels import Array
 from logyard.broker.log import layout
 from logyard.spark_jobs.audit.findings import BAD, Finding
-from logyard.spark_jobs.audit.framing import Blind
+from logyard.spark_jobs.audit.framing import Blind, BlindOffsets
 from logyard.spark_jobs.segments.replicas import Replica
 
 Columns = Mapping[str, Array]
@@ -19,10 +19,10 @@ def epoch_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) ->
         return
     known_from = max(replica.clean_offset, replica.log_start_offset)
     file = f"{replica.directory}/{layout.LEADER_EPOCHS}"
-    end = int(c["last"][-1]) + 1
+    end, unknown = int(c["last"][-1]) + 1, BlindOffsets(blind)
     for epoch, start in replica.leader_epochs:
         at = int(np.searchsorted(c["base"], start))
         begins = at < len(c["base"]) and int(c["base"][at]) == start
-        if start > known_from and not begins and start != end and not any(b.meets(start, start) for b in blind):
+        if start > known_from and not begins and start != end and not unknown.meets(start, start):
             text = f"epoch {epoch} begins at {start}, where no batch begins"
             yield Finding(BAD, "epochs", *replica.tp, replica.broker_id, file, -1, start, text)

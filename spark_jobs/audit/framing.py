@@ -4,7 +4,8 @@ position, and the range of offsets between its neighbours.
 Offsets that only damaged bytes tell are `Blind`: nothing that other files say of them becomes a finding.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,13 +24,29 @@ class Blind(NamedTuple):
     first: int
     last: int
 
+
+class BlindOffsets:
+    """All blind offsets of a log, merged: a look at a million spans costs no more than at a few."""
+
+    def __init__(self, spans: Iterable[Blind]) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(spans):
+            if self._lasts and first <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            elif first <= last:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
     def covers(self, first: int, last: int) -> bool:
         """Whether it contains all offsets of [first, last]."""
-        return self.first <= first and last <= self.last
+        at = bisect_right(self._firsts, first) - 1
+        return at >= 0 and last <= self._lasts[at]
 
     def meets(self, first: int, last: int) -> bool:
         """Whether it contains any offset of [first, last]."""
-        return self.first <= last and first <= self.last
+        at = bisect_right(self._firsts, last) - 1
+        return at >= 0 and first <= self._lasts[at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.audit.divergence import compare_partition, merged
 from logyard.spark_jobs.audit.epochs import epoch_findings
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
-from logyard.spark_jobs.audit.framing import OPEN_END, Blind
+from logyard.spark_jobs.audit.framing import OPEN_END, Blind, BlindOffsets
 from logyard.spark_jobs.audit.segment import BATCH_SCHEMA, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.audit.transactions import transaction_findings
 from logyard.spark_jobs.segments.replicas import Replica
@@ -140,7 +140,7 @@ def _columns(tables: Sequence[pa.Table]) -> Columns:
 def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
     """Find repeated offsets, gaps that cleaning does not explain, decreasing leader epochs, and files that end at
     another offset than the log."""
-    base, last, epoch = c["base"], c["last"], c["epoch"].astype(np.int64)
+    base, last, epoch, unknown = c["base"], c["last"], c["epoch"].astype(np.int64), BlindOffsets(blind)
     if not len(base):
         return
     before = _before(replica, c)
@@ -149,14 +149,14 @@ def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) ->
         yield _finding(replica, c, row, BAD, "offsets", f"offset {base[row]} follows offset {before[row]}")
     cleaned_to = max(replica.clean_offset, replica.log_start_offset)
     for row, first, end in gaps(replica, c):
-        if not any(b.covers(max(first, cleaned_to), end) for b in blind):
+        if not unknown.covers(max(first, cleaned_to), end):
             yield _gap(replica, c, row, first)
     # Messages before v2 carry none.
     rows = np.flatnonzero(epoch >= 0)
     for at in (np.flatnonzero(np.diff(epoch[rows]) < 0) + 1).tolist():
         row, earlier = int(rows[at]), int(rows[at - 1])
         yield _finding(replica, c, row, BAD, "epochs", f"leader epoch {epoch[row]} follows {epoch[earlier]}")
-    is_known = not any(b.meets(int(last[-1]) + 1, OPEN_END) for b in blind)
+    is_known = not unknown.meets(int(last[-1]) + 1, OPEN_END)
     if 0 <= replica.log_end_offset != last[-1] + 1 and is_known:
         text = f"the files end at offset {last[-1]}, the log at {replica.log_end_offset - 1}"
         yield _finding(replica, c, len(base) - 1, BAD, "end", text)
@@ -204,9 +204,10 @@ def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ())
     sequence = c["sequence"][rows].astype(np.int64)
     expected = (sequence + c["last"][rows] - c["base"][rows] + 1)[:-1] % SEQUENCES
     same = (producer[1:] == producer[:-1]) & (epoch[1:] == epoch[:-1])
+    unknown = BlindOffsets(blind)
     for at in np.flatnonzero(same & (expected != sequence[1:])).tolist():
         between = int(c["last"][rows[at]]), int(c["base"][rows[at + 1]])
-        if any(b.meets(*between) for b in blind):
+        if unknown.meets(*between):
             continue
         text = f"producer {producer[at]} continues with sequence {sequence[at + 1]}, {expected[at]} is expected"
         yield _finding(replica, c, int(rows[at + 1]), WARN, "sequence", text)
@@ -222,9 +223,9 @@ def replica_findings(
     start = max(r.log_start_offset for r in replicas)
     end = min((r.high_watermark for r in replicas if r.high_watermark >= 0), default=2**62)
     cleaned_to = max(r.clean_offset for r in replicas)
-    findings, spans = [], []
+    findings, spans, unknown = [], [], BlindOffsets(blind)
     for base, last, holders, text in unlike_batches(replicas, rows, start, end):
-        if any(b.meets(base, last) for b in blind):
+        if unknown.meets(base, last):
             continue
         if base < cleaned_to:
             spans.append((base, last))

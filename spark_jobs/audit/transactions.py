@@ -13,7 +13,7 @@ from logyard.broker.compiled.kernels import Array
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
-from logyard.spark_jobs.audit.framing import Blind
+from logyard.spark_jobs.audit.framing import Blind, BlindOffsets
 from logyard.spark_jobs.audit.segment import NO_MARKER
 from logyard.spark_jobs.segments.replicas import Replica
 
@@ -30,6 +30,7 @@ def transaction_findings(
     """
     is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
     expected, begun = aborted_by_markers(c)
+    unknown = BlindOffsets(blind)
     for base, entries in indexes.items():
         listed = {entry.last_offset: entry for entry in entries}
         for last, (segment, found) in expected.items():
@@ -38,7 +39,7 @@ def transaction_findings(
             entry = listed.pop(last, None)
             if found.first_offset < 0:
                 continue  # its records were removed, or it had none
-            is_seen = is_whole and not any(b.meets(0, last) for b in blind)
+            is_seen = is_whole and not unknown.meets(0, last)
             if entry is None:
                 yield _finding(replica, base, last, BAD, f"the transaction aborted at {last} is not listed")
             elif entry.producer_id != found.producer_id:
@@ -51,8 +52,7 @@ def transaction_findings(
                 text = f"the last stable offset was {found.last_stable_offset} after {last}, not"
                 yield _finding(replica, base, last, WARN, f"{text} {entry.last_stable_offset}")
         for last in listed:
-            is_unknown = any(b.meets(last, last) for b in blind)
-            if last >= max(replica.clean_offset, replica.log_start_offset) and not is_unknown:
+            if last >= max(replica.clean_offset, replica.log_start_offset) and not unknown.meets(last, last):
                 yield _finding(replica, base, last, BAD, f"no transaction was aborted at {last}")
 
 

@@ -1,15 +1,23 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from logyard.broker.compiled.chunks import ByteSource, read_chunks
 from logyard.spark_jobs.audit.findings import BAD, WARN
-from logyard.spark_jobs.audit.partition import PartitionVerdict, audit_bin, judge_rows
+from logyard.spark_jobs.audit.framing import OPEN_END, Blind, BlindOffsets
+from logyard.spark_jobs.audit.partition import (
+    PartitionVerdict,
+    audit_bin,
+    judge_rows,
+    order_findings,
+    sequence_findings,
+)
 from logyard.spark_jobs.audit.quarantine import suspects
 from logyard.spark_jobs.audit.report import FINDINGS_SCHEMA
 from logyard.spark_jobs.audit.segment import SegmentAudit
@@ -190,6 +198,44 @@ def test_the_largest_offset_there_is_can_be_reported(tmp_path: Path) -> None:
     findings = judge(one).findings
     assert (BAD, "offsets", 18) in [(f.level, f.check, f.offset) for f in findings]
     assert pa.Table.from_pylist([f.to_json() for f in findings], FINDINGS_SCHEMA).num_rows == len(findings)
+
+
+class Counted(list[Blind]):
+    """Spans that know how often somebody went through them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Blind]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_many_gaps_are_not_each_held_against_all_others(tmp_path: Path) -> None:
+    """As in a compacted partition whose checkpoint is lost: nearly every batch follows a gap, in sequences too."""
+    one, count = replica(tmp_path, 1, [LOG[:1]]), 3000
+    each = np.arange(count)
+    names = ("segment", "position", "length", "epoch", "producer_id", "producer_epoch", "attributes")
+    columns = dict.fromkeys(names, np.zeros(count, np.int64)) | {"base": 2 * each, "last": 2 * each}
+    columns["sequence"] = 5 * each % 2**31
+    for check in (order_findings, sequence_findings):
+        spans = Counted(Blind(10**9 + 3 * n, 10**9 + 3 * n) for n in range(count))
+        assert len(list(check(one, columns, spans))) == count - 1
+        assert spans.looks <= 2
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "covered", "met"),
+    [
+        (0, 9, False, False),
+        (10, 14, True, True),
+        (12, 20, False, True),
+        (16, 29, False, False),
+        (30, 2**63, False, True),
+    ],
+)
+def test_blind_spans_are_merged(first: int, last: int, covered: bool, met: bool) -> None:
+    merged = BlindOffsets([Blind(30, OPEN_END), Blind(13, 15), Blind(10, 12), Blind(11, 11), Blind(25, 20)])
+    assert (merged.covers(first, last), merged.meets(first, last)) == (covered, met)
 
 
 @pytest.mark.parametrize("base", [0, 18])
