@@ -98,7 +98,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {tp: head.end for tp, head in heads(self._options).items()}
+        self._target = {tp: head.end for tp, head in heads(self._options, whole=True).items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends: at the end of each log, or after `limit` offsets, shared among
@@ -107,6 +107,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         current = self._sound(heads(self._options), begun)
         if self._target is not None:
             final = self._target
+            self._check_rest(current, begun)
             current = {tp: replace(h, end=min(h.end, final[tp])) for tp, h in current.items() if tp in final}
         ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
         ids = {tp.topic: end.topic_id for tp, end in ends.items()}
@@ -117,6 +118,12 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if isinstance(limit, ReadMaxRows):
             ends = _share(begun, ends, current, limit.max_rows)
         return offset_of(ends)
+
+    def _check_rest(self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]) -> None:
+        """Raise JobFailed if a partition is away that is not read to its target: the query would end without it."""
+        for tp, end in (self._target or {}).items():
+            if tp not in current and (begun[tp].offset if tp in begun else 0) < end:
+                raise JobFailed(f"{tp}: its leader is away, and offsets below {end} are to be read: start it again")
 
     def _sound(
         self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
@@ -213,16 +220,20 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         end_run(leases, reason)
 
 
-def heads(options: Options) -> dict[TopicPartition, Head]:
+def heads(options: Options, *, whole: bool = False) -> dict[TopicPartition, Head]:
     """Return the current state of every selected partition, without leases; partitions whose leader does not answer, or
-    whose high watermark is not known, are left out."""
+    whose high watermark is not known, are left out.
+
+    Raises JobFailed with `whole` if the leader of one does not answer.
+    """
     if options.path:
         wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)
         return {r.tp: _head_of(settled(r), options) for r in wanted}
     cluster = connect(options, options.names(()))
     found = {}
     silent: set[int] = set()
-    for tp, place in cluster.partitions(options.names(cluster.metadata.topics)):
+    places = cluster.partitions(options.names(cluster.metadata.topics))
+    for tp, place in places:
         broker = cluster.brokers.get(place.leader)
         if broker is None or place.leader in silent or not options.wants(tp):
             continue
@@ -241,6 +252,9 @@ def heads(options: Options) -> dict[TopicPartition, Head]:
                 epochs=[(int(epoch), int(first)) for epoch, first in status["leader_epochs"]],
                 leader_epoch=int(status["leader_epoch"]),
             )
+    away = [tp for tp, _ in places if options.wants(tp) and tp not in found] if whole else []
+    if away:
+        raise JobFailed(f"{away[0]}: its leader does not answer, so it is not known what there is to read")
     return found
 
 

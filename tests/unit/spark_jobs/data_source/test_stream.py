@@ -119,6 +119,19 @@ def test_available_now_stops_where_it_began_to(brokers: FakeBroker) -> None:
     assert reader.latestOffset(reader.initialOffset(), ALL) == at(reader, p0=12, p1=5)
 
 
+def test_available_now_does_not_end_well_without_a_partition(brokers: FakeBroker) -> None:
+    """A broker that is away for a moment when such a query looks would cost it all rows of the partition."""
+    zero, reader = brokers.replicas.pop(("t", 0)), stream()
+    with pytest.raises(JobFailed, match="t-0: its leader does not answer"):
+        reader.prepareForTriggerAvailableNow()
+    brokers.replicas["t", 0] = zero
+    reader.prepareForTriggerAvailableNow()
+    del brokers.replicas["t", 0]
+    with pytest.raises(JobFailed, match="t-0: its leader is away, and offsets below 20 are to be read"):
+        reader.latestOffset(at(reader, p0=10, p1=0), ALL)
+    assert reader.latestOffset(at(reader, p0=20, p1=0), ALL) == at(reader, p0=20, p1=5), "it is read already"
+
+
 def test_a_new_partition_begins_at_its_start(brokers: FakeBroker) -> None:
     reader = stream()
     end = reader.latestOffset(at(reader, p0=20), ALL)
