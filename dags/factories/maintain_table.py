@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from logyard.dags.factories import params
+from logyard.dags.factories import params, spark_form
 from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.table_maintenance import MaintainTableOperator
 
@@ -80,5 +80,5 @@ def _form(destination: str | None, table: str | None, catalog_conn_id: str | Non
         "target_file_mib": params.number(
             "MiB a file", "Files four times smaller than this are merged; 0: none.", default=128, minimum=0
         ),
-        "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
+        "spark": spark_form.sizes(),
     }

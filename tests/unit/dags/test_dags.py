@@ -26,6 +26,7 @@ from logyard.dags.factories import spark_form
 from logyard.dags.factories.audit_replicas import audit_replicas_dag
 from logyard.dags.factories.compact_segments import compact_segments_dag
 from logyard.dags.factories.export_segments import export_segments_dag
+from logyard.dags.factories.maintain_table import maintain_table_dag
 from logyard.dags.factories.retention_report import retention_report_dag
 from logyard.dags.factories.topics_as_code import topics_as_code_dag
 from logyard.operators.approval import ApprovePlanOperator
@@ -231,6 +232,14 @@ def test_who_starts_a_job_gives_sizes_and_no_code_files_or_addresses(
     good = sizes[name]
     assert form.resolve(good) == good
     assert form.resolve(None) is None
+
+
+@pytest.mark.parametrize("value", [{"spark.jars": "http://evil/x.jar"}, {"spark.driver.extraJavaOptions": "-Dx=y"}])
+def test_who_starts_the_maintenance_of_a_table_brings_no_code(value: dict[str, Any]) -> None:
+    form = maintain_table_dag().params.get_param("spark")
+    with pytest.raises(ParamValidationError):
+        form.resolve(value)
+    assert form.resolve({"spark.executor.memory": "4g"}) == {"spark.executor.memory": "4g"}
 
 
 @pytest.mark.parametrize(
