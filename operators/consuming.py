@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.errors import LogyardError
-from logyard.admin.ports import EARLIEST
+from logyard.admin.errors import ApiError, LogyardError
+from logyard.admin.ports import EARLIEST, LATEST, ClusterClient, ClusterUnreachable
 from logyard.admin.settings import BadSettings
+from logyard.admin.topics.changes import TopicConflict
 from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes
 from logyard.operators.base import ClusterOperator
@@ -16,22 +17,23 @@ from logyard.operators.callables import called
 from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_list, as_mapping
-from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook
 from logyard.operators.reading import Reading, log_of, since_commits
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
 FAIL, SKIP, KEEP = "fail", "skip", "keep"
 # How many of those that cannot be decoded the log names.
 _NAMED_MAX = 20
+_IDS_PATIENCE_S = 5.0
 
 
 class ConsumeFromTopicOperator(ClusterOperator):
     """Read a group's records, from its committed offsets to the end that the topics have at the start of the try.
 
     Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
-    "committed", "undecoded": number, "results"}. Records of aborted transactions are left out. Without a commit of the
-    group a partition is read from its first record. It joins no group: a group that has members must not be read by it,
-    and refuses commits.
+    "topic_ids": topic → id where CommitOffsetsOperator commits, "committed", "undecoded": number, "results"}. Records
+    of aborted transactions are left out. Without a commit of the group a partition is read from its first record. It
+    joins no group: a group that has members must not be read by it, and refuses commits.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param group: the group whose offsets say where to begin. (templated)
@@ -127,6 +129,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
         undecoded = _Undecoded(self.on_undecoded, self.log.warning)
         if self.checks_only:
             return self._result(reading.ranges, {}, undecoded, [])
+        ids = self._topic_ids(sorted({topic for topic, _ in reading.ranges}))
         counts: dict[str, int] = {}
         results: list[Any] = []
         for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
@@ -140,7 +143,19 @@ class ConsumeFromTopicOperator(ClusterOperator):
             reading.commit()
         done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
         moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
-        return self._result(moved, counts, undecoded, results)
+        return {**self._result(moved, counts, undecoded, results), "topic_ids": ids}
+
+    def _topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The topics' ids, for the task that commits later; without those that nobody tells."""
+        if self.commit_cadence != NEVER or not topics:
+            return {}
+        try:
+            with self.hook.client(_IDS_PATIENCE_S) as client:
+                seen = client.witnessed(topics).topics
+        except (ApiError, ClusterUnreachable) as problem:
+            self.log.warning("the ids of the topics are not known (%s)", problem)
+            return {}
+        return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
 
     def _process(self) -> Callable[[list[Any]], list[Any]]:
         """What is done with a batch; returns the results to keep. Raises BadSettings."""
@@ -186,6 +201,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
             "dry_run": self.checks_only,
             "undecoded": undecoded.number,
             "results": results,
+            "topic_ids": {},
         }
 
 
@@ -211,7 +227,8 @@ class CommitOffsetsOperator(ClusterOperator):
 
     Returns {"group", "committed": "topic-partition" → offset, "already": those that were committed before}. If records
     before `start` are not committed, an earlier run has not finished: the task fails, and commits nothing, so that
-    these records stay to be read; with `retries` it waits for that run.
+    these records stay to be read; with `retries` it waits for that run. It commits nothing either for a topic that was
+    deleted and made anew since it was read (its id tells), or whose log ends before what was read.
 
     :param group: the group. (templated)
     :param offsets: "topic-partition" → {"start", "end"}, or the whole result of ConsumeFromTopicOperator, `read.output`
@@ -231,7 +248,9 @@ class CommitOffsetsOperator(ClusterOperator):
         given = as_mapping("offsets", self.offsets)
         # No partition is called so: this is the result that has them.
         wanted = as_ranges(as_mapping("offsets", given["offsets"]) if "offsets" in given else given)
+        ids = as_mapping("topic_ids", given.get("topic_ids")) if "offsets" in given else {}
         with self.hook.client() as client:
+            self._refuse_others(client, {name: str(ids[name]) for name in {tp.topic for tp in wanted} & ids.keys()})
             before = client.group_offsets(self.group) if wanted else {}
             first = client.offsets(list(wanted), EARLIEST) if wanted else {}
             now = {tp: max(before.get(tp, 0), first.get(tp, 0)) for tp in wanted}
@@ -239,6 +258,7 @@ class CommitOffsetsOperator(ClusterOperator):
             if gaps:
                 raise Unfinished(f"group {self.group}: an earlier run has not committed yet: {', '.join(gaps)}")
             todo = {tp: end for tp, (_, end) in wanted.items() if now[tp] < end}
+            self._refuse_short(client, todo)
             if todo and not self.checks_only:
                 client.alter_group_offsets(self.group, todo)
         return {
@@ -247,6 +267,26 @@ class CommitOffsetsOperator(ClusterOperator):
             "already": {str(tp): now[tp] for tp in sorted(wanted.keys() - todo.keys())},
             "dry_run": self.checks_only,
         }
+
+    def _refuse_others(self, client: ClusterClient, read: Mapping[str, str]) -> None:
+        """Raise TopicConflict where a topic is not the one, by its id, that was read."""
+        seen = client.witnessed(sorted(read)).topics if read else {}
+        others = [name for name in sorted(read) if name in seen and seen[name].topic_id not in (None, read[name])]
+        if others:
+            raise TopicConflict(
+                f"group {self.group}: topic {others[0]} was made anew since its records were read: nothing is "
+                "committed, and another run reads what it has now"
+            )
+
+    def _refuse_short(self, client: ClusterClient, todo: Mapping[TopicPartition, int]) -> None:
+        """Raise RecordsFailed where a log ends before what was read: what is written now would never be read."""
+        last = client.offsets(list(todo), LATEST) if todo else {}
+        for tp, end in sorted(todo.items()):
+            if last[tp] < end:
+                raise RecordsFailed(
+                    f"group {self.group}: {tp} was read up to {end}, and ends at {last[tp]}: it lost records, or the "
+                    "topic was made anew. Nothing is committed; right after a change of the leader, try again"
+                )
 
 
 class Unfinished(LogyardError):

@@ -79,7 +79,7 @@ def world(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     client.create_topic(NewTopic("orders", assignment=dict.fromkeys(range(3), (1, 2))))
     client.create_topic(NewTopic("scratch", assignment={0: (1,)}))
     client.snapshot()
-    made.end_offsets.update({TopicPartition("orders", p): 20 for p in range(3)})
+    made.end_offsets.update({TopicPartition("orders", p): 20 for p in range(4)})
     client.alter_group_offsets("nightly", {TopicPartition("orders", p): 15 for p in range(3)})
     client.alter_group_offsets("orders-dag", {TopicPartition("orders", 0): 0})
     use(monkeypatch, made)

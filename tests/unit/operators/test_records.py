@@ -14,7 +14,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
-from logyard.operators.consuming import CommitOffsetsOperator, ConsumeFromTopicOperator, Unfinished, as_ranges
+from logyard.operators.consuming import ConsumeFromTopicOperator
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook
 from logyard.operators.producing import ProduceToTopicOperator, as_record
 from logyard.operators.sensors.records import AwaitRecordFunctionSensor, AwaitRecordSensor
@@ -176,6 +176,15 @@ def test_a_group_that_has_read_more_than_there_is_fails_loudly(kafka: MockKafka)
     assert run(reader, context())[0]["records"] == 0
 
 
+def test_who_commits_later_is_told_which_topic_was_read(kafka: MockKafka, admin: MemoryCluster) -> None:
+    kafka.write("later", [("k", "v")])
+    MemoryClient(admin).create_topic(NewTopic("later", 1, 1))
+    found, _ = run(
+        ConsumeFromTopicOperator(task_id="r", topics=["later"], group="later", commit_cadence="never"), context()
+    )
+    assert found["topic_ids"] == {"later": admin.topic_ids["later"]}
+
+
 def test_a_function_that_fails_commits_only_what_is_done(kafka: MockKafka) -> None:
     kafka.write("c2", [(None, str(n)) for n in range(4)])
 
@@ -323,48 +332,3 @@ def test_a_function_is_called_for_each_record(kafka: MockKafka) -> None:
     with pytest.raises(AirflowSensorTimeout):
         run(sensor, context())
     assert seen == ["yes 1", "yes 2"]
-
-
-# -- commits
-
-
-@pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
-    made = MemoryCluster({1: None})
-    found = MemoryClient(made)
-    found.create_topic(NewTopic("t", assignment={0: (1,), 1: (1,)}))
-    found.snapshot()
-    use(monkeypatch, made)
-    return found
-
-
-def commits(**ranges: tuple[int, int]) -> dict[str, Any]:
-    offsets: dict[str, Any] = {f"t-{p[1:]}": {"start": start, "end": end} for p, (start, end) in ranges.items()}
-    if len(ranges) > 1:  # the whole result of the reader is taken too
-        offsets = {"group": "g", "offsets": offsets}
-    found: dict[str, Any] = run(CommitOffsetsOperator(task_id="c", group="g", offsets=offsets), context())[0]
-    return found
-
-
-def test_offsets_are_committed_once_and_never_back(client: MemoryClient) -> None:
-    assert commits(p0=(0, 5), p1=(0, 2))["committed"] == {"t-0": 5, "t-1": 2}
-    again = commits(p0=(0, 5), p1=(1, 4))
-    assert (again["committed"], again["already"]) == ({"t-1": 4}, {"t-0": 5})
-    assert client.group_offsets("g") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 4}
-
-
-def test_records_of_an_unfinished_run_are_not_committed_over(client: MemoryClient) -> None:
-    commits(p0=(0, 5))
-    with pytest.raises(Unfinished, match="t-0 from 5 to 7"):
-        commits(p0=(7, 9), p1=(0, 1))
-    assert client.group_offsets("g") == {TopicPartition("t", 0): 5}
-    with pytest.raises(Unfinished, match="t-1 from 0 to 3"):
-        commits(p1=(3, 4))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"t": {"start": 0, "end": 1}}, {"t-0": 5}, {"t-0": {"start": 4, "end": 1}}, {"-0": {}}]
-)
-def test_what_is_no_range_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSettings):
-        as_ranges(wrong)
