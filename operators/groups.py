@@ -14,6 +14,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.planned import refuse_another_cluster
 
 _STORED_TARGET = "logyard_reset_offsets"
 _STORED_GROUPS = "logyard_deleted_groups"
@@ -27,7 +28,7 @@ class ResetOffsetsOperator(ClusterOperator):
     """Set the committed offsets of a group without members; offsets that are right already do not change.
 
     A dry run returns the changes. Passed on as `plan`, exactly these are made, unless the group has committed other
-    offsets since (StaleOffsets).
+    offsets since (StaleOffsets), or the connection leads to another cluster since.
 
     A retry continues where the last try ended: a shift is calculated once, so it is never applied twice. If the group
     has committed other offsets since that try, it sets none (StaleOffsets). A task that is cleared begins anew.
@@ -68,29 +69,35 @@ class ResetOffsetsOperator(ClusterOperator):
         earlier = stored if isinstance(stored, dict) and stored.get("max_tries") == ti.max_tries else None
         with self.hook.client() as client:
             require_idle(client, self.group)
-            changes = self._changes(client, earlier)
+            cluster_id = client.snapshot([]).cluster_id
+            changes = self._changes(client, earlier, cluster_id)
             for change in changes:
                 self.log.info("group %s, %s: %s to %d", self.group, change.tp, change.before, change.after)
             if changes and not self.checks_only:
                 if store is not None:
-                    store.set(_STORED_TARGET, {**self._plan(changes), "max_tries": ti.max_tries})
+                    store.set(_STORED_TARGET, {**self._plan(changes, cluster_id), "max_tries": ti.max_tries})
                 client.alter_group_offsets(self.group, {change.tp: change.after for change in changes})
         if store is not None and store.get(_STORED_TARGET) is not None:
             store.delete(_STORED_TARGET)
-        return {**self._plan(changes), "dry_run": self.checks_only}
+        return {**self._plan(changes, cluster_id), "dry_run": self.checks_only}
 
-    def _plan(self, changes: Sequence[OffsetChange]) -> dict[str, Any]:
+    def _plan(self, changes: Sequence[OffsetChange], cluster_id: str) -> dict[str, Any]:
         return {
             "group": self.group,
+            "cluster_id": cluster_id,
             "changed": {str(c.tp): {"before": c.before, "after": c.after} for c in changes},
         }
 
-    def _changes(self, client: ClusterClient, earlier: Mapping[str, Any] | None) -> list[OffsetChange]:
+    def _changes(
+        self, client: ClusterClient, earlier: Mapping[str, Any] | None, cluster_id: str
+    ) -> list[OffsetChange]:
         """`earlier`: what an earlier try has calculated, and may have committed."""
         given = self._explicit()
         if earlier is not None:
-            return self._planned(client, earlier, "clear the task to calculate them anew")
+            refuse_another_cluster(earlier, cluster_id, advice := "clear the task to calculate them anew")
+            return self._planned(client, earlier, advice)
         if planned := as_mapping("plan", self.plan):
+            refuse_another_cluster(planned, cluster_id)
             return self._planned(client, planned, "plan again")
         if given:
             return settle(client, sorted(given), client.group_offsets(self.group), given)

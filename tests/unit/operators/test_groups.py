@@ -162,6 +162,21 @@ def test_a_plan_is_stale_once_the_group_commits(cluster: MemoryCluster) -> None:
         run(reset(plan=planned), context())
 
 
+def test_a_plan_is_of_one_cluster(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is edited: the other cluster has the same names, and the group stands where it did."""
+    planned, _ = run(reset(to="-30", dry_run=True), context())
+    store = Store()
+    dies_in_the_commit(monkeypatch, store)
+    cluster.cluster_id = "elsewhere"
+    for again, kept in ((reset(plan=json.dumps(planned)), Store()), (reset(to="-30"), store)):
+        with pytest.raises(AirflowFailException, match=r"led to cluster memory when .* leads to elsewhere now"):
+            run(again, context(kept))
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 40}
+    cluster.cluster_id = "memory"
+    run(reset(plan=planned), context())
+    assert cluster.group_commits["g"] == {ONE: 10, TWO: 10}
+
+
 def test_whoever_approves_sees_each_offset(cluster: MemoryCluster) -> None:
     planned, _ = run(reset(to="latest", dry_run=True), context())
     assert not is_empty(planned)
