@@ -17,6 +17,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_list, as_mapping, as_truth
+from logyard.operators.planned import refuse_another_cluster
 from logyard.operators.throttles import WORKING, book_of, sweep
 from logyard.operators.triggers.cluster import some
 
@@ -65,6 +66,7 @@ class CancelReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             running = client.list_reassignments()
             snapshot = client.snapshot(sorted({tp.topic for tp in running}))
+            refuse_another_cluster(as_mapping("plan", self.plan), snapshot.cluster_id)
             planned = self._planned()
             expected = None if planned is None else {move.tp: move.replicas for move in planned}
             found = plan_cancellation(snapshot, running, topics, expected)
@@ -79,7 +81,8 @@ class CancelReassignmentOperator(ClusterOperator):
                     # Also those of an earlier try that died before this point.
                     ended = [move for move in planned or found.moves if move.tp not in found.kept]
                     removed = self._unthrottle(client, ended, context["ti"])
-        return {**found.as_json(), "throttles_removed": removed, "dry_run": self.checks_only}
+        told = {"cluster_id": snapshot.cluster_id, "throttles_removed": removed, "dry_run": self.checks_only}
+        return {**found.as_json(), **told}
 
     def _planned(self) -> list[Move] | None:
         plan = as_mapping("plan", self.plan)

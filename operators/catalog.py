@@ -17,6 +17,7 @@ from logyard.operators.airflow_names import conf
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
+from logyard.operators.planned import refuse_another_cluster
 from logyard.operators.topic_names import once_free
 
 _FILE_BYTES_MAX = 4 << 20
@@ -95,9 +96,10 @@ class PlanTopicsOperator(CatalogOperator):
 class ApplyTopicsOperator(CatalogOperator):
     """Make the changes that the file asks for and the approved plan names; changes that are made already are skipped.
 
-    If the file or the cluster has changed since the plan was made, so that more than the plan would be done, it fails
-    before it changes anything. The result's `refused` names the differences that could not be removed. A topic whose
-    name is that of one that is still being deleted is created when that has ended, within `wait_timeout_s`.
+    If the file or the cluster has changed since the plan was made, so that more than the plan would be done, or if the
+    connection leads to another cluster since, it fails before it changes anything. The result's `refused` names the
+    differences that could not be removed. A topic whose name is that of one that is still being deleted is created when
+    that has ended, within `wait_timeout_s`.
 
     :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
     """
@@ -123,6 +125,7 @@ class ApplyTopicsOperator(CatalogOperator):
 
         with hook.client() as client:
             plan = self.make_plan(context, client)
+            refuse_another_cluster(approved, plan.cluster_id)
             changed, deleted = apply(client, plan, actions, dry_run=self.checks_only, each=each)
             if not self.checks_only:
                 access.apply(client, plan.access, password_of)

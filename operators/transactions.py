@@ -12,6 +12,7 @@ from logyard.admin.transactions.transactions import AbortMarker, OpenTransaction
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.planned import refuse_another_cluster
 
 
 class AbortHangingTransactionsOperator(ClusterOperator):
@@ -48,6 +49,8 @@ class AbortHangingTransactionsOperator(ClusterOperator):
         idle_ms = as_integer("idle_minutes", self.idle_minutes, 0) * 60_000
         planned = self._planned()
         with self.hook.client() as client:
+            cluster_id = client.snapshot([]).cluster_id
+            refuse_another_cluster(as_mapping("plan", self.plan), cluster_id)
             now_ms = time.time_ns() // 1_000_000
             searched = partitions_to_search(client, topics or None, None)
             found = find_hanging(client, searched, now_ms=now_ms, idle_ms=idle_ms)
@@ -56,7 +59,8 @@ class AbortHangingTransactionsOperator(ClusterOperator):
                 self.log.info("%s: hangs from offset %s, producer %d", one.tp, *_start(one))
                 if not self.checks_only:
                     client.write_abort_marker(AbortMarker.of(one))
-        return {"hanging": [as_json(one) for one in hanging], "dry_run": self.checks_only}
+        found_now = [as_json(one) for one in hanging]
+        return {"hanging": found_now, "cluster_id": cluster_id, "dry_run": self.checks_only}
 
     def _planned(self) -> set[tuple[Any, ...]] | None:
         """What identifies the transactions of the plan; None without one. Raises BadSettings."""

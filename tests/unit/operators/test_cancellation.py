@@ -112,6 +112,16 @@ def test_throttles_stay_where_that_is_wanted_and_go_in_a_later_try(cluster: Memo
     assert (found["cancelled"], found["throttles_removed"]) == ([], ["broker 1"])
 
 
+def test_a_plan_cancels_and_unthrottles_nothing_in_another_cluster(cluster: MemoryCluster) -> None:
+    planned, _ = run(cancel(dry_run=True), context())
+    MemoryClient(cluster).alter_topic_configs("t", {settings.FOLLOWERS: "*"})
+    cluster.cluster_id = "elsewhere"
+    with pytest.raises(AirflowFailException, match=r"led to cluster memory when .* leads to elsewhere now"):
+        run(cancel(plan=planned), context())
+    assert moving(cluster) == [ONE, TWO, OTHER]
+    assert cluster.configs["t"] == {settings.FOLLOWERS: "*"}
+
+
 def test_moves_of_a_run_of_ours_are_its_own_affair(cluster: MemoryCluster) -> None:
     ctx = context()
     ctx["ti"].others = {"a_reassign_replicas": {"manual__1": {"execute": "deferred"}}}

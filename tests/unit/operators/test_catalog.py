@@ -95,6 +95,15 @@ def test_what_was_not_approved_is_not_done(cluster: MemoryCluster, tmp_path: Pat
         apply("{}")
 
 
+def test_what_was_approved_for_one_cluster_is_not_done_in_another(cluster: MemoryCluster) -> None:
+    """Both lack the same topics, and the connection is edited while a person thinks."""
+    document = plan()
+    cluster.cluster_id = "elsewhere"
+    with pytest.raises(AirflowFailException, match=r"led to cluster memory when .* leads to elsewhere now"):
+        apply(document)
+    assert cluster.configs == {}
+
+
 def test_unlisted_topics_are_left_alone_unless_asked_and_never_too_many(cluster: MemoryCluster, tmp_path: Path) -> None:
     client = MemoryClient(cluster)
     apply(plan())

@@ -59,7 +59,7 @@ def test_what_hangs_is_ended_once(cluster: MemoryCluster) -> None:
         ("u", 0, 4, 9),
     ]
     assert still_open(cluster) == [2]
-    assert run(abort(), context())[0] == {"hanging": [], "dry_run": False}
+    assert run(abort(), context())[0] == {"hanging": [], "cluster_id": "memory", "dry_run": False}
 
 
 def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
@@ -77,6 +77,15 @@ def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
     assert run(abort(plan=nothing), context())[0]["hanging"] == []
     with pytest.raises(AirflowFailException, match="expected the result of a dry run"):
         run(abort(plan={"changed": {}}), context())
+
+
+def test_a_plan_ends_nothing_in_another_cluster(cluster: MemoryCluster) -> None:
+    """Ids of producers are small numbers in each cluster."""
+    plan, _ = run(abort(dry_run=True), context())
+    cluster.cluster_id = "elsewhere"
+    with pytest.raises(AirflowFailException, match=r"led to cluster memory when .* leads to elsewhere now"):
+        run(abort(plan=plan), context())
+    assert still_open(cluster) == [1, 2, 4]
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
