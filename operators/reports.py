@@ -8,6 +8,7 @@ import pendulum
 from airflow.sdk import Context
 
 from logyard.admin.quantities import size
+from logyard.admin.settings import BadSettings
 from logyard.admin.topics import retention
 from logyard.operators import outcomes
 from logyard.operators.airflow_names import AirflowSkipException
@@ -98,20 +99,24 @@ class ChooseCompactionOperator(ClusterOperator):
 
     def execute(self, context: Context) -> list[list[str]]:
         given = [str(topic) for topic in as_list("topics", self.topics)]
-        chosen = given or self._choose()
+        chosen = list(dict.fromkeys(given)) or self._choose()
         if not chosen:
             raise AirflowSkipException("no compacted topic has records")
         return batches(chosen, as_integer("max_topics_a_job", self.max_topics_a_job, 1))
 
     def _choose(self) -> list[str]:
+        limit = as_integer("limit", self.limit, 10)
+        if limit < 1:
+            raise BadSettings(f"limit: a number above 0 is expected, not {limit}")
         with self.hook.client() as client:
             snapshot = client.snapshot()
             names = [name for name, topic in snapshot.topics.items() if not topic.internal]
-            policies = {name: client.topic_configs(name)["cleanup.policy"].value or "" for name in names}
+            # Of one that was deleted meanwhile, or whose settings this user may not see, nothing is told.
+            policies = {name: retention.policy_of(found) for name, found in client.topics_configs(names).items()}
             return retention.compaction_candidates(
                 snapshot,
                 policies,
                 client.replica_sizes(),
-                limit=as_integer("limit", self.limit, 10),
+                limit=limit,
                 bytes_min=as_integer("bytes_min", self.bytes_min, 0),
             )

@@ -46,7 +46,7 @@ def compact_segments_dag(
             **params.clusters(logyard_conn_id),
             "topics": params.topics("Topics to compact; empty: the largest compacted ones."),
             "limit": params.number(
-                "Topics at most", "The most topics that are chosen, where none is named.", default=200
+                "Topics at most", "The most topics that are chosen, where none is named.", default=200, minimum=1
             ),
             "max_topics_a_job": params.max_topics_a_job(max_topics_a_job),
             "bytes_min": params.number("Bytes at least", "Smaller topics are not chosen.", default=0, minimum=0),

@@ -36,15 +36,17 @@ def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> li
     """Read those topics (default: all but internal ones), the largest first. Raises ApiError, ClusterUnreachable."""
     snapshot = client.snapshot(topics)
     names = [name for name, topic in snapshot.topics.items() if topics or not topic.internal]
+    settings = client.topics_configs(names)
+    names = [name for name in names if name in settings]  # the others were deleted meanwhile
     led = [tp for tp, view in snapshot.partitions(names) if view.is_led]
     first, last = client.offsets(led, EARLIEST), client.offsets(led, LATEST)
     sizes = client.replica_sizes()
     found = []
     for name in names:
-        configs = client.topic_configs(name)
+        configs = settings[name]
         mine = [tp for tp in led if tp.topic == name]
         limit = _limit(configs, "retention.ms")
-        deletes = "delete" in _policy(configs)
+        deletes = "delete" in policy_of(configs)
         overdue = client.offsets(mine, max(now_ms - limit, 0)) if limit is not None and deletes and mine else {}
         found.append(judge(name, snapshot, configs, sizes, first, last, overdue))
     return sorted(found, key=lambda entry: (-entry.bytes_all, entry.topic))
@@ -71,7 +73,7 @@ def judge(
         until = offset if offset >= 0 else last[tp]
         overdue += max(until - first[tp], 0)
     retention_ms, retention_bytes = _limit(configs, "retention.ms"), _limit(configs, "retention.bytes")
-    policy = _policy(configs)
+    policy = policy_of(configs)
     findings = []
     if "delete" in policy and retention_ms is None and retention_bytes is None:
         findings.append("it has no limit: its records are kept for ever")
@@ -120,7 +122,7 @@ def compaction_candidates(
     return sorted(chosen, key=lambda name: (-held[name], name))[:limit]
 
 
-def _policy(configs: Mapping[str, ConfigValue]) -> str:
+def policy_of(configs: Mapping[str, ConfigValue]) -> str:
     return (configs["cleanup.policy"].value if "cleanup.policy" in configs else None) or "delete"
 
 

@@ -50,6 +50,35 @@ def test_the_largest_compacted_topics_are_chosen(cluster: MemoryCluster) -> None
         choose(bytes_min="100000")
 
 
+@pytest.mark.parametrize("limit", [-1, "0"])
+def test_a_limit_below_one_chooses_nothing_by_chance(cluster: MemoryCluster, limit: int | str) -> None:
+    """Python takes -1 for all but the last one."""
+    with pytest.raises(AirflowFailException, match="limit: a number above 0 is expected"):
+        choose(limit=limit)
+
+
+def test_a_topic_that_is_named_twice_is_compacted_once(cluster: MemoryCluster) -> None:
+    assert choose(topics='["big", "small", "big"]') == [["big"], ["small"]]
+
+
+def test_a_topic_that_is_deleted_meanwhile_holds_up_no_other(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = MemoryClient.snapshot
+
+    def deleted_behind(self: MemoryClient, *arguments: Any, **more: Any) -> Any:
+        seen = look(self, *arguments, **more)
+        if "void" in cluster.configs:
+            self.delete_topic("void")
+        return seen
+
+    monkeypatch.setattr(MemoryClient, "snapshot", deleted_behind)
+    assert choose() == [["big"], ["small"]]
+    MemoryClient(cluster).create_topic(NewTopic("void", 1, 2))
+    found, _ = run(RetentionReportOperator(task_id="r"), context())
+    assert [entry["topic"] for entry in found["topics"]] == ["plain", "big", "small"]
+
+
 def test_topics_are_dealt_to_as_few_jobs_as_possible(cluster: MemoryCluster) -> None:
     topics = [f"t{number}" for number in range(7)]
     assert batches(topics, 3) == [["t0", "t3", "t6"], ["t1", "t4"], ["t2", "t5"]]
