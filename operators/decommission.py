@@ -15,7 +15,7 @@ from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, 
 from logyard.admin.reassignment.waves import adopt
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
+from logyard.operators.fields import as_integer, as_list, as_mapping, as_natural, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disk_limits, topics_on
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 from logyard.operators.triggers.cluster import some
@@ -84,7 +84,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
 
     def leaving(self) -> frozenset[int]:
         """The brokers to empty. Raises BadSettings."""
-        leaving = frozenset(int(broker) for broker in as_list("brokers", self.brokers))
+        leaving = frozenset(as_natural("brokers", broker) for broker in as_list("brokers", self.brokers))
         if not leaving:
             raise BadSettings("brokers: name at least one")
         return leaving

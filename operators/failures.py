@@ -15,6 +15,7 @@ from logyard.admin.configs.entities import BadConfig
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError, told
 from logyard.admin.groups.groups import BadGroups
 from logyard.admin.reassignment.json_files import BadReassignment
+from logyard.admin.reassignment.plan import BadPlan
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.changes import TopicConflict
 from logyard.admin.topics.document import CatalogRefused
@@ -29,6 +30,7 @@ _LASTING = (
     BadConfig,
     BadElection,
     BadGroups,
+    BadPlan,
     BadReassignment,
     BadRecord,
     BadTransactions,

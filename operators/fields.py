@@ -6,6 +6,9 @@ from typing import Any
 
 from logyard.admin.settings import BadSettings
 
+_NATURAL_MAX = 2**63 - 1  # the largest offset that a request can say
+_DIGITS_MAX = len(str(_NATURAL_MAX))
+
 
 def as_mapping(name: str, value: Mapping[str, Any] | str | None) -> dict[str, Any]:
     """A mapping, or its JSON text. Raises BadSettings."""
@@ -38,6 +41,14 @@ def as_integer(name: str, value: int | str | None, absent: int) -> int:
         return int(str(value))
     except ValueError:
         raise BadSettings(f"{name}: expected an integer, found {value!r}") from None
+
+
+def as_natural(name: str, value: Any) -> int:
+    """A whole number from 0 on, such as a broker's id, a partition or an offset, or its text. Raises BadSettings."""
+    text = str(value).strip()
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > _NATURAL_MAX:
+        raise BadSettings(f"{name}: expected a whole number from 0 on, found {value!r}")
+    return int(text)
 
 
 def as_number(name: str, value: float | str | None, absent: float = 0.0) -> float:

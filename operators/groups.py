@@ -13,7 +13,7 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.fields import as_list, as_mapping, as_natural
 from logyard.operators.planned import refuse_another_cluster
 
 _STORED_TARGET = "logyard_reset_offsets"
@@ -88,9 +88,7 @@ class ResetOffsetsOperator(ClusterOperator):
             "changed": {str(c.tp): {"before": c.before, "after": c.after} for c in changes},
         }
 
-    def _changes(
-        self, client: ClusterClient, earlier: Mapping[str, Any] | None, cluster_id: str
-    ) -> list[OffsetChange]:
+    def _changes(self, client: ClusterClient, earlier: Mapping[str, Any] | None, cluster_id: str) -> list[OffsetChange]:
         """`earlier`: what an earlier try has calculated, and may have committed."""
         given = self._explicit()
         if earlier is not None:
@@ -125,7 +123,9 @@ class ResetOffsetsOperator(ClusterOperator):
     def _explicit(self) -> dict[TopicPartition, int]:
         given = as_mapping("offsets", self.offsets)
         return {
-            TopicPartition(topic, int(partition)): as_integer(f"offsets of {topic}-{partition}", offset, 0)
+            TopicPartition(topic, as_natural(f"offsets of {topic}", partition)): as_natural(
+                f"offsets of {topic}-{partition}", offset
+            )
             for topic, partitions in given.items()
             for partition, offset in as_mapping(f"offsets of {topic}", partitions).items()
         }

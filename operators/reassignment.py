@@ -25,7 +25,7 @@ from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_truth
+from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_natural, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
 from logyard.operators.throttles import book_of, owner_of, rate_of, sweep
@@ -173,7 +173,7 @@ class PlanReassignmentOperator(ClusterOperator):
 
     def goals(self) -> Goals:
         return Goals(
-            drain=frozenset(int(broker) for broker in as_list("drain", self.drain)),
+            drain=frozenset(as_natural("drain", broker) for broker in as_list("drain", self.drain)),
             replication_factor=as_integer("replication_factor", self.replication_factor, 0) or None,
             balance=as_truth("balance", self.balance),
             balance_disk=as_truth("balance_disk", self.balance_disk),

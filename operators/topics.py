@@ -26,7 +26,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.base import ClusterOperator
 from logyard.operators.earlier_topic import EarlierTopic
-from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
+from logyard.operators.fields import as_config_text, as_integer, as_list, as_mapping, as_natural, as_truth
 from logyard.operators.topic_names import once_free
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
@@ -154,7 +154,11 @@ class CreateTopicOperator(TopicOperator):
             partitions=as_integer("partitions", self.partitions, -1),
             replication_factor=as_integer("replication_factor", self.replication_factor, -1),
             configs={key: as_config_text(value) for key, value in as_mapping("configs", self.configs).items()},
-            assignment={int(p): tuple(replicas) for p, replicas in assignment.items()} or None,
+            assignment={
+                as_natural("assignment", p): tuple(as_natural("assignment", b) for b in as_list("assignment", replicas))
+                for p, replicas in assignment.items()
+            }
+            or None,
         )
 
 
@@ -266,7 +270,7 @@ class DeleteTopicOperator(TopicOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_truth("wanted", self.wanted):
             return {"topic": self.topic, "deleted": False, "wanted": False}
-        if self.must_match not in (None, "", "None") and not re.fullmatch(str(self.must_match), self.topic):
+        if self.must_match not in (None, "", "None") and not _matches(str(self.must_match), self.topic):
             raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
         with self.hook.client() as client:
             snapshot = client.witnessed([self.topic])
@@ -337,7 +341,10 @@ class DeleteRecordsOperator(TopicOperator):
         self.before = before
 
     def execute(self, context: Context) -> dict[str, Any]:
-        wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in as_mapping("before", self.before).items()}
+        given = as_mapping("before", self.before)
+        wanted = {
+            TopicPartition(self.topic, as_natural("before", p)): as_natural("before", o) for p, o in given.items()
+        }
         if not wanted:
             return {"topic": self.topic, "log_start_offsets": {}, "records": 0}
         with self.hook.client() as client:
@@ -366,6 +373,13 @@ class DeleteRecordsOperator(TopicOperator):
         if None not in (earlier, topic_id) and topic_id != earlier:
             raise TopicConflict(f"topic {self.topic} was made anew since the first try: no records are deleted")
         kept.remember(topic_id or earlier, snapshot.cluster_id)
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error as problem:
+        raise BadSettings(f"must_match {pattern!r}: a regular expression is expected ({problem})") from None
 
 
 def _existing(client: ClusterClient, topic: str) -> Any:

@@ -14,7 +14,7 @@ from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowSensorTimeout, conf
 from logyard.operators.failures import TaskRefused, failing_for_good, skipped_if_asked
-from logyard.operators.fields import as_integer, as_list, as_number
+from logyard.operators.fields import as_integer, as_list, as_natural, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import FAILED, TIMEOUT, ClusterTrigger, WaitEvent, WaitFailed
@@ -186,7 +186,7 @@ class BrokerUpSensor(ClusterSensor):
         self.brokers = brokers
 
     def trigger(self, **waiting: Any) -> ClusterTrigger:
-        return BrokersUpTrigger(brokers=[int(b) for b in as_list("brokers", self.brokers)], **waiting)
+        return BrokersUpTrigger(brokers=[as_natural("brokers", b) for b in as_list("brokers", self.brokers)], **waiting)
 
 
 class ReassignmentDoneSensor(ClusterSensor):

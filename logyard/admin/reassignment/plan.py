@@ -14,6 +14,10 @@ class StalePlan(LogyardError):
     """The cluster differs from the one that the plan was made for; the text says how."""
 
 
+class BadPlan(CorruptData):
+    """What was given is no plan, or one of partitions that do not exist."""
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """The current and target replicas of one partition. `size`: bytes of one replica."""
@@ -45,7 +49,7 @@ class Move:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Move":
-        """Parse what `as_json` wrote, or an entry of kafka-reassign-partitions' JSON. Raises CorruptData."""
+        """Parse what `as_json` wrote, or an entry of kafka-reassign-partitions' JSON. Raises BadPlan."""
         try:
             return cls(
                 tp=TopicPartition(str(entry["topic"]), int(entry["partition"])),
@@ -54,7 +58,7 @@ class Move:
                 size=int(entry.get("size") or 0),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
-            raise CorruptData(f"move {entry!r}: topic, partition and replicas are expected ({problem})") from None
+            raise BadPlan(f"move {entry!r}: topic, partition and replicas are expected ({problem})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Plan:
     def from_json(cls, document: Mapping[str, Any] | str) -> "Plan":
         """Parse a plan document, or the JSON of Kafka's tool, which has neither the cluster nor the former replicas.
 
-        Raises CorruptData.
+        Raises BadPlan.
         """
         try:
             content = json.loads(document) if isinstance(document, str) else document
@@ -99,7 +103,7 @@ class Plan:
                 taken_at_ms=int(content.get("taken_at_ms") or 0),
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as problem:
-            raise CorruptData(f"not a plan: a JSON object with a list 'partitions' is expected ({problem})") from None
+            raise BadPlan(f"not a plan: a JSON object with a list 'partitions' is expected ({problem})") from None
 
 
 def make_plan(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> Plan:
@@ -134,7 +138,7 @@ def explicit_moves(snapshot: ClusterSnapshot, plan: Plan) -> list[Move]:
     for move in plan.moves:
         view = snapshot.partition(move.tp)
         if view is None:
-            raise CorruptData(f"plan: {move.tp} does not exist")
+            raise BadPlan(f"plan: {move.tp} does not exist")
         filled.append(Move(move.tp, view.replicas, move.target, move.size))
     return [move for move in filled if move.replicas != move.target]
 

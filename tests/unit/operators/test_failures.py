@@ -12,6 +12,7 @@ import structlog
 from airflow.sdk.log import logging_processors
 
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.reassignment.plan import BadPlan
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.failures import TaskRefused, failing_for_good
@@ -53,6 +54,7 @@ def logged(output: io.BytesIO, problem: Exception) -> dict[str, object]:
     ("problem", "text"),
     [
         (BadSettings("partitions: expected an integer"), "partitions: expected an integer"),
+        (BadPlan("not a plan: a JSON object is expected"), "not a plan: a JSON object is expected"),
         (ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic t exists"), "topic t exists"),
         (ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no right"), "no right: this login lacks a right on the topic"),
     ],

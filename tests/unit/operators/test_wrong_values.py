@@ -1,0 +1,77 @@
+"""What a form or a DAG gives that makes no sense ends a task at once, in one line that says what is expected."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.settings import BadSettings
+from logyard.operators.airflow_names import AirflowFailException
+from logyard.operators.decommission import DecommissionBrokerOperator
+from logyard.operators.fields import as_natural
+from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
+from logyard.operators.sensors.cluster import BrokerUpSensor
+from logyard.operators.topics import CreateTopicOperator, DeleteRecordsOperator, DeleteTopicOperator
+from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None})
+    MemoryClient(made).create_topic(NewTopic("t", 1, 1))
+    use(monkeypatch, made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("operator", "field", "values"),
+    [
+        (DeleteRecordsOperator, "before", ({"zero": 5}, {"0": "all"}, {"0": -1}, {"0": None}, {"0": 1.5})),
+        (CreateTopicOperator, "assignment", ({"first": [1]}, {"0": ["one"]}, {"0": [True]})),
+        (BrokerUpSensor, "brokers", ("one, two", [1.5], [True])),
+        (PlanReassignmentOperator, "drain", ("one", [-1])),
+        (DecommissionBrokerOperator, "brokers", ("one", [-1])),
+        (ResetOffsetsOperator, "offsets", ({"t": {"first": 1}}, {"t": {"0": None}}, {"t": {"0": "end"}})),
+    ],
+)
+def test_what_is_no_number_is_refused(operator: Callable[..., Any], field: str, values: tuple[Any, ...]) -> None:
+    more: dict[str, Any] = {"group": "g"} if operator is ResetOffsetsOperator else {}
+    if operator in (DeleteRecordsOperator, CreateTopicOperator):
+        more = {"topic": "t"}
+    for value in values:
+        with pytest.raises(AirflowFailException, match=f"{field}.*: expected a whole number from 0 on, found"):
+            run(operator(task_id="o", **{field: value}, **more), context())
+
+
+def test_numbers_and_their_texts_are_taken(cluster: MemoryCluster) -> None:
+    assert [as_natural("n", value) for value in (0, "7", " 12 ", 2**63 - 1)] == [0, 7, 12, 2**63 - 1]
+    for wrong in ("", "²", "1_0", 2**63, "9" * 5000):
+        with pytest.raises(BadSettings):
+            as_natural("n", wrong)
+
+
+@pytest.mark.parametrize("plan", [{"topics": []}, {"partitions": [{"topic": "t"}]}, {"partitions": [{"replicas": 1}]}])
+def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
+    for operator in (PlanReassignmentOperator, ExecuteReassignmentOperator):
+        with pytest.raises(AirflowFailException, match="expected"):
+            run(operator(task_id="o", plan=plan), context())
+
+
+def test_a_plan_of_a_topic_that_does_not_exist_is_refused() -> None:
+    plan = {"version": 1, "partitions": [{"topic": "nowhere", "partition": 0, "replicas": [1]}]}
+    with pytest.raises(AirflowFailException, match="nowhere-0 does not exist"):
+        run(PlanReassignmentOperator(task_id="o", plan=plan), context())
+
+
+def test_what_is_no_regular_expression_is_refused(cluster: MemoryCluster) -> None:
+    with pytest.raises(AirflowFailException, match="must_match '\\(': a regular expression is expected"):
+        run(DeleteTopicOperator(task_id="o", topic="t", must_match="("), context())
+    assert "t" in cluster.configs
