@@ -6,6 +6,8 @@
     @task.logyard_produce(topic="orders")
     def made(): yield "key", {"value": 1}                          # pairs, or mappings with key, value, headers …
 
+Parameters that have the name of a part of the task's context (`ti`, `params`, …) get it, and `**context` all of it.
+
 There is none for sensors: the triggerer imports a function by its path, and a function in a DAG file has none there.
 """
 
@@ -46,7 +48,8 @@ class DecoratedConsumeOperator(DecoratedOperator, ConsumeFromTopicOperator):
 
     def execute(self, context: Context) -> Any:
         given = {name: value for name, value in self.op_kwargs.items() if name != self._batch_name}
-        self.apply_function_batch = lambda batch: self.python_callable(batch, *self.op_args, **given)
+        named = with_context(self.python_callable, 1 + len(self.op_args), given, context)
+        self.apply_function_batch = lambda batch: self.python_callable(batch, *self.op_args, **named)
         return ConsumeFromTopicOperator.execute(self, context)
 
 
@@ -57,8 +60,23 @@ class DecoratedProduceOperator(DecoratedOperator, ProduceToTopicOperator):
     template_fields = (*ProduceToTopicOperator.template_fields, "op_args", "op_kwargs")
 
     def execute(self, context: Context) -> Any:
-        self.producer_function = lambda: self.python_callable(*self.op_args, **self.op_kwargs)
+        named = with_context(self.python_callable, len(self.op_args), self.op_kwargs, context)
+        self.producer_function = lambda: self.python_callable(*self.op_args, **named)
         return ProduceToTopicOperator.execute(self, context)
+
+
+def with_context(
+    function: Callable[..., Any], positional: int, given: Mapping[str, Any], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keyword arguments, with what the function takes of the context, as Airflow's own `@task` does it.
+
+    :param positional: how many parameters get their values by position.
+    """
+    parameters = inspect.signature(function).parameters
+    taken = set(list(parameters)[:positional])
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    wanted = {name: value for name, value in context.items() if takes_all or name in parameters}
+    return {**{name: value for name, value in wanted.items() if name not in taken}, **given}
 
 
 def consume_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> Any:

@@ -52,6 +52,27 @@ def test_a_function_makes_and_another_one_reads(kafka: MockKafka) -> None:
     assert sorted(seen) == sorted([("w", b"first"), *(("w", json.dumps({"n": n}).encode()) for n in range(3))])
 
 
+def test_functions_get_the_context_as_those_of_airflows_own_decorator_do(kafka: MockKafka) -> None:
+    kafka.write("dc", [(None, "first")])
+    seen: list[Any] = []
+    with DAG("dc"):
+
+        @produce_task(topic="dc")  # type: ignore[untyped-decorator]
+        def make(word: str, ti: Any, params: Any = None) -> Iterator[Any]:
+            seen.append((ti.run_id, params))
+            yield word, word
+
+        @consume_task(topics=["dc"], group="dc")  # type: ignore[untyped-decorator]
+        def store(messages: Any, word: str, **rest: Any) -> None:
+            seen.append((len(messages), word, sorted(rest)))
+
+        written = make("w").operator
+        read = store(word="r").operator
+    run(written, context())
+    run(read, context())
+    assert seen == [("run", None), (2, "r", ["task_state_store", "ti"])]
+
+
 def test_airflow_is_told_of_them() -> None:
     import importlib
 
