@@ -63,7 +63,7 @@ class CatalogOperator(ClusterOperator):
 
     def make_plan(self, context: Context, client: DescribingClient) -> CatalogPlan:
         catalog = self.catalog(context)
-        snapshot = client.snapshot()
+        snapshot = client.witnessed()  # a broker that lags behind would have topics made, or hide those to delete
         return plan_catalog(
             catalog,
             snapshot,

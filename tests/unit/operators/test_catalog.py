@@ -104,6 +104,15 @@ def test_what_was_approved_for_one_cluster_is_not_done_in_another(cluster: Memor
     assert cluster.configs == {}
 
 
+def test_one_broker_that_lags_behind_is_not_believed(cluster: MemoryCluster) -> None:
+    """It has not heard of one topic that the file lists, nor of one that it does not."""
+    apply(plan())
+    MemoryClient(cluster).create_topic(NewTopic("orders.old", 1, 1))
+    cluster.unheard = {"orders.created", "orders.old"}
+    found = plan()
+    assert (found["empty"], found["unlisted"]) == (True, ["orders.old"])
+
+
 def test_unlisted_topics_are_left_alone_unless_asked_and_never_too_many(cluster: MemoryCluster, tmp_path: Path) -> None:
     client = MemoryClient(cluster)
     apply(plan())
