@@ -8,13 +8,15 @@ from airflow.sdk import Context
 
 from logyard.admin.reassignment.forecast import as_markdown
 from logyard.operators.asking import ApprovalOperator
-from logyard.operators.fields import as_mapping, as_truth
+from logyard.operators.failures import failing_for_good
+from logyard.operators.fields import as_truth
+from logyard.operators.planned import as_plan
 
 
 class ApprovePlanOperator(ApprovalOperator):
     """Show a plan to a person and continue when it is approved; on rejection the rest of the run is skipped.
 
-    If the plan changes nothing, nobody is asked.
+    If the plan changes nothing, nobody is asked; without a plan the task fails.
 
     :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator,
         CancelReassignmentOperator or AbortHangingTransactionsOperator returned; or its JSON. (templated)
@@ -35,8 +37,9 @@ class ApprovePlanOperator(ApprovalOperator):
         if not hasattr(type(self.params), "filter_params_by_source"):  # before Airflow 3.2 the form would show them
             self.params = type(self.params)()
 
+    @failing_for_good
     def execute(self, context: Context) -> Any:
-        plan = as_mapping("plan", self.plan)
+        plan = as_plan(self.plan, is_given=True)
         if is_empty(plan):
             self.log.info("the plan changes nothing: no approval is needed")
             return {"approved": True, "asked": False}

@@ -16,8 +16,8 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_list, as_mapping, as_truth
-from logyard.operators.planned import refuse_another_cluster
+from logyard.operators.fields import as_list, as_truth
+from logyard.operators.planned import as_plan, refuse_another_cluster
 from logyard.operators.throttles import WORKING, book_of, sweep
 from logyard.operators.triggers.cluster import some
 
@@ -57,6 +57,7 @@ class CancelReassignmentOperator(ClusterOperator):
         super().__init__(**kwargs)
         self.topics = topics
         self.plan = plan
+        self._has_plan = bool(plan)
         self.remove_throttles = remove_throttles
         self.holders = holders or {}
 
@@ -66,8 +67,7 @@ class CancelReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             running = client.list_reassignments()
             snapshot = client.snapshot(sorted({tp.topic for tp in running}))
-            refuse_another_cluster(as_mapping("plan", self.plan), snapshot.cluster_id)
-            planned = self._planned()
+            planned = self._planned(snapshot.cluster_id)
             expected = None if planned is None else {move.tp: move.replicas for move in planned}
             found = plan_cancellation(snapshot, running, topics, expected)
             for tp, reason in found.kept.items():
@@ -84,10 +84,11 @@ class CancelReassignmentOperator(ClusterOperator):
         told = {"cluster_id": snapshot.cluster_id, "throttles_removed": removed, "dry_run": self.checks_only}
         return {**found.as_json(), **told}
 
-    def _planned(self) -> list[Move] | None:
-        plan = as_mapping("plan", self.plan)
+    def _planned(self, cluster_id: str) -> list[Move] | None:
+        plan = as_plan(self.plan, is_given=self._has_plan)
         if not plan:
             return None
+        refuse_another_cluster(plan, cluster_id)
         try:
             return [
                 Move(

@@ -15,7 +15,8 @@ from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, 
 from logyard.admin.reassignment.waves import adopt
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list, as_mapping, as_natural, as_truth
+from logyard.operators.fields import as_integer, as_list, as_natural, as_truth
+from logyard.operators.planned import as_plan
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disk_limits, topics_on
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 from logyard.operators.triggers.cluster import some
@@ -60,6 +61,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(plan=plan or {}, **kwargs)
+        self._has_plan = bool(plan)
         self.brokers = brokers
         self.replication_factor = replication_factor
         self.disk_capacities = disk_capacities
@@ -90,7 +92,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         return leaving
 
     def _plan_once(self, context: Context) -> None:
-        given = as_mapping("plan", self.plan)
+        given = as_plan(self.plan, is_given=self._has_plan)
         if given:
             onto = sorted({b for m in Plan.from_json(given).moves for b in m.target} & self.leaving())
             if onto:

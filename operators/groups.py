@@ -14,7 +14,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_list, as_mapping, as_natural
-from logyard.operators.planned import refuse_another_cluster
+from logyard.operators.planned import as_plan, refuse_another_cluster
 
 _STORED_TARGET = "logyard_reset_offsets"
 _STORED_GROUPS = "logyard_deleted_groups"
@@ -61,6 +61,7 @@ class ResetOffsetsOperator(ClusterOperator):
         self.topics = topics
         self.offsets = offsets
         self.plan = plan
+        self._has_plan = bool(plan)
 
     def execute(self, context: Context) -> dict[str, Any]:
         store, ti = context.get("task_state_store"), context["ti"]
@@ -94,7 +95,7 @@ class ResetOffsetsOperator(ClusterOperator):
         if earlier is not None:
             refuse_another_cluster(earlier, cluster_id, advice := "clear the task to calculate them anew")
             return self._planned(client, earlier, advice)
-        if planned := as_mapping("plan", self.plan):
+        if planned := as_plan(self.plan, is_given=self._has_plan):
             refuse_another_cluster(planned, cluster_id)
             return self._planned(client, planned, "plan again")
         if given:

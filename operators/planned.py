@@ -1,9 +1,21 @@
-"""Plans that one task makes and another one carries out, perhaps a day later: on the cluster that they are of."""
+"""Plans that one task makes and another one carries out, perhaps a day later: a plan that is there, on its cluster."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from logyard.admin.settings import BadSettings
+from logyard.operators.fields import as_mapping
+
+
+def as_plan(plan: Mapping[str, Any] | str | None, *, is_given: bool) -> dict[str, Any]:
+    """A plan, or its JSON; empty where the task was given none.
+
+    Raises BadSettings where it was given one (`is_given`) and nothing came: whoever has no plan would do all.
+    """
+    found = as_mapping("plan", plan)
+    if is_given and not found:
+        raise BadSettings("plan: there is none: did the task that makes it fail, or was it only marked as successful?")
+    return found
 
 
 def refuse_another_cluster(plan: Mapping[str, Any], cluster_id: str, advice: str = "plan again") -> None:

@@ -11,8 +11,8 @@ from logyard.admin.transactions.hanging import find_hanging, partitions_to_searc
 from logyard.admin.transactions.transactions import AbortMarker, OpenTransaction
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list, as_mapping
-from logyard.operators.planned import refuse_another_cluster
+from logyard.operators.fields import as_integer, as_list
+from logyard.operators.planned import as_plan, refuse_another_cluster
 
 
 class AbortHangingTransactionsOperator(ClusterOperator):
@@ -43,14 +43,14 @@ class AbortHangingTransactionsOperator(ClusterOperator):
         self.topics = topics
         self.idle_minutes = idle_minutes
         self.plan = plan
+        self._has_plan = bool(plan)
 
     def execute(self, context: Context) -> dict[str, Any]:
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         idle_ms = as_integer("idle_minutes", self.idle_minutes, 0) * 60_000
-        planned = self._planned()
         with self.hook.client() as client:
             cluster_id = client.snapshot([]).cluster_id
-            refuse_another_cluster(as_mapping("plan", self.plan), cluster_id)
+            planned = self._planned(cluster_id)
             now_ms = time.time_ns() // 1_000_000
             searched = partitions_to_search(client, topics or None, None)
             found = find_hanging(client, searched, now_ms=now_ms, idle_ms=idle_ms)
@@ -62,11 +62,12 @@ class AbortHangingTransactionsOperator(ClusterOperator):
         found_now = [as_json(one) for one in hanging]
         return {"hanging": found_now, "cluster_id": cluster_id, "dry_run": self.checks_only}
 
-    def _planned(self) -> set[tuple[Any, ...]] | None:
+    def _planned(self, cluster_id: str) -> set[tuple[Any, ...]] | None:
         """What identifies the transactions of the plan; None without one. Raises BadSettings."""
-        plan = as_mapping("plan", self.plan)
+        plan = as_plan(self.plan, is_given=self._has_plan)
         if not plan:
             return None
+        refuse_another_cluster(plan, cluster_id)
         if not isinstance(plan.get("hanging"), list):
             raise BadSettings("plan: expected the result of a dry run of AbortHangingTransactionsOperator")
         return {_key(one) for one in plan["hanging"]}

@@ -9,13 +9,17 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
+from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.fields import as_natural
 from logyard.operators.groups import ResetOffsetsOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
 from logyard.operators.sensors.cluster import BrokerUpSensor
 from logyard.operators.topics import CreateTopicOperator, DeleteRecordsOperator, DeleteTopicOperator
+from logyard.operators.transactions import AbortHangingTransactionsOperator
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -63,6 +67,24 @@ def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
     for operator in (PlanReassignmentOperator, ExecuteReassignmentOperator):
         with pytest.raises(AirflowFailException, match="expected"):
             run(operator(task_id="o", plan=plan), context())
+
+
+@pytest.mark.parametrize("nothing", ["null", "None", ""])
+def test_a_plan_that_did_not_come_is_not_the_wish_to_do_everything(cluster: MemoryCluster, nothing: str) -> None:
+    """A person marks the task that plans as successful: nothing is in its XCom."""
+    template = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
+    cluster.group_commits["g"] = {TopicPartition("t", 0): 5}
+    for operator in (
+        ApprovePlanOperator(task_id="o", subject="s", plan=template),
+        CancelReassignmentOperator(task_id="o", plan=template),
+        AbortHangingTransactionsOperator(task_id="o", plan=template),
+        DecommissionBrokerOperator(task_id="o", brokers=[1], plan=template),
+        ResetOffsetsOperator(task_id="o", group="g", to="earliest", plan=template),
+    ):
+        operator.plan = nothing  # as it is rendered
+        with pytest.raises(AirflowFailException, match="plan: there is none: did the task that makes it fail"):
+            run(operator, context())
+    assert cluster.group_commits["g"] == {TopicPartition("t", 0): 5}
 
 
 def test_a_plan_of_a_topic_that_does_not_exist_is_refused() -> None:
