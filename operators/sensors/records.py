@@ -28,7 +28,7 @@ class AwaitRecordSensor(BaseSensorOperator):
     """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
 
     It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
-    are committed behind the record once the task has it, never by the trigger.
+    are committed behind the record once the task has it, never by the trigger, and never back.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
@@ -156,7 +156,10 @@ class AwaitRecordSensor(BaseSensorOperator):
             topic, _, partition = name.rpartition("-")
             wanted[TopicPartition(topic, int(partition))] = offset
         with ClusterHook(self.logyard_conn_id).client() as client:
-            client.alter_group_offsets(self.group, wanted)
+            before = client.group_offsets(self.group)  # another task of the group may be further by now
+            ahead = {tp: offset for tp, offset in wanted.items() if offset > before.get(tp, -1)}
+            if ahead:
+                client.alter_group_offsets(self.group, ahead)
 
     def _options(self) -> dict[str, Any]:
         return as_mapping("client_options", self.client_options)

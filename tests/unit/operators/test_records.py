@@ -253,6 +253,20 @@ def test_a_sensor_waits_for_a_record_that_is_accepted(kafka: MockKafka, admin: M
     assert admin.group_commits[group][TopicPartition("s1", 0)] == position
 
 
+def test_a_sensor_never_commits_back(kafka: MockKafka, admin: MemoryCluster) -> None:
+    """While it waited, another task of its group has read on."""
+    kafka.write("back", [(None, "yes")])
+    kafka.write("back", [(None, "no")], partition=1)
+    admin.group_commits["back"] = {TopicPartition("back", 0): 50}
+    sensor = AwaitRecordSensor(
+        task_id="s", topics=["back"], group="back", apply_function=f"{__name__}.wanted", poke_interval=0.1, timeout=20
+    )
+    found, _ = run(sensor, context())
+    assert found["offsets"]["back-0"] == 1
+    assert admin.group_commits["back"][TopicPartition("back", 0)] == 50
+    assert TopicPartition("back", 1) in admin.group_commits["back"]
+
+
 def test_a_sensor_without_a_group_begins_at_the_end_and_times_out(kafka: MockKafka) -> None:
     kafka.write("s2", [(None, "yes")])
     sensor = AwaitRecordSensor(task_id="s", topics=["s2"], deferrable=True, poke_interval=0.1, timeout=0.5)
