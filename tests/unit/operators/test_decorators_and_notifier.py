@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Context
 
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.operators.decorators import consume_task, produce_task
 from logyard.operators.notifier import TopicNotifier, about
 from logyard.operators.provider_info import get_provider_info
@@ -99,6 +100,12 @@ def test_a_failure_is_a_record(kafka: MockKafka) -> None:
         "state": "failed",
         "exception": "no room",
     }
+
+
+def test_a_notifier_makes_no_topic(kafka: MockKafka) -> None:
+    with pytest.raises(ApiError) as refused:
+        TopicNotifier(topic="misspelt").notify(Context())
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_notifier_says_what_it_is_told(kafka: MockKafka) -> None:
