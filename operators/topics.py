@@ -66,7 +66,7 @@ class CreateTopicOperator(TopicOperator):
 
     :param partitions: the number of partitions; -1 is the broker's default. (templated)
     :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
-    :param configs: settings of the topic, a mapping or its JSON. (templated)
+    :param configs: settings of the topic, a mapping or its JSON; those that are null are left out. (templated)
     :param assignment: instead of the two numbers, partition → list of brokers. (templated)
     :param if_exists: `fail`, `skip`, or `reconcile`: log the differences, set what differs and add partitions. What
         cannot be made equal (fewer partitions, other replicas) makes the task fail after the rest is done; the error
@@ -148,12 +148,12 @@ class CreateTopicOperator(TopicOperator):
 
     def wanted(self) -> NewTopic:
         """The topic as the fields describe it. Raises BadSettings."""
-        assignment = as_mapping("assignment", self.assignment)
+        assignment, configs = as_mapping("assignment", self.assignment), as_mapping("configs", self.configs)
         return NewTopic(
             name=self.topic,
             partitions=as_integer("partitions", self.partitions, -1),
             replication_factor=as_integer("replication_factor", self.replication_factor, -1),
-            configs={key: as_config_text(value) for key, value in as_mapping("configs", self.configs).items()},
+            configs={key: as_config_text(value) for key, value in configs.items() if value is not None},
             assignment={
                 as_natural("assignment", p): tuple(as_natural("assignment", b) for b in as_list("assignment", replicas))
                 for p, replicas in assignment.items()

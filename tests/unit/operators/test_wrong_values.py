@@ -69,6 +69,12 @@ def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
             run(operator(task_id="o", plan=plan), context())
 
 
+def test_a_setting_that_is_null_is_not_the_text_none(cluster: MemoryCluster) -> None:
+    configs = '{"cleanup.policy": "compact", "retention.ms": null}'
+    run(CreateTopicOperator(task_id="o", topic="new", configs=configs, wait_for_leaders=False), context())
+    assert cluster.configs["new"] == {"cleanup.policy": "compact"}
+
+
 @pytest.mark.parametrize("nothing", ["null", "None", ""])
 def test_a_plan_that_did_not_come_is_not_the_wish_to_do_everything(cluster: MemoryCluster, nothing: str) -> None:
     """A person marks the task that plans as successful: nothing is in its XCom."""
