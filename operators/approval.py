@@ -108,7 +108,11 @@ def hanging_markdown(plan: Mapping[str, Any]) -> str:
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    """It is what the producer said: perhaps in no year that has a name."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    except (OverflowError, ValueError):
+        return f"{ms} ms"
 
 
 def _more(count: int) -> list[str]:

@@ -79,6 +79,13 @@ def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
         run(abort(plan={"changed": {}}), context())
 
 
+@pytest.mark.parametrize("last_ms", [-(2**62), 2**62])
+def test_a_time_in_no_year_that_has_a_name_keeps_nobody_from_approving(last_ms: int) -> None:
+    """It is the time that the producer gave its last record."""
+    one = {"topic": "t", "partition": 0, "start_offset": 5, "producer_id": 1, "producer_epoch": 0, "last_ms": last_ms}
+    assert f"| t-0 | 5 | 1 | 0 | {last_ms} ms |" in hanging_markdown({"hanging": [one]})
+
+
 def test_a_plan_ends_nothing_in_another_cluster(cluster: MemoryCluster) -> None:
     """Ids of producers are small numbers in each cluster."""
     plan, _ = run(abort(dry_run=True), context())
