@@ -293,6 +293,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         while True:
             with self.hook.client() as client:
                 snapshot = look_at_moves(client, plan.moves)
+                plan.refuse_elsewhere(snapshot)  # the connection may be edited between two waves
                 state = plan_progress(plan.moves, snapshot)
                 if not state.running:
                     return state

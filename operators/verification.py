@@ -62,6 +62,7 @@ class VerifyReassignmentOperator(ClusterOperator):
         plan = Plan.from_json(self.plan)
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
+            plan.refuse_elsewhere(snapshot)
             ended = [] if self.checks_only else self._end_throttles(client, snapshot, context["ti"])
             snapshot = look_at_moves(client, plan.moves)
         state = plan_progress(plan.moves, snapshot)

@@ -88,6 +88,11 @@ class Plan:
             "seconds_at_throttle": round(slowest / throttle, 1) if throttle else None,
         }
 
+    def refuse_elsewhere(self, snapshot: ClusterSnapshot) -> None:
+        """Raise StalePlan where the snapshot is of another cluster; a plan written by hand names none."""
+        if self.cluster_id and self.cluster_id != snapshot.cluster_id:
+            raise StalePlan(f"the plan is for cluster {self.cluster_id}, the connection leads to {snapshot.cluster_id}")
+
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str) -> "Plan":
         """Parse a plan document, or the JSON of Kafka's tool, which has neither the cluster nor the former replicas.
@@ -116,8 +121,7 @@ def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
     Only approved moves are done: if somebody has moved a partition elsewhere, the whole plan is stale. A plan written
     by hand does not name the current replicas, and is accepted as it is.
     """
-    if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
-        raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
+    plan.refuse_elsewhere(snapshot)
     if snapshot.reassignments is None:
         raise StalePlan("no controller says which replicas are being moved: try again when there is one")
     for move in plan.moves:

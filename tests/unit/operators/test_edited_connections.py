@@ -1,6 +1,9 @@
-"""Event triggers listen for weeks: they go by their connection as it is now, and wait for one that cannot be read."""
+"""Connections that are edited. Event triggers listen for weeks: they go by their connection as it is now, and wait for
+one that cannot be read. Moves of replicas take hours: they go on in the cluster that the plan is for, and nowhere else.
+"""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -8,10 +11,14 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.plan import StalePlan
+from logyard.operators.airflow_names import TaskDeferred
+from logyard.operators.triggers.base import DONE, WaitEvent
 from logyard.operators.triggers.events import ControllerChangedEvent
-from tests.support.airflow_tasks import first_event, use
+from tests.support.airflow_tasks import context, first_event, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.moves import execute, four_brokers, plan, verify
 
 pytestmark = pytest.mark.airflow
 
@@ -52,3 +59,23 @@ def test_a_connection_that_cannot_be_read_at_first_ends_no_event_trigger(
     later.start()
     assert first_event(ControllerChangedEvent(poll_interval_s=0.01))["controller"] == 2
     later.join()
+
+
+def test_moves_go_on_in_no_other_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other cluster has topics of the same names; without them, all would count as moved or gone."""
+    cluster = four_brokers(monkeypatch)
+    document, ended = plan(drain=[1]), WaitEvent(DONE).as_json()
+    assert len(document["partitions"]) > 1
+    with pytest.raises(TaskDeferred):
+        execute(document, deferrable=True, moves_per_broker=1).execute(context())
+    cluster.cluster_id, before = "elsewhere", dict(cluster.assignments)
+    for _ in range(20):
+        cluster.tick()
+    moved = dict(cluster.assignments)
+    assert moved != before  # the first wave has ended
+    with pytest.raises(StalePlan, match="for cluster memory, the connection leads to elsewhere"):
+        execute(document, deferrable=True, moves_per_broker=1).resume(context(), ended, started=time.time())
+    assert cluster.assignments == moved
+    MemoryClient(cluster).delete_topic("t")
+    with pytest.raises(StalePlan, match="for cluster memory, the connection leads to elsewhere"):
+        verify(document).finish(context(task_id="v"), ended)
