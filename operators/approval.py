@@ -47,6 +47,8 @@ class ApprovePlanOperator(ApprovalOperator):
             self.log.info("no approval is required")
             return {"approved": True, "asked": False}
         self.body = _MARKDOWN[_kind(plan)](plan)
+        # Of names in it, such as a group's: a person must not read another question than the one that is asked.
+        self.subject = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.subject)
         return super().execute(context)
 
 

@@ -249,6 +249,16 @@ def test_a_person_sees_what_would_happen(cluster: MemoryCluster, monkeypatch: py
     assert "orders.created: + partitions: 2" in shown[1]
 
 
+def test_a_name_does_not_turn_the_question_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda operator, ctx: asked.append(operator.subject))
+    moves = {"partitions": [{"topic": "t", "partition": 0, "from": [1], "replicas": [2]}]}
+    operator = approval(moves)
+    operator.subject = "Set the offsets of group größe\u202e\nof?"
+    operator.execute(context())
+    assert asked == ["Set the offsets of group größe\\u202e\\nof?"]
+
+
 RIGHTS = """
 acls:
   - {topic: orders., pattern: prefixed, principal: "User:orders", operation: [Read, Write]}
