@@ -4,7 +4,7 @@
 
 All event triggers and deferred tasks of a connection share one poll of its cluster (`watch.py`). A triggerer compares
 each observation with its first one: what changed while no triggerer ran is not reported, unless something is still
-wrong.
+wrong. It begins anew where the connection leads to another cluster.
 """
 
 from abc import abstractmethod
@@ -52,12 +52,18 @@ class ClusterEvent(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         watch = ClusterWatch.of(self.logyard_conn_id)
+        listener, cluster_id = self, ""
         while True:
-            seen = await watch.next_look(self.poll_interval_s, self.wants())
-            self.connection = watch.connection or self.connection
+            seen = await watch.next_look(self.poll_interval_s, listener.wants())
+            if not isinstance(seen, Exception) and (found := seen.snapshot.cluster_id):
+                if cluster_id not in ("", found):
+                    # The connection was edited: what was seen before is of another cluster.
+                    listener = type(self)(**self.serialize()[1])
+                cluster_id = found
+            listener.connection = watch.connection or listener.connection
             failed = isinstance(seen, Exception)
             try:
-                changes = self.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
+                changes = listener.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
             except Exception:
                 # An error on one observation must not end the trigger: Airflow would not start it again.
                 self.log.exception("%s: an observation of %s is skipped", type(self).__name__, self.logyard_conn_id)

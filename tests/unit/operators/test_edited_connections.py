@@ -14,7 +14,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.plan import StalePlan
 from logyard.operators.airflow_names import TaskDeferred
 from logyard.operators.triggers.base import DONE, WaitEvent
-from logyard.operators.triggers.events import ControllerChangedEvent
+from logyard.operators.triggers.events import ControllerChangedEvent, TopicsChangedEvent
 from tests.support.airflow_tasks import context, first_event, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -49,6 +49,26 @@ def test_an_event_trigger_goes_by_the_connection_as_it_is_now(edited: Edited, mo
     edited.edit = lambda: use(monkeypatch, edited, zookeeper="memory:2")
     monkeypatch.setattr("logyard.operators.triggers.watch.REREAD_S", 0.0)
     assert first_event(ControllerChangedEvent(poll_interval_s=0.01))["controller"] == 2
+
+
+def test_another_clusters_topics_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere(Edited):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 10:
+                MemoryClient(self).create_topic(NewTopic("new", 1, 1))
+
+    def leads_elsewhere() -> None:
+        cluster.cluster_id, cluster.edit = "elsewhere", None
+        MemoryClient(cluster).delete_topic("ours")
+        MemoryClient(cluster).create_topic(NewTopic("theirs", 1, 1))
+
+    cluster = Elsewhere({1: None, 2: None})
+    MemoryClient(cluster).create_topic(NewTopic("ours", 1, 1))
+    use(monkeypatch, cluster)
+    cluster.edit = leads_elsewhere
+    found = first_event(TopicsChangedEvent(poll_interval_s=0.01))
+    assert (found["created"], found["deleted"]) == (["new"], [])
 
 
 def test_a_connection_that_cannot_be_read_at_first_ends_no_event_trigger(
