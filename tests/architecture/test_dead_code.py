@@ -53,7 +53,6 @@ PRODUCT: dict[str, Sequence[str]] = {
     "Python's import system calls it": ("__path__", "create_module"),
     "numba asks a function for it": ("_numba_type_",),
     "kazoo calls or reads it": (
-        "serialize",
         "dispatch_callback",
         "sasl_options",
         "_authenticate_with_sasl",
@@ -81,7 +80,6 @@ PRODUCT: dict[str, Sequence[str]] = {
         "operator_extra_links",
         "produce_task",
         "react_apps",
-        "serialize",
         "template_fields_renderers",
         "test_connection",
         "custom_operator_name",
