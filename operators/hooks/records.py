@@ -128,6 +128,9 @@ def asked(what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except SystemError as problem:
         # A fatal error that comes while callbacks are called is under what Python makes of it in one of them.
         below = problem.__cause__
+        if below is None and "without setting an exception" in str(problem):
+            # The callback after it has cleared it. A producer's next call tells a fatal one again.
+            raise RecordsFailed(f"{what}: librdkafka has failed, and its reason was lost") from None
         if not isinstance(below, library().KafkaException):
             raise
         raise refusal(what, below.args[0]) from None

@@ -27,6 +27,7 @@ from tests.support.transactional import END_S
 pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(300)]
 
 T = 1_700_000_000_000
+KEPT = "-1"  # brokers look every five minutes for what is older than a week
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +61,8 @@ def producer(cluster: RealCluster, **options: Any) -> Any:
 
 
 def test_thousands_of_records_are_copied_as_they_are(cluster: RealCluster) -> None:
-    cluster.create("copy-many")
-    cluster.create("copy-many-to", compression_type="zstd")
+    cluster.create("copy-many", retention_ms=KEPT)
+    cluster.create("copy-many-to", compression_type="zstd", retention_ms=KEPT)
     writer = producer(cluster, **{"compression.type": "lz4"})
     for n in range(5000):
         writer.produce(
@@ -81,8 +82,8 @@ def test_thousands_of_records_are_copied_as_they_are(cluster: RealCluster) -> No
 
 def test_a_header_whose_name_is_not_text_is_named(cluster: RealCluster) -> None:
     """Kafka allows it; librdkafka's Python client fails on it with an error of the interpreter."""
-    cluster.create("copy-odd", partitions=1, replicas=1)
-    cluster.create("copy-odd-to", partitions=1)
+    cluster.create("copy-odd", partitions=1, replicas=1, retention_ms=KEPT)
+    cluster.create("copy-odd-to", partitions=1, retention_ms=KEPT)
     writer = producer(cluster)
     for _ in range(300):  # the loop is specialised by then
         writer.produce("copy-odd", b"v", headers=[("n", b"1")])
@@ -100,9 +101,9 @@ def test_a_header_whose_name_is_not_text_is_named(cluster: RealCluster) -> None:
 
 
 def test_times_and_the_newest_are_found(cluster: RealCluster) -> None:
-    cluster.create("copy-times", partitions=2)
+    cluster.create("copy-times", partitions=2, retention_ms=KEPT)
     for name in ("copy-times-a", "copy-times-b"):
-        cluster.create(name, partitions=1)
+        cluster.create(name, partitions=1, retention_ms=KEPT)
     writer = producer(cluster)
     for n in range(100):
         writer.produce("copy-times", b"%d" % n, partition=n % 2, timestamp=T + n * 1000)

@@ -330,7 +330,11 @@ def test_records_that_are_purged_because_of_another_producer_are_not_the_reason(
                 raise SystemError("a callback returned a result with an exception set") from below
             return 0
 
-    for client in (Purging(), Crashing()):
+    class Forgetting(Purging):
+        def flush(self, timeout: float) -> int:
+            raise SystemError("<built-in method flush> returned NULL without setting an exception")
+
+    for client in (Purging(), Crashing(), Forgetting()):
         operator = ProduceToTopicOperator(task_id="p", topic="t", records=[])
         with pytest.raises(ProducerFenced, match="no try of this task"):
             operator.write_once(context(Store()), NOTHING, client, "t", sending)  # type: ignore[arg-type]
