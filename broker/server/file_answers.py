@@ -58,7 +58,6 @@ class FileAnswers:
         self._watched = -1  # a descriptor of its own: the socket's belongs to the transport
         self._began = 0.0  # when something had to wait: all of it was in memory then
         self._found = 0.0  # when what is left of the first piece was
-        self._now: Callable[[], float] = float  # the loop's clock, from the first wait on
         self.unsent = 0  # bytes
 
     @property
@@ -96,7 +95,7 @@ class FileAnswers:
                 if waits:
                     if piece.is_cut:
                         raise StorageError(CUT)
-                    if self._now() - self._found > BELIEVED_S and not self._may_be_sent(piece):
+                    if asyncio.get_running_loop().time() - self._found > BELIEVED_S and not self._may_be_sent(piece):
                         return False
                 sent = piece.send(sock, at)
                 if self._counter is not None:
@@ -116,7 +115,7 @@ class FileAnswers:
     def _may_be_sent(self, piece: FilePart) -> bool:
         """Whether what is left of the first piece is in memory; if not, a thread is asked to bring it there."""
         if piece.is_in_memory(self._at):
-            self._found = self._now()
+            self._found = asyncio.get_running_loop().time()
             return True
         self._warm(piece)
         return False
@@ -125,7 +124,6 @@ class FileAnswers:
         loop = asyncio.get_running_loop()
         if self._watched < 0:
             self._watched = os.dup(self._socket.fileno())
-            self._now = loop.time
             self._began = self._found = loop.time()
         loop.add_writer(self._watched, self._writable)
 
