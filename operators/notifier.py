@@ -3,14 +3,13 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from airflow.sdk import Context
 
 from logyard.operators.airflow_names import BaseNotifier
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.operators.hooks.records import RecordsHook, partitions_of
+from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.producing import as_record
 from logyard.operators.writing import Delivered
 
@@ -59,9 +58,7 @@ class TopicNotifier(BaseNotifier):
         key = self.key if self.key is not None else about(context).get("dag_id")
         options = {"message.timeout.ms": round(self.timeout_s * 1000)}
         hook = RecordsHook(self.logyard_conn_id)
-        with closing(hook.consumer("logyard")) as consumer:
-            # A producer would have the brokers create what is misspelt.
-            partitions_of(consumer, [self.topic], self.timeout_s)
+        hook.require_topic(self.topic, self.timeout_s)
         producer = hook.producer(options)
         delivered = Delivered(self.topic)
         record = as_record({"key": key, "value": told, "headers": self.headers})

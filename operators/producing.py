@@ -10,7 +10,7 @@ from logyard.admin.settings import BadSettings
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.callables import called
 from logyard.operators.fields import as_json, as_list, as_mapping
-from logyard.operators.hooks.records import RecordsHook, partitions_of
+from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.transaction_outcomes import transaction_options
 from logyard.operators.writing import EndsItsTransaction, Writer, counted, timestamp_of
 
@@ -67,13 +67,13 @@ class ProduceToTopicOperator(EndsItsTransaction):
 
     def execute(self, context: Context) -> dict[str, Any]:
         given = self._given()
-        self._check_topic()
+        hook = RecordsHook(self.logyard_conn_id)
+        hook.require_topic(self.topic, self.hook.settings.total_timeout_s)
         if self.checks_only:
             return {**counted(self.topic, map(as_record, given)), "dry_run": True}
         options: dict[str, Any] = {"message.timeout.ms": round(self.wait_timeout_s * 1000)}
         options |= transaction_options(context, self.wait_timeout_s) if self.transactional else {}
         options |= as_mapping("client_options", self.client_options)
-        hook = RecordsHook(self.logyard_conn_id)
 
         def write(writer: Writer) -> dict[str, Any]:
             writer.write(map(as_record, given))
@@ -94,14 +94,6 @@ class ProduceToTopicOperator(EndsItsTransaction):
             "producer_function", self.producer_function, self.producer_function_args, self.producer_function_kwargs
         )()
         return made
-
-    def _check_topic(self) -> None:
-        """Raise ApiError UNKNOWN_TOPIC_OR_PARTITION: a producer would have the brokers create what is misspelt."""
-        consumer = RecordsHook(self.logyard_conn_id).consumer("logyard")
-        try:
-            partitions_of(consumer, [self.topic], self.hook.settings.total_timeout_s)
-        finally:
-            consumer.close()
 
 
 def as_record(given: Any) -> dict[str, Any]:

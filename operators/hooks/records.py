@@ -7,6 +7,7 @@ Only this module and the type checks of its callers know confluent_kafka. What r
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from operator import methodcaller
 from typing import Any
 
@@ -67,6 +68,11 @@ class RecordsHook(ClusterHook):
             "auto.offset.reset": "error",
         }
         return self._made("Consumer", {"isolation.level": "read_committed", **(options or {}), **fixed})
+
+    def require_topic(self, topic: str, timeout_s: float) -> None:
+        """Raise ApiError UNKNOWN_TOPIC_OR_PARTITION … : a producer would have the brokers create what is misspelt."""
+        with closing(self.consumer("logyard")) as consumer:
+            partitions_of(consumer, [topic], timeout_s)
 
     def formats(self, key: str = BYTES, value: str = BYTES) -> Formats:
         """What decodes the keys and values of messages, by the connection's schema registry too. Raises BadSettings."""
