@@ -128,7 +128,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
     def _read(self, reading: Reading, formats: Formats, process: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
         undecoded = _Undecoded(self.on_undecoded, self.log.warning)
         if self.checks_only:
-            return self._result(reading.ranges, {}, undecoded, [])
+            return self._result(reading.ranges, {}, undecoded, [], {})
         ids = self._topic_ids(sorted({topic for topic, _ in reading.ranges}))
         counts: dict[str, int] = {}
         results: list[Any] = []
@@ -143,7 +143,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
             reading.commit()
         done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
         moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
-        return {**self._result(moved, counts, undecoded, results), "topic_ids": ids}
+        return self._result(moved, counts, undecoded, results, ids)
 
     def _topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The topics' ids, for the task that commits later; without those that nobody tells."""
@@ -190,6 +190,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
         counts: Mapping[str, int],
         undecoded: "_Undecoded",
         results: list[Any],
+        topic_ids: Mapping[str, str],
     ) -> dict[str, Any]:
         named = {f"{topic}-{p}": {"start": start, "end": end} for (topic, p), (start, end) in sorted(ranges.items())}
         return {
@@ -201,7 +202,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
             "dry_run": self.checks_only,
             "undecoded": undecoded.number,
             "results": results,
-            "topic_ids": {},
+            "topic_ids": topic_ids,
         }
 
 

@@ -75,8 +75,8 @@ def with_context(
     parameters = inspect.signature(function).parameters
     taken = set(list(parameters)[:positional])
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    wanted = {name: value for name, value in context.items() if takes_all or name in parameters}
-    return {**{name: value for name, value in wanted.items() if name not in taken}, **given}
+    wanted = (context.keys() if takes_all else context.keys() & parameters.keys()) - taken
+    return {**{name: context[name] for name in wanted}, **given}
 
 
 def consume_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> Any:

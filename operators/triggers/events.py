@@ -54,16 +54,16 @@ class ClusterEvent(BaseEventTrigger):
         watch = ClusterWatch.of(self.logyard_conn_id)
         listener, cluster_id = self, ""
         while True:
-            seen = await watch.next_look(self.poll_interval_s, listener.wants())
-            if not isinstance(seen, Exception) and (found := seen.snapshot.cluster_id):
+            told = await watch.next_look(self.poll_interval_s, listener.wants())
+            seen, problem = (None, told) if isinstance(told, Exception) else (told, None)
+            if seen is not None and (found := seen.snapshot.cluster_id):
                 if cluster_id not in ("", found):
                     # The connection was edited: what was seen before is of another cluster.
                     listener = type(self)(**self.serialize()[1])
                 cluster_id = found
             listener.connection = watch.connection or listener.connection
-            failed = isinstance(seen, Exception)
             try:
-                changes = listener.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
+                changes = listener.changes(seen, problem)
             except Exception:
                 # An error on one observation must not end the trigger: Airflow would not start it again.
                 self.log.exception("%s: an observation of %s is skipped", type(self).__name__, self.logyard_conn_id)
