@@ -13,10 +13,12 @@ def drop(path: Path) -> None:
     """Have the system forget what it has of a file in memory; its last pages may take it a moment."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+        calls = page_cache.calls()
+        assert calls is not None, "this system does not tell what is in memory"
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            if not page_cache.is_in_memory(file.fileno(), 1, 0):
+            if not calls.are_in_memory(file.fileno(), 1, 0):
                 return
             time.sleep(0.01)
     raise AssertionError(f"{path} stays in memory")
@@ -27,7 +29,7 @@ def skip_unless_told(directory: Path) -> None:
     path = directory / "asked"
     path.write_bytes(b"x")
     with path.open("rb") as file:
-        can_tell = page_cache.can_tell(file.fileno())
+        pages = page_cache.pages_of(file.fileno())
     path.unlink()
-    if not can_tell:
+    if pages is None:
         pytest.skip("this file system does not tell what is in memory")

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from logyard.broker.log.disk import page_cache
 from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
@@ -21,12 +21,12 @@ DROPPED_BYTES = 256 * 1024
 class OsFile:
     """A file of the operating system, by its descriptor."""
 
-    __slots__ = ("_can_tell", "_disk", "_fd", "path")
+    __slots__ = ("_disk", "_fd", "_pages", "path")
 
     def __init__(self, disk: "OsDisk", path: str, fd: int) -> None:
         self._disk = disk
         self._fd = fd
-        self._can_tell: bool | None = None  # what is in memory; not asked yet
+        self._pages: page_cache.FilePages | Literal[False] | None = False  # what is in memory; not asked yet
         self.path = path
 
     def __del__(self) -> None:
@@ -49,6 +49,8 @@ class OsFile:
             written += more
 
     def read_at(self, size: int, position: int) -> bytes:
+        if self._pages:
+            self._pages.come()
         try:
             data = os.pread(self._fd, size, position)
             while len(data) < size:
@@ -71,8 +73,10 @@ class OsFile:
         return memoryview(buffer) if got == size else None
 
     def warm(self, size: int, position: int) -> bool:
-        if not self._tells:
+        pages = self._known_pages()
+        if pages is None:
             return False
+        pages.come()
         try:
             # Not by POSIX_FADV_WILLNEED, which fills memory in small pages: reading takes twice as long.
             dropped, end = memoryview(bytearray(min(size, DROPPED_BYTES))), position + size
@@ -86,13 +90,13 @@ class OsFile:
         return True
 
     def sendable(self, size: int, position: int) -> int | None:
-        return self._fd if self._tells and page_cache.is_in_memory(self._fd, size, position) else None
+        pages = self._known_pages()
+        return self._fd if pages is not None and pages.are_in_memory(size, position) else None
 
-    @property
-    def _tells(self) -> bool:
-        if self._can_tell is None:
-            self._can_tell = page_cache.can_tell(self._fd)
-        return self._can_tell
+    def _known_pages(self) -> page_cache.FilePages | None:
+        if self._pages is False:
+            self._pages = page_cache.pages_of(self._fd)
+        return self._pages
 
     def truncate(self, size: int) -> None:
         try:

@@ -210,7 +210,7 @@ def test_a_segment_that_is_gone_before_a_thread_finds_it(tmp_path: Path) -> None
 def test_where_nothing_is_known_of_what_is_in_memory_a_thread_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_cache, "can_tell", lambda fd: False)
+    monkeypatch.setattr(page_cache, "pages_of", lambda fd: None)
     log = reopened(tmp_path)
     found, same = (log.read(0, 300_000, limit_offset=40, min_one=True) for _ in range(2))
     found.warm()

@@ -128,5 +128,5 @@ def test_a_thread_brings_into_memory_what_is_not_there(
 
 
 async def test_where_nothing_is_known_of_what_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_cache, "can_tell", lambda fd: False)
+    monkeypatch.setattr(page_cache, "pages_of", lambda fd: None)
     assert await read_cold(tmp_path, 0, 2) == 0

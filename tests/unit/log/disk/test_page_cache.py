@@ -21,10 +21,16 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     fd = os.open(tmp_path / "f", os.O_RDWR | os.O_CREAT)
     os.write(fd, os.urandom(SIZE))
     os.fsync(fd)
-    if not page_cache.can_tell(fd):
+    if page_cache.pages_of(fd) is None:
         pytest.skip("this file system does not tell what is in memory")
     yield fd
     os.close(fd)
+
+
+def pages_of(fd: int) -> page_cache.FilePages:
+    pages = page_cache.pages_of(fd)
+    assert pages is not None
+    return pages
 
 
 def forget(fd: int, position: int = 0, size: int = 0) -> None:
@@ -34,33 +40,39 @@ def forget(fd: int, position: int = 0, size: int = 0) -> None:
 
 @pytest.mark.parametrize(("size", "position"), [(SIZE, 0), (1, 0), (1, SIZE - 1), (PAGE + 2, PAGE - 1), (SIZE - 5, 5)])
 def test_what_was_written_is_in_memory(descriptor: int, size: int, position: int) -> None:
-    assert page_cache.is_in_memory(descriptor, size, position)
+    assert pages_of(descriptor).are_in_memory(size, position)
 
 
 def test_what_was_dropped_is_not(descriptor: int) -> None:
+    pages = pages_of(descriptor)
     forget(descriptor)
-    assert not page_cache.is_in_memory(descriptor, 1, 0)
-    assert not page_cache.is_in_memory(descriptor, SIZE, 0)
+    assert not pages.are_in_memory(1, 0)
+    assert not pages.are_in_memory(SIZE, 0)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
     os.pread(descriptor, 1, 5 * PAGE)
-    assert page_cache.is_in_memory(descriptor, PAGE, 5 * PAGE)
-    assert not page_cache.is_in_memory(descriptor, PAGE + 1, 5 * PAGE)
-    assert not page_cache.is_in_memory(descriptor, 2, 5 * PAGE - 1)
+    assert pages.are_in_memory(PAGE, 5 * PAGE)
+    assert not pages.are_in_memory(PAGE + 1, 5 * PAGE)
+    assert not pages.are_in_memory(2, 5 * PAGE - 1)
 
 
 def test_what_is_behind_the_end_is_not(descriptor: int) -> None:
-    assert not page_cache.is_in_memory(descriptor, 1, SIZE)
-    assert not page_cache.is_in_memory(descriptor, SIZE + 1, 0)
+    pages = pages_of(descriptor)
+    for _ in range(2):
+        assert not pages.are_in_memory(1, SIZE)
+        assert not pages.are_in_memory(SIZE + 1, 0)
+        assert pages.are_in_memory(SIZE, 0)
 
 
 def test_no_address_space_is_left_behind(descriptor: int) -> None:
     def used() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0])
 
-    page_cache.is_in_memory(descriptor, SIZE, 0)
+    pages = pages_of(descriptor)
+    pages.are_in_memory(SIZE, 0)
     before = used()
     for _ in range(1000):
-        page_cache.is_in_memory(descriptor, SIZE, 0)
+        pages.come()
+        pages.are_in_memory(SIZE, 0)
     assert used() - before < 500 * SIZE // PAGE
 
 
@@ -68,7 +80,7 @@ def test_of_a_file_of_others_the_system_says_that_all_is_there(
     descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.fstat(descriptor).st_uid + 1)
-    assert not page_cache.can_tell(descriptor)
+    assert page_cache.pages_of(descriptor) is None
 
 
 def test_a_file_system_that_cannot_read_without_waiting(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,17 +88,79 @@ def test_a_file_system_that_cannot_read_without_waiting(descriptor: int, monkeyp
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "preadv", refused)
-    assert not page_cache.can_tell(descriptor)
+    assert page_cache.pages_of(descriptor) is None
 
 
 def test_a_system_that_says_of_all_that_it_is_there(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache.Calls, "are_in_memory", lambda *_: True)
     page_cache.calls.cache_clear()
     try:
-        assert not page_cache.can_tell(descriptor)
-        assert not page_cache.is_in_memory(descriptor, 1, 0)
+        assert page_cache.pages_of(descriptor) is None
     finally:
         page_cache.calls.cache_clear()
+
+
+class Asked:
+    """How often mincore was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        asks = page_cache.Calls.are_in_memory
+
+        def are_in_memory(calls: page_cache.Calls, fd: int, size: int, position: int) -> bool:
+            self.times += 1
+            return asks(calls, fd, size, position)
+
+        monkeypatch.setattr(page_cache.Calls, "are_in_memory", are_in_memory)
+
+
+def test_what_was_found_is_only_counted(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = pages_of(descriptor)
+    if not page_cache.Calls().are_counted(descriptor, SIZE, 0):
+        pytest.skip("this system does not count pages (before Linux 6.5)")
+    asked = Asked(monkeypatch)
+    for position in range(0, SIZE, 4 * PAGE):
+        assert pages.are_in_memory(4 * PAGE, position)
+    assert asked.times == 16
+    assert pages.are_in_memory(SIZE, 0)  # a row of all of them
+    assert pages.are_in_memory(SIZE - 2 * PAGE - 7, PAGE + 3)
+    assert asked.times == 16
+    pages.come()
+    assert pages.are_in_memory(1, 0)
+    assert asked.times == 17
+    assert pages.are_in_memory(1, 9 * PAGE)  # no row with the first
+    assert pages.are_in_memory(1, 0)
+    assert asked.times == 19
+
+
+def test_what_was_found_and_dropped_is_not_there(descriptor: int) -> None:
+    pages = pages_of(descriptor)
+    assert pages.are_in_memory(SIZE, 0)
+    forget(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
+    os.pread(descriptor, SIZE - PAGE, 0)
+    assert not pages.are_in_memory(SIZE, 0)
+    assert not pages.are_in_memory(1, SIZE - PAGE)
+    assert pages.are_in_memory(SIZE - PAGE, 0)
+
+
+def test_a_system_that_does_not_count_is_asked_of_each_page(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_cache, "_CACHESTAT", 9999)
+    pages, asked = pages_of(descriptor), Asked(monkeypatch)
+    assert pages.are_in_memory(SIZE, 0)
+    assert pages.are_in_memory(SIZE, 0)
+    assert asked.times == 2
+
+
+def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x" * SIZE, 0)
+    assert file.sendable(SIZE, 0) is not None
+    asked = Asked(monkeypatch)
+    for come in (lambda: file.warm(1, 0), lambda: file.read_at(1, 0)):
+        come()
+        assert file.sendable(SIZE, 0) is not None
+    assert asked.times == 2
 
 
 def test_files(tmp_path: Path) -> None:
