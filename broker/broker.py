@@ -126,6 +126,7 @@ def real_environment(config: BrokerConfig) -> Environment:
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
             tls=tls,
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
         ),
         open_acl_zookeeper=acl_zookeeper(config),
         handshakes=handshakes,

@@ -75,6 +75,7 @@ _ACTED_ON: Mapping[str, str] = {
     "password.encoder.iterations": "How often the secret is hashed for it.",
     "socket.request.max.bytes": "The largest request accepted.",
     "socket.send.buffer.bytes": "What the system keeps of answers that a client has not confirmed; -1: it chooses.",
+    "socket.receive.buffer.bytes": "What it keeps of requests that the broker has not read yet; -1: it chooses.",
     "max.connections": "How many connections a broker accepts.",
     "max.connections.per.ip": "How many connections a broker accepts from one address.",
     "max.connections.per.ip.overrides": "The same for single addresses: address:count, comma-separated.",

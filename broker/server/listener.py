@@ -39,7 +39,8 @@ class Listener:
     """One named listener: its socket and its connections. See admission.py for `protected`.
 
     With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS. The system
-    keeps `send_buffer_bytes` of what a peer has not taken yet; 0 and less leave it to the system.
+    keeps `send_buffer_bytes` of what a peer has not taken yet, and `receive_buffer_bytes` of what the broker has not
+    read yet; 0 and less leave it to the system.
     """
 
     _ids = itertools.count(1)
@@ -55,6 +56,7 @@ class Listener:
         protected: bool = False,
         tls: ServerSide | None = None,
         send_buffer_bytes: int = 0,
+        receive_buffer_bytes: int = 0,
     ) -> None:
         self.name = endpoint.listener
         self._protocol = endpoint.protocol
@@ -69,7 +71,7 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._socket = _bound(endpoint)
+        self._socket = _bound(endpoint, receive_buffer_bytes)
         self.host = endpoint.host
         self.port: int = self._socket.getsockname()[1]
 
@@ -239,10 +241,13 @@ async def _whole(accepting: Coroutine[Any, Any, object]) -> None:
         raise
 
 
-def _bound(endpoint: Endpoint) -> socket.socket:
+def _bound(endpoint: Endpoint, receive_buffer_bytes: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if receive_buffer_bytes > 0:
+        # Connections have it from here: a peer is told at its handshake how much it may ever send ahead.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     try:
         sock.bind((endpoint.host, endpoint.port))
         sock.listen(BACKLOG)

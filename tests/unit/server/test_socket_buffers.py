@@ -1,4 +1,5 @@
-"""What the system keeps of answers that a peer has not taken (`socket.send.buffer.bytes`)."""
+"""What the system keeps of answers that a peer has not taken, and of requests that the broker has not read
+(`socket.send.buffer.bytes`, `socket.receive.buffer.bytes`)."""
 
 import asyncio
 import os
@@ -26,8 +27,8 @@ class Silent:
         return False
 
 
-def of_peer(address: Any) -> list[int]:
-    """SO_SNDBUF of this process's sockets that are connected to an address."""
+def of_peer(address: Any, option: int) -> list[int]:
+    """An option of this process's sockets that are connected to an address."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # closed by now, or no socket with a peer
@@ -35,30 +36,41 @@ def of_peer(address: Any) -> list[int]:
                 continue
             with socket.socket(fileno=os.dup(int(name))) as sock:
                 if sock.getpeername() == address:
-                    found.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+                    found.append(sock.getsockopt(socket.SOL_SOCKET, option))
     return found
 
 
-async def kept(wanted: int) -> int:
+async def kept(option: int, wanted: int) -> int:
     admission = Admission(Limits(), lambda: 0.0)
-    listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), admission, send_buffer_bytes=wanted)
+    sends = option == socket.SO_SNDBUF
+    listener = Listener(
+        Endpoint("L", "PLAINTEXT", "127.0.0.1", 0),
+        admission,
+        send_buffer_bytes=wanted if sends else 0,
+        receive_buffer_bytes=0 if sends else wanted,
+    )
     await listener.serve(cast(Dispatcher, Silent()))
     _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     while not listener.connection_count:
         await asyncio.sleep(0.001)
-    (found,) = of_peer(writer.get_extra_info("sockname"))
+    (found,) = of_peer(writer.get_extra_info("sockname"), option)
     writer.close()
     await listener.close()
     return found
 
 
+BUFFERS = pytest.mark.parametrize("option", [socket.SO_SNDBUF, socket.SO_RCVBUF])
+
+
+@BUFFERS
 @pytest.mark.parametrize("wanted", [102_400, 60_000])
-def test_a_connection_has_the_buffer_that_is_set(wanted: int) -> None:
+def test_a_connection_has_the_buffer_that_is_set(option: int, wanted: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(kept(wanted)) == 2 * wanted  # Linux doubles it, for what it needs beside the bytes
+        assert runner.run(kept(option, wanted)) == 2 * wanted  # Linux doubles it, for what it needs beside the bytes
 
 
+@BUFFERS
 @pytest.mark.parametrize("wanted", [-1, 0])
-def test_else_the_system_chooses(wanted: int) -> None:
+def test_else_the_system_chooses(option: int, wanted: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(kept(wanted)) not in (2 * wanted, 0)
+        assert runner.run(kept(option, wanted)) not in (2 * wanted, 0)
