@@ -44,7 +44,7 @@ from logyard.broker.records import compiled_look, pauses
 from logyard.broker.security import zookeeper_access
 from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
-from logyard.broker.server.listener import Listener
+from logyard.broker.server.listener import Buffers, Listener
 from logyard.broker.server.logins.logins import BeginLogin, logins_of
 from logyard.broker.server.logins.mechanisms import CredentialSources
 from logyard.broker.server.record_threads import RecordThreads
@@ -125,8 +125,7 @@ def real_environment(config: BrokerConfig) -> Environment:
             run_blocking,
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
             tls=tls,
-            send_buffer_bytes=config.int("socket.send.buffer.bytes"),
-            receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+            buffers=Buffers(config.int("socket.send.buffer.bytes"), config.int("socket.receive.buffer.bytes")),
         ),
         open_acl_zookeeper=acl_zookeeper(config),
         handshakes=handshakes,

@@ -5,7 +5,7 @@ import itertools
 import socket
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -35,12 +35,21 @@ class BindFailed(LogyardError):
     """A listener's address cannot be bound."""
 
 
+class Buffers(NamedTuple):
+    """What the system keeps for a connection: of answers that the peer has not taken, and of requests that the broker
+    has not read. 0 and less leave it to the system."""
+
+    send_bytes: int
+    receive_bytes: int
+
+
+SYSTEMS = Buffers(0, 0)
+
+
 class Listener:
     """One named listener: its socket and its connections. See admission.py for `protected`.
 
-    With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS. The system
-    keeps `send_buffer_bytes` of what a peer has not taken yet, and `receive_buffer_bytes` of what the broker has not
-    read yet; 0 and less leave it to the system.
+    With `run_blocking`, which waits for the disk, records are sent from their files to who speaks no TLS.
     """
 
     _ids = itertools.count(1)
@@ -55,8 +64,7 @@ class Listener:
         *,
         protected: bool = False,
         tls: ServerSide | None = None,
-        send_buffer_bytes: int = 0,
-        receive_buffer_bytes: int = 0,
+        buffers: Buffers = SYSTEMS,
     ) -> None:
         self.name = endpoint.listener
         self._protocol = endpoint.protocol
@@ -67,11 +75,11 @@ class Listener:
         self._run_blocking = run_blocking
         self._begin_login: BeginLogin | None = None
         self._protected = protected
-        self._send_buffer_bytes = send_buffer_bytes
+        self._buffers = buffers
         self.connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._socket = _bound(endpoint, receive_buffer_bytes)
+        self._socket = _bound(endpoint, buffers)
         self.host = endpoint.host
         self.port: int = self._socket.getsockname()[1]
 
@@ -101,8 +109,8 @@ class Listener:
                     continue
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                if self._send_buffer_bytes > 0:
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+                if self._buffers.send_bytes > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._buffers.send_bytes)
                 await _whole(loop.connect_accepted_socket(partial(self._connection, dispatcher, sock), sock))
             except OSError:
                 sock.close()  # the peer has gone already
@@ -241,13 +249,13 @@ async def _whole(accepting: Coroutine[Any, Any, object]) -> None:
         raise
 
 
-def _bound(endpoint: Endpoint, receive_buffer_bytes: int) -> socket.socket:
+def _bound(endpoint: Endpoint, buffers: Buffers) -> socket.socket:
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if receive_buffer_bytes > 0:
+    if buffers.receive_bytes > 0:
         # Connections have it from here: a peer is told at its handshake how much it may ever send ahead.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffers.receive_bytes)
     try:
         sock.bind((endpoint.host, endpoint.port))
         sock.listen(BACKLOG)

@@ -5,6 +5,7 @@ on their way from the disk. A page that has come once is whole as long as it is 
 only counted from then on; what a system without cachestat (before Linux 6.5) tells is asked of mincore each time.
 """
 
+import errno
 import os
 from functools import cache
 from typing import Any
@@ -16,8 +17,10 @@ with imported_when_used("ctypes", "mmap"):
     import mmap
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_CACHESTAT = 451  # the call's number, on all processors but Alpha; no library has its name yet
+CACHESTAT = 451  # the call's number, on all processors but Alpha; no library has its name yet
 _NOTHING = (0, 0)
+# Errors of sendfile(2) where the system, or the file system, cannot do it.
+_UNSENDABLE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Calls:
@@ -40,7 +43,7 @@ class Calls:
         """Whether all pages of these bytes are in the page cache, or on their way there."""
         counts = self._counts()
         asked = self._range(position, size)
-        if self._cachestat(_CACHESTAT, fd, asked, counts, 0):
+        if self._cachestat(CACHESTAT, fd, asked, counts, 0):
             return False
         return bool(counts[0] == (position + size - 1) // _PAGE - position // _PAGE + 1)
 
@@ -76,6 +79,15 @@ def calls() -> Calls | None:
         os.close(fd)
 
 
+@cache
+def nowhere() -> int | None:
+    """A descriptor that takes bytes to nowhere, kept for good; None where the system has none."""
+    try:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 class FilePages:
     """What is in memory of one open file. Pages that were found there, all in one row, are only counted again."""
 
@@ -96,6 +108,24 @@ class FilePages:
             return False
         touches = position <= behind and begin <= end
         self._found = (min(begin, position), max(behind, end)) if touches and behind else (position, end)
+        return True
+
+    def bring(self, size: int, position: int) -> bool:
+        """Wait until these bytes, as far as the file has them, are in memory; returns False where that cannot be done
+        without a copy of them. Raises OSError. Safe in a thread."""
+        self.come()
+        null = nowhere()
+        if null is None:
+            return False
+        end = position + size
+        try:
+            # As by a read, but without its copy. POSIX_FADV_WILLNEED fills memory in small pages: twice a read's CPU.
+            while position < end and (sent := os.sendfile(null, self._fd, position, end - position)):
+                position += sent
+        except OSError as error:
+            if error.errno in _UNSENDABLE:
+                return False
+            raise
         return True
 
     def come(self) -> None:

@@ -14,9 +14,6 @@ from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, Dis
 # Errors of link(2) on a file system that does not support, or does not permit, a second name: not a disk failure.
 _UNLINKABLE = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP})
 
-# What is read only to be in memory goes through so many bytes, which mostly stay in the processor's cache.
-DROPPED_BYTES = 256 * 1024
-
 
 class OsFile:
     """A file of the operating system, by its descriptor."""
@@ -74,20 +71,10 @@ class OsFile:
 
     def warm(self, size: int, position: int) -> bool:
         pages = self._known_pages()
-        if pages is None:
-            return False
-        pages.come()
         try:
-            # Not by POSIX_FADV_WILLNEED, which fills memory in small pages: reading takes twice as long.
-            dropped, end = memoryview(bytearray(min(size, DROPPED_BYTES))), position + size
-            while position < end:
-                got = os.preadv(self._fd, (dropped[: end - position],), position)
-                if not got:
-                    break
-                position += got
+            return pages is not None and pages.bring(size, position)
         except OSError as error:
             self._disk.fail(self.path, error)
-        return True
 
     def sendable(self, size: int, position: int) -> int | None:
         pages = self._known_pages()

@@ -14,7 +14,7 @@ import uvloop
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.dispatch import Dispatcher
-from logyard.broker.server.listener import Listener
+from logyard.broker.server.listener import Buffers, Listener
 
 
 class Silent:
@@ -42,13 +42,8 @@ def of_peer(address: Any, option: int) -> list[int]:
 
 async def kept(option: int, wanted: int) -> int:
     admission = Admission(Limits(), lambda: 0.0)
-    sends = option == socket.SO_SNDBUF
-    listener = Listener(
-        Endpoint("L", "PLAINTEXT", "127.0.0.1", 0),
-        admission,
-        send_buffer_bytes=wanted if sends else 0,
-        receive_buffer_bytes=0 if sends else wanted,
-    )
+    buffers = Buffers(wanted, 0) if option == socket.SO_SNDBUF else Buffers(0, wanted)
+    listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), admission, buffers=buffers)
     await listener.serve(cast(Dispatcher, Silent()))
     _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     while not listener.connection_count:

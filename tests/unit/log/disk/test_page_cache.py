@@ -1,5 +1,6 @@
 """What is in memory of a file, and what is not: asked of the machine itself."""
 
+import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from logyard.broker.log.disk import page_cache
 from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.disk.real import OsDisk
 
 PAGE = mmap.PAGESIZE
@@ -145,7 +147,7 @@ def test_what_was_found_and_dropped_is_not_there(descriptor: int) -> None:
 
 
 def test_a_system_that_does_not_count_is_asked_of_each_page(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_cache, "_CACHESTAT", 9999)
+    monkeypatch.setattr(page_cache, "CACHESTAT", 9999)
     pages, asked = pages_of(descriptor), Asked(monkeypatch)
     assert pages.are_in_memory(SIZE, 0)
     assert pages.are_in_memory(SIZE, 0)
@@ -161,6 +163,51 @@ def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkey
         come()
         assert file.sendable(SIZE, 0) is not None
     assert asked.times == 2
+
+
+def test_what_was_dropped_is_brought_back(tmp_path: Path) -> None:
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x" * SIZE, 0)
+    file.sync()
+    fd = file.sendable(SIZE, 0)
+    assert fd is not None
+    forget(fd)
+    assert file.warm(SIZE, 0)
+    assert file.sendable(SIZE, 0) is not None
+    assert file.warm(SIZE, SIZE - 1)  # no more than there is
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS])
+def test_where_nothing_can_be_sent_to_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x", 0)
+    monkeypatch.setattr(os, "sendfile", refused)
+    assert not file.warm(1, 0)
+
+
+def test_where_there_is_no_such_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x", 0)
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "none" / "null"))
+    page_cache.nowhere.cache_clear()
+    try:
+        assert not file.warm(1, 0)
+    finally:
+        page_cache.nowhere.cache_clear()
+
+
+def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x", 0)
+    monkeypatch.setattr(os, "sendfile", failed)
+    with pytest.raises(DiskError):
+        file.warm(1, 0)
 
 
 def test_files(tmp_path: Path) -> None:
