@@ -3,6 +3,8 @@
 Reads depend on these files: a wrong one hides or shows the wrong records, although every batch of the log is sound.
 """
 
+import heapq
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -33,9 +35,7 @@ def transaction_findings(
     unknown = BlindOffsets(blind)
     for base, entries in indexes.items():
         listed = {entry.last_offset: entry for entry in entries}
-        for last, (segment, found) in expected.items():
-            if segment != base:
-                continue
+        for last, found in expected.get(base, {}).items():
             entry = listed.pop(last, None)
             if found.first_offset < 0:
                 continue  # its records were removed, or it had none
@@ -67,26 +67,31 @@ def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
     return said == found.last_stable_offset or (said > found.last_offset and said in begun)
 
 
-def aborted_by_markers(c: Columns) -> tuple[dict[int, tuple[int, AbortedTxn]], frozenset[int]]:
-    """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1 if
-    none of its batches is left), and the first offsets of all transactions."""
+def aborted_by_markers(c: Columns) -> tuple[dict[int, dict[int, AbortedTxn]], frozenset[int]]:
+    """Return the aborted transactions by their marker's segment and offset (`first_offset` is -1 if none of its batches
+    is left), and the first offsets of all transactions."""
     rows = np.flatnonzero(c["attributes"] & TRANSACTIONAL)
     names = ("segment", "base", "last", "producer_id", "marker")
     columns = (c[name][rows].tolist() for name in names)
     open_from: dict[int, int] = {}
-    found: dict[int, tuple[int, AbortedTxn]] = {}
+    # The open transactions and some that ended, by where they began: a log may have very many open at once.
+    begins: list[tuple[int, int]] = []
+    found: dict[int, dict[int, AbortedTxn]] = defaultdict(dict)
     begun: set[int] = set()
     for segment, base, last, producer, marker in zip(*columns, strict=True):
         if marker == NO_MARKER:
             if producer not in open_from:
                 open_from[producer] = base
+                heapq.heappush(begins, (base, producer))
                 begun.add(base)
             continue
         first = open_from.pop(producer, -1)
         if marker == ABORT_MARKER:
-            stable = min(open_from.values(), default=last + 1)
-            found[last] = segment, AbortedTxn(producer, first, last, stable)
-    return found, frozenset(begun)
+            while begins and open_from.get(begins[0][1]) != begins[0][0]:
+                heapq.heappop(begins)
+            stable = begins[0][0] if begins else last + 1
+            found[segment][last] = AbortedTxn(producer, first, last, stable)
+    return dict(found), frozenset(begun)
 
 
 def _finding(replica: Replica, base: int, offset: int, level: str, text: str) -> Finding:
