@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -92,3 +92,9 @@ def directories(columns: Sequence[PartitionColumn], topic: str, timestamps: Any)
         pairs = [divmod(int(one), len(values)) for one in both.tolist()]
         names = [f"{names[a]}/{column.name}={quote(values[b], safe=' -_.')}".lstrip("/") for a, b in pairs]
     return names, rows
+
+
+def values_of(directory: str) -> dict[str, str]:
+    """Return the partition columns' values, as they were before `directories` escaped them."""
+    parts = (part.partition("=") for part in directory.split("/"))
+    return {name: unquote(value) for name, equals, value in parts if equals}

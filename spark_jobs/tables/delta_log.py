@@ -11,14 +11,14 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
-from logyard.spark_jobs.export.partition_columns import NOWHERE
+from logyard.spark_jobs.export.partition_columns import NOWHERE, values_of
 from logyard.spark_jobs.objects.deciding import create_once
 from logyard.spark_jobs.objects.store import ObjectStore
 from logyard.spark_jobs.tables.publisher import TableFailed, begin_plainly, check_same, of_table, properties
@@ -130,10 +130,10 @@ class DeltaLog:
 
     def _add(self, file: Mapping[str, Any]) -> Action:
         path = os.path.relpath(str(file["path"]), DATA)
-        values = dict(part.partition("=")[::2] for part in os.path.dirname(path).split("/") if "=" in part)
+        values = values_of(os.path.dirname(path))
         return {
             "path": quote(path),
-            "partitionValues": {n: None if values[n] == NOWHERE else unquote(values[n]) for n in self._by},
+            "partitionValues": {n: None if values[n] == NOWHERE else values[n] for n in self._by},
             "size": int(file["bytes"]),
             "modificationTime": 0,
             "dataChange": True,

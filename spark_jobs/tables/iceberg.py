@@ -18,6 +18,7 @@ import pyarrow as pa
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
+from logyard.spark_jobs.export.partition_columns import values_of
 from logyard.spark_jobs.session import Workers
 from logyard.spark_jobs.tables.publisher import (
     TableFailed,
@@ -127,7 +128,9 @@ class IcebergTable:
         made = java.DataFiles.builder(table.spec()).withPath(path).withFormat("PARQUET")
         made = made.withFileSizeInBytes(int(file["bytes"])).withRecordCount(int(file["rows"]))
         if self._output.partition_by:
-            made = made.withPartitionPath(os.path.relpath(os.path.dirname(path), home))
+            # Not by `withPartitionPath`, which takes what is escaped in a path for the value.
+            values = values_of(os.path.relpath(os.path.dirname(path), home))
+            made = made.withPartitionValues([values[column.name] for column in self._output.partition_by])
         return made.build()
 
 

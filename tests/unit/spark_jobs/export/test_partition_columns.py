@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from logyard.spark_jobs.export.partition_columns import BadPartitioning, directories, parse
+from logyard.spark_jobs.export.partition_columns import BadPartitioning, directories, parse, values_of
 
 DAY_MS = 86_400_000
 
@@ -29,6 +29,12 @@ def test_a_row_goes_where_its_columns_say() -> None:
         "month=1970-01/topic=t",
         "month=1970-02/topic=t",
     ]
+
+
+def test_a_directory_tells_the_values_as_they_were() -> None:
+    (found,) = places("at=%Y/%m %H:%M=100%%", "topic", times=[0])
+    assert found == "at=1970%2F01 00%3A00%3D100%25/topic=t"
+    assert values_of(found) == {"at": "1970/01 00:00=100%", "topic": "t"}
 
 
 def test_a_time_that_no_calendar_has_goes_to_hives_default() -> None:
