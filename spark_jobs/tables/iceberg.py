@@ -11,7 +11,7 @@ Iceberg's core is used, which does not depend on Spark, so the runtime for anoth
 import json
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -83,10 +83,11 @@ class IcebergTable:
         java = context._jvm.org.apache.iceberg
         home = os.path.join(os.path.abspath(store.directory), DATA)
         table = self._table(java, context._jsc.hadoopConfiguration(), home)
-        name = f"logyard-{manifest.layout['id']}-{manifest.version}"
-        published = _names(table.currentSnapshot(), table)
-        if name in published:
-            check_same(published[name], manifest, "Iceberg's table")
+        line = f"logyard-{manifest.layout['id']}-"
+        name = f"{line}{manifest.version}"
+        published = _published(table, line, manifest.version)
+        if published is not None:
+            check_same(published.offsets, manifest, "Iceberg's table")
             return
         append = table.newAppend().stageOnly()
         append = append.set(WAP, name).set(VERSION, str(manifest.version)).set(OFFSETS, properties(manifest))
@@ -94,13 +95,12 @@ class IcebergTable:
             append = append.appendFile(self._data_file(java, table, home, store.directory, file))
         append.commit()
         table.refresh()
-        staged = next(s for s in table.snapshots().iterator() if s.summary().get(WAP) == name)
         try:
-            table.manageSnapshots().cherrypick(staged.snapshotId()).commit()
+            table.manageSnapshots().cherrypick(append.updateEvent().snapshotId()).commit()
         except Exception:
             # Another run that finishes this version may have picked it first.
             table.refresh()
-            if name not in _names(table.currentSnapshot(), table):
+            if _published(table, line, manifest.version) is None:
                 raise
 
     def _table(self, java: Any, configuration: Any, home: str) -> Any:
@@ -134,18 +134,32 @@ class IcebergTable:
         return made.build()
 
 
-def _names(snapshot: Any, table: Any) -> dict[str, str | None]:
-    """Return the ids (`wap.id`) under which versions were added, as far back as the table's history goes, with the
-    offsets of each (None for one that was picked onto another snapshot)."""
-    names: dict[str, str | None] = {}
+class _Published(NamedTuple):
+    """A version that a table has; `offsets` is None where it was picked onto another snapshot."""
+
+    offsets: str | None
+
+
+def _published(table: Any, line: str, version: int) -> _Published | None:
+    """Return a version as the table has it, None if it was never added.
+
+    Every version is added before the next one is committed (export/following.py), so the look goes no further back than
+    to an earlier version of the same export. Each snapshot costs a few calls of the JVM.
+
+    :param line: how the ids (`wap.id`) of this export's versions begin.
+    """
+    snapshot = table.currentSnapshot()
     while snapshot is not None:
         summary = snapshot.summary()
         for name in (summary.get(WAP), summary.get(PUBLISHED_WAP)):
-            if name is not None:
-                names[name] = names.get(name) or summary.get(OFFSETS)
+            number = name.removeprefix(line) if name is not None and name.startswith(line) else ""
+            if number == str(version):
+                return _Published(summary.get(OFFSETS))
+            if number.isdigit() and int(number) < version:
+                return None
         parent = snapshot.parentId()
         snapshot = table.snapshot(parent) if parent is not None else None
-    return names
+    return None
 
 
 def schema_json(schema: pa.Schema, partition_by: list[str]) -> dict[str, Any]:
