@@ -20,6 +20,7 @@ from logyard.spark_jobs.audit.divergence import compare_partition, merged
 from logyard.spark_jobs.audit.epochs import epoch_findings
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.framing import OPEN_END, Blind, BlindOffsets
+from logyard.spark_jobs.audit.replica_state import checkpoint_findings
 from logyard.spark_jobs.audit.segment import BATCH_SCHEMA, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.audit.transactions import transaction_findings
 from logyard.spark_jobs.segments.replicas import Replica
@@ -108,11 +109,14 @@ def judge_partition(
     :param aborted: each broker's transaction indexes, by the base offset of closed segments.
     :param blind: offsets of each broker's log that only damaged bytes tell; the damage is a finding already.
     """
+    rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
+    verdict = PartitionVerdict()
+    for replica in replicas:
+        unknown_end = BlindOffsets((blind or {}).get(replica.broker_id, ()))
+        verdict.findings += checkpoint_findings(replica, _end(replica, rows[replica.broker_id]), unknown_end)
     # A replica that was fetched from a cleaned one has no checkpoint of its own, so the highest one counts for all.
     cleaned_to = max((r.clean_offset for r in replicas), default=-1)
     replicas = [replace(r, clean_offset=cleaned_to) for r in replicas]
-    verdict = PartitionVerdict()
-    rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
     for replica in replicas:
         columns, unknown = rows[replica.broker_id], list((blind or {}).get(replica.broker_id, ()))
         verdict.findings += _cut(order_findings(replica, columns, unknown))
@@ -126,6 +130,12 @@ def judge_partition(
     if len(replicas) > 1:
         verdict.findings += replica_findings(replicas, rows, [b for spans in (blind or {}).values() for b in spans])
     return verdict
+
+
+def _end(replica: Replica, c: Columns) -> int:
+    """Return the offset after a log's last batch."""
+    last = int(c["last"].max()) if len(c["last"]) else -1
+    return max(last + 1, replica.segments[-1].base_offset if replica.segments else 0)
 
 
 def _columns(tables: Sequence[pa.Table]) -> Columns:

@@ -1,8 +1,11 @@
-"""Checks of what replicas report about themselves (offsets, leader, ISR, topic id), before any segment is read."""
+"""Checks of what replicas report about themselves (offsets, leader, ISR, topic id), before any segment is read; of a
+directory, which does not tell where its log ends, once its segments were read."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
+from logyard.spark_jobs.audit.framing import OPEN_END, BlindOffsets
 from logyard.spark_jobs.segments.replicas import UNKNOWN, Replica
 
 
@@ -35,6 +38,17 @@ def damaged_files(replica: Replica) -> Iterator[Finding]:
         yield Finding(BAD, "file", *replica.tp, replica.broker_id, path, -1, UNKNOWN, text)
 
 
+def checkpoint_findings(replica: Replica, end: int, unknown: BlindOffsets) -> Iterator[Finding]:
+    """Find checkpoints of a directory that lie beyond its log's end: if it is that of the high watermark, acknowledged
+    records were lost.
+
+    :param end: the offset after the last batch that was read.
+    :param unknown: offsets that only damaged bytes tell; the damage is a finding already.
+    """
+    if replica.log_end_offset == UNKNOWN and not unknown.meets(end, OPEN_END):
+        yield from _own_offsets(replace(replica, log_end_offset=end))
+
+
 def _own_offsets(replica: Replica) -> Iterator[Finding]:
     recovery_point = UNKNOWN if replica.lease is None else int(replica.lease.details.get("recovery_point", UNKNOWN))
     offsets = {
@@ -46,6 +60,8 @@ def _own_offsets(replica: Replica) -> Iterator[Finding]:
     for name, offset in offsets.items():
         if offset > replica.log_end_offset:
             text = f"its {name} {offset} lies beyond its log's end {replica.log_end_offset}"
+            if name == "high watermark" and replica.lease is None:
+                text += ": acknowledged records were lost"
             yield _finding(replica, BAD, "checkpoint", offset, text)
 
 

@@ -94,6 +94,28 @@ def test_a_log_must_begin_and_end_where_its_broker_says(tmp_path: Path) -> None:
     assert found(replace(late, log_start_offset=6, log_end_offset=12)) == []
 
 
+def test_a_directory_whose_log_ends_before_its_high_watermark_lost_records(tmp_path: Path) -> None:
+    short = replica(tmp_path, 1, [LOG[:2], LOG[2:4]], high_watermark=13)
+    (finding,) = judge(short).findings
+    assert (finding.level, finding.check, finding.offset, finding.file) == (BAD, "checkpoint", 13, short.directory)
+    assert finding.message == "its high watermark 13 lies beyond its log's end 12: acknowledged records were lost"
+    assert found(replace(short, high_watermark=12)) == []
+    empty = replica(tmp_path, 2, [LOG[:2]], high_watermark=9)
+    log = Path(empty.directory) / f"{0:020d}.log"
+    log.write_bytes(b"")
+    empty = replace(of_partition_directory(empty.directory, 2), high_watermark=9)
+    assert found(empty) == [(BAD, "checkpoint", 2, 9)]
+    assert found(replace(empty, high_watermark=0)) == []
+
+
+def test_where_damage_hides_a_logs_end_its_high_watermark_is_no_finding(tmp_path: Path) -> None:
+    torn = replica(tmp_path, 1, [LOG[:4]], high_watermark=12)
+    log = Path(torn.directory) / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    torn = replace(of_partition_directory(torn.directory, 1), high_watermark=12)
+    assert found(torn) == [(BAD, "framing", 1, 9)]
+
+
 def test_sequences_go_on_wrap_and_start_again_with_an_epoch(tmp_path: Path) -> None:
     def written(at: int, sequence: int, epoch: int = 0) -> Batch:
         return replace(LOG[at], producer_id=7, producer_epoch=epoch, sequence=sequence)
@@ -128,7 +150,8 @@ def test_replicas_are_compared_up_to_the_lowest_high_watermark_only(tmp_path: Pa
     one = replica(tmp_path, 1, [LOG])
     short = replica(tmp_path, 2, [LOG[:8]], high_watermark=24)
     assert found(one, short) == []
-    assert found(one, replace(short, high_watermark=27)) == [(BAD, "replicas", 1, 24)]
+    told = [(BAD, "checkpoint", 2, 27), (BAD, "replicas", 1, 24)]
+    assert found(one, replace(short, high_watermark=27)) == told, "it lost what it knew to be acknowledged"
 
 
 def test_cleaned_replicas_are_compared_by_record(tmp_path: Path) -> None:
@@ -138,7 +161,8 @@ def test_cleaned_replicas_are_compared_by_record(tmp_path: Path) -> None:
     lost = replica(tmp_path, 3, [[LOG[0], *LOG[11:]]], clean_offset=33)
     assert found(full, lost) == [(WARN, "replicas", 3, 33)]
     missing = replica(tmp_path, 4, [LOG[:11]], clean_offset=36, high_watermark=36)
-    assert found(full, missing) == [(BAD, "replicas", 4, o) for o in (33, 34, 35)]
+    checkpoints = [(BAD, "checkpoint", 4, 36)] * 2
+    assert found(full, missing) == [*checkpoints, *((BAD, "replicas", 4, o) for o in (33, 34, 35))]
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:
