@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
 from logyard.spark_jobs.audit import quarantine, report
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="[ID=]PATH",
-        help="audit a directory instead of a cluster; repeatable",
+        help="audit a directory of broker ID (by default its position) instead of a cluster; repeatable",
     )
     parser.add_argument("--cleanup-policy", metavar="POLICY", help="with --log-dir: the topics' cleanup.policy")
     parser.add_argument("--shallow", action="store_true", help="check headers and checksums only, not records")
@@ -111,7 +112,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _directories(arguments: argparse.Namespace, spark: session.SparkStart) -> Audited:
-    replicas = _of_directories(arguments)
+    replicas = of_directories(arguments)
     whole = Audited(replicas, [found for replica in replicas for found in damaged_files(replica)])
     _inspect(spark.context(), whole, deep=not arguments.shallow)
     return whole
@@ -202,16 +203,40 @@ def _bytes(replicas: Sequence[Replica]) -> int:
     return sum(segment.size for replica in replicas for segment in replica.segments)
 
 
-def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
+def of_directories(arguments: argparse.Namespace) -> list[Replica]:
+    """Return the replicas of `--log-dir`; raises JobFailed if two are one replica of a partition."""
     replicas = []
-    for number, given in enumerate(arguments.log_dir):
-        head, _, tail = given.partition("=")
-        broker_id, path = (int(head), tail) if tail and head.isdigit() else (number, given)
+    for broker_id, path in numbered(arguments.log_dir):
         if not os.path.isdir(path):
             raise JobFailed(f"--log-dir {path}: there is no such directory")
         replicas += list(of_log_directory(path, broker_id, arguments.topic, arguments.cleanup_policy))
     check_topics("--log-dir", replicas, arguments.topic)
+    seen: dict[tuple[int, TopicPartition], Replica] = {}
+    for replica in replicas:
+        other = seen.setdefault((replica.broker_id, replica.tp), replica)
+        if other is not replica:
+            raise JobFailed(
+                f"--log-dir: {other.directory} and {replica.directory} are both replica {replica.broker_id} of"
+                f" {replica.tp}: give one of them another ID (--log-dir ID=PATH)"
+            )
     return replicas
+
+
+def numbered(given: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the id and path of each `[ID=]PATH`: one without an id has its position, or the next number that is free.
+    Several directories may have one id, as a broker may have several."""
+    parts = [one.partition("=") for one in given]
+    ids = [int(head) if tail and head.isascii() and head.isdigit() else None for head, _, tail in parts]
+    taken = set(ids)
+    found = []
+    for position, (one, (_, _, tail), number) in enumerate(zip(given, parts, ids, strict=True)):
+        if number is not None:
+            found.append((number, tail))
+            continue
+        free = next(n for n in range(position, position + len(taken) + 1) if n not in taken)
+        taken.add(free)
+        found.append((free, one))
+    return found
 
 
 def _inspect(context: Any, part: Audited, *, deep: bool) -> None:
