@@ -68,12 +68,13 @@ class Process:
     def bury(self) -> None:
         """Release what it left unfinished; called when it is no longer needed."""
         self.alive = self.runs = False
-        for task in list(self.tasks):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            with contextlib.suppress(BaseException):
-                coroutine.close()
-        self.tasks.clear()
+        while self.tasks:
+            left, self.tasks = self.tasks, {}
+            for task in left:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                # In its own context: what a `finally` begins is its task too, and closed in its turn.
+                with contextlib.suppress(BaseException):
+                    self.context.run(task.get_coro().close)
         for work in list(self.standing):
             work.throw()
         self.standing.clear()
