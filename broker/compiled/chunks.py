@@ -21,6 +21,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 # How many times larger compressed batches usually become; memory that is allocated but not used costs nothing.
 RATIO_GUESS = 6
 PAYLOAD_BYTES_MAX = 2**31 - 1
+# How much of a chunk is decompressed at a time by `opened_parts`; one more batch may follow.
+PART_BYTES = 64 << 20
 _CODEC_MASK = 0x07
 _CRC_START = 21
 RECORD_SIZE_MIN = 7
@@ -100,7 +102,10 @@ def read_chunks(
             k.read_headers(data, headers)
             chunk = Chunk(position, data[:used], headers)
             if opens_old and (headers[:, k.MAGIC] != 2).any():
-                chunk.old_payloads, chunk.old_faults = opened_messages(data, headers)
+                chunk.old_payloads, chunk.old_faults, done = opened_messages(data, headers)
+                if done < count:
+                    used, fault = int(headers[done, k.POSITION]), 0
+                    chunk.data, chunk.headers = data[:used], headers[:done]
             yield chunk
             position += used
             want = chunk_bytes
@@ -142,26 +147,55 @@ def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
 
     Returns the batches that do not decompress.
     """
+    wanted = np.ones(len(chunk.headers), bool) if wanted is None else wanted
+    damages, _ = _open(chunk, wanted, _Limit(chunk.payload_bytes_max))
+    return damages
+
+
+def opened_parts(chunk: Chunk) -> Iterator[tuple[Chunk, list[Damage]]]:
+    """Yield a chunk's batches as `open_payloads` opens them, with those that do not decompress, in parts of about
+    PART_BYTES: a few MiB of batches may become hundreds of GiB."""
+    rest = chunk
+    while len(rest.headers):
+        part = rest.select(slice(None))
+        damages, done = _open(part, np.ones(len(part.headers), bool), _Limit(PART_BYTES, ends_part=True))
+        part.headers, rest = part.headers[:done], rest.select(slice(done, None))
+        yield part, damages
+
+
+class _Limit(NamedTuple):
+    """How many bytes are decompressed, and whether the batches after them are left out; otherwise they are an error."""
+
+    most: int
+    ends_part: bool = False
+
+
+def _open(chunk: Chunk, wanted: Array, limit: _Limit) -> tuple[list[Damage], int]:
+    """Fill `raw` and `payloads`; returns the damaged batches, and how many batches were gone through."""
     headers = chunk.headers
     starts = headers[:, k.POSITION] + k.HEADER_SIZE
     ends = headers[:, k.POSITION] + headers[:, k.LENGTH]
     codecs = headers[:, k.ATTRIBUTES] & _CODEC_MASK
-    wanted = np.ones(len(headers), bool) if wanted is None else wanted
     damages: dict[int, Damage] = {}
     if codecs.any() or chunk.old_payloads:
-        chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages)
+        chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages, limit)
     else:
         chunk.raw, chunk.payloads = chunk.data, np.stack([starts, np.where(wanted, ends, starts)], axis=1)
-    sizes = chunk.payloads[:, 1] - chunk.payloads[:, 0]
-    unfit = wanted & ((headers[:, k.COUNT] < 0) | (headers[:, k.COUNT] * RECORD_SIZE_MIN > sizes))
-    for index in np.flatnonzero(unfit).tolist():
-        count = int(headers[index, k.COUNT])
-        damages.setdefault(index, chunk.damage(index, f"its {count} records do not fit in it"))
-    return [damages[index] for index in sorted(damages)]
+    done = len(chunk.payloads)
+    sizes, counts = chunk.payloads[:, 1] - chunk.payloads[:, 0], headers[:done, k.COUNT]
+    for index in np.flatnonzero(wanted[:done] & ((counts < 0) | (counts * RECORD_SIZE_MIN > sizes))).tolist():
+        damages.setdefault(index, chunk.damage(index, f"its {int(counts[index])} records do not fit in it"))
+    return [damages[index] for index in sorted(damages)], done
 
 
 def _decompressed(
-    chunk: Chunk, starts: Array, ends: Array, codecs: Array, wanted: Array, damages: dict[int, Damage]
+    chunk: Chunk,
+    starts: Array,
+    ends: Array,
+    codecs: Array,
+    wanted: Array,
+    damages: dict[int, Damage],
+    limit: _Limit,
 ) -> tuple[Array, Array]:
     view, old = memoryview(chunk.data), chunk.old_payloads
     room = _Room(RATIO_GUESS * len(view))
@@ -178,10 +212,13 @@ def _decompressed(
                 room.copy(view[start:end])
         except LogyardError as error:
             damages[index] = chunk.damage(index, f"it does not decompress: {error}")
-        if room.used > chunk.payload_bytes_max:
-            what = f"{len(view)} bytes of batches decompress to more than {chunk.payload_bytes_max}"
+        if room.used > limit.most and not limit.ends_part:
+            what = f"{len(view)} bytes of batches decompress to more than {limit.most}"
             raise CorruptBatch(chunk.damage(index, what))
         bounds[index] = before, room.used
+        if room.used >= limit.most and limit.ends_part:
+            bounds = bounds[: index + 1]
+            break
     return room.data[: room.used], bounds
 
 
@@ -279,6 +316,14 @@ def open_checked(chunk: Chunk, where: str, wanted: Array | None = None) -> Chunk
     for damage in open_payloads(chunk, wanted):
         raise CorruptBatch(damage, where)
     return chunk
+
+
+def checked_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:
+    """Yield a chunk whose checksums have been checked, decompressed in parts; raises CorruptBatch naming the file."""
+    for part, damages in opened_parts(chunk):
+        for damage in damages:
+            raise CorruptBatch(damage, where)
+        yield part
 
 
 def visible(headers: Array, aborted: Iterable[tuple[int, int, int]], *, committed_only: bool) -> Array:

@@ -15,17 +15,19 @@ from logyard.broker.records.header import parse_header
 from logyard.broker.records.header_validation import crc_matches
 from logyard.broker.records.legacy import ordered
 
-PAYLOAD_BYTES_MAX = 2**31 - 1
+# With this many unpacked bytes a chunk ends: each message may become 256 MiB.
+UNPACKED_BYTES = 64 << 20
 
 Payloads = dict[int, bytes]
 Faults = dict[int, str]
 
 
-def opened_messages(data: Array, headers: Array) -> tuple[Payloads, Faults]:
+def opened_messages(data: Array, headers: Array) -> tuple[Payloads, Faults, int]:
     """Fill in the rows of old messages (kernels.read_headers left them empty).
 
     Returns by the position of each: its records as a v2 batch has them, or why it cannot be trusted; a damaged one has
-    no records, and keeps its own offset. Raises CorruptData if they decompress to more than 2 GiB.
+    no records, and keeps its own offset. The third is how many rows were gone through: the rest is left empty where the
+    messages before it already fill much memory.
     """
     view = memoryview(data)
     payloads: Payloads = {}
@@ -42,9 +44,9 @@ def opened_messages(data: Array, headers: Array) -> tuple[Payloads, Faults]:
         payloads[at] = payload
         headers[index] = [at, filled[0], length, *filled[1:]]
         total += len(payload)
-        if total > PAYLOAD_BYTES_MAX:
-            raise CorruptData("the messages of one chunk decompress to more than 2 GiB")
-    return payloads, faults
+        if total >= UNPACKED_BYTES:
+            return payloads, faults, index + 1
+    return payloads, faults, len(headers)
 
 
 def _opened(message: memoryview) -> tuple[list[int], bytes]:

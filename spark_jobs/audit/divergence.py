@@ -18,7 +18,7 @@ from logyard.broker.compiled.chunks import (
     CorruptBatch,
     Damage,
     check_crcs,
-    open_payloads,
+    opened_parts,
     read_chunks,
     walk,
 )
@@ -58,19 +58,20 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
             return
         bad = {d.position for d in check_crcs(chunk)}
         chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
-        bad = {d.position for d in open_payloads(chunk)}
-        chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
-        chunk, records = _walked(chunk)
-        special = chunk.headers[:, k.ATTRIBUTES] & 0x30 != 0
-        columns = (
-            records[:, k.OFFSET],
-            record_hashes(chunk.raw, records),
-            key_hashes(chunk.raw, records),
-            records[:, k.VALUE_SIZE] >= 0,
-            special[records[:, k.BATCH]],
-        )
-        for row in zip(*(c.tolist() for c in columns), strict=True):
-            yield Row(segment.replica, *row)
+        for part, damages in opened_parts(chunk):
+            bad = {d.position for d in damages}
+            part = part.select(~np.isin(part.headers[:, k.POSITION] + part.file_position, list(bad)))
+            part, records = _walked(part)
+            special = part.headers[:, k.ATTRIBUTES] & 0x30 != 0
+            columns = (
+                records[:, k.OFFSET],
+                record_hashes(part.raw, records),
+                key_hashes(part.raw, records),
+                records[:, k.VALUE_SIZE] >= 0,
+                special[records[:, k.BATCH]],
+            )
+            for row in zip(*(c.tolist() for c in columns), strict=True):
+                yield Row(segment.replica, *row)
 
 
 def _walked(chunk: Chunk) -> tuple[Chunk, Array]:

@@ -19,7 +19,7 @@ from logyard.broker.compiled.chunks import (
     CorruptBatch,
     Damage,
     check_crcs,
-    open_payloads,
+    opened_parts,
     read_chunks,
     walk,
 )
@@ -141,21 +141,21 @@ class SegmentAuditor:
     def _open(self, chunk: Chunk) -> Array:
         """Decompress every batch and parse its records; returns a hash of each batch's records (0 for a damaged
         batch)."""
-        damaged = open_payloads(chunk)
-        for damage in damaged:
+        return np.concatenate([self._opened(part, damages) for part, damages in opened_parts(chunk)])
+
+    def _opened(self, chunk: Chunk, damages: list[Damage]) -> Array:
+        for damage in damages:
             self._add(BAD, "records", damage)
-        bad = {d.position - chunk.file_position for d in damaged}
+        bad = {d.position - chunk.file_position for d in damages}
         out = np.zeros(len(chunk.headers), np.int64)
         sound = ~np.isin(chunk.headers[:, k.POSITION], list(bad))
         # One damaged batch must not hide those after it: parse all at once, and one by one only if that fails.
         try:
-            part = chunk.select(sound)
-            out[sound] = self._walk(part)
+            out[sound] = self._walk(chunk.select(sound))
         except CorruptBatch:
             for index in np.flatnonzero(sound).tolist():
-                one = chunk.select(np.arange(len(chunk.headers)) == index)
                 try:
-                    out[index] = self._walk(one)[0]
+                    out[index] = self._walk(chunk.select(slice(index, index + 1)))[0]
                 except CorruptBatch as error:
                     self._add(BAD, "records", error.damage)
         return out

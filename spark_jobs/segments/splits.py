@@ -19,7 +19,7 @@ from logyard.broker.compiled.chunks import (
     CorruptBatch,
     Damage,
     check_crcs,
-    open_checked,
+    checked_parts,
     read_chunks,
     visible,
     walk,
@@ -169,12 +169,12 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
             mask &= headers[:, k.MAX_TIMESTAMP] >= split.newer_ms
         if not mask.any():
             continue
-        part = open_checked(chunk.select(mask), where)
-        records = walk(part, where)
-        inside = (records[:, k.OFFSET] >= split.start) & (records[:, k.OFFSET] < split.end)
-        records = records if inside.all() else records[inside]
-        if len(records):
-            yield _rows(split, part, records), record_hashes(part.raw, records) if hashed else None
+        for part in checked_parts(chunk.select(mask), where):
+            records = walk(part, where)
+            inside = (records[:, k.OFFSET] >= split.start) & (records[:, k.OFFSET] < split.end)
+            records = records if inside.all() else records[inside]
+            if len(records):
+                yield _rows(split, part, records), record_hashes(part.raw, records) if hashed else None
 
 
 def _check_order(chunk: Chunk, passed: int, split: Split, where: str) -> None:

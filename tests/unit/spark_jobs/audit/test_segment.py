@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
+from logyard.broker.compiled import chunks
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.segments.files import of_directory
@@ -37,6 +39,21 @@ def test_a_sound_segment_has_a_row_per_batch_and_no_finding(directory: Path) -> 
     assert [(r["base"], r["last"], r["records"]) for r in rows] == [(b.base, b.last, 3) for b in LOG[:8]]
     assert all(r["content"] != 0 for r in rows)
     assert (directory / f"{0:020d}.index").stat().st_size >= 16
+
+
+def test_what_unpacks_to_much_is_audited_in_parts(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = audit(directory)
+    monkeypatch.setattr(chunks, "PART_BYTES", 100)
+    assert audit(directory) == whole
+    path = directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    at = len(LOG[0].encode() + LOG[1].encode())
+    data[at + 61] ^= 0x7F
+    data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : at + len(LOG[2].encode())])).to_bytes(4, "big")
+    path.write_bytes(data)
+    (finding,), rows = audit(directory)
+    assert (finding.check, finding.offset) == ("records", 6)
+    assert [row["content"] != 0 for row in rows] == [True, True, False, *[True] * 5]
 
 
 def test_the_active_segment_is_audited_without_its_preallocated_indexes(directory: Path) -> None:

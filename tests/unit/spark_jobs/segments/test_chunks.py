@@ -224,3 +224,27 @@ def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: 
     large = [d.base_offset for d in damages if "decompresses to more than 100000 bytes" in d.reason]
     assert large == ([10, 11] if codec else [])
     assert len(damages) == len(large)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_are_decompressed_in_parts(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of 4 MiB may become hundreds of GiB: a batch of 20 KB may be one of 256 MiB."""
+    assert chunks.PART_BYTES + compression.DECOMPRESSED_BYTES_MAX < chunks.PAYLOAD_BYTES_MAX
+    data = b"".join(batch([Rec(i, b"k", b"%d" % (i % 10) * 50_000)], codec=codec).encode() for i in range(7))
+    chunk = chunk_of(data)
+    monkeypatch.setattr(chunks, "PART_BYTES", 90_000)
+    parts = [part for part, damages in chunks.opened_parts(chunk) if not damages]
+    assert [len(part.headers) for part in parts] == ([2, 2, 2, 1] if codec else [7])
+    rows = [row for part in parts for row in arrow.record_batch(part, chunks.walk(part)).to_pylist()]
+    assert [(row["offset"], row["value"]) for row in rows] == [(i, b"%d" % i * 50_000) for i in range(7)]
+
+
+def test_a_damaged_batch_is_told_with_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = bytearray(batch([Rec(1, b"k", b"v" * 50_000)], codec=1).encode())
+    broken[80:] = bytes(len(broken) - 80)
+    good = [batch([Rec(i, b"k", b"v" * 50_000)], codec=1).encode() for i in (0, 2, 3)]
+    chunk = chunk_of(good[0] + bytes(broken) + good[1] + good[2])
+    monkeypatch.setattr(chunks, "PART_BYTES", 40_000)
+    found = [(len(part.headers), [d.base_offset for d in damages]) for part, damages in chunks.opened_parts(chunk)]
+    assert [number for number, _ in found] == [1, 2, 1]
+    assert [told for _, told in found] == [[], [1], []]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logyard.broker.compiled import chunks
+from logyard.broker.compiled import chunks, old_messages
 from logyard.broker.records import message_set
 from logyard.broker.records.decode import Record
 from logyard.spark_jobs.audit.divergence import record_rows
@@ -52,6 +52,20 @@ def audited(*replicas: Replica) -> list[Any]:
         tables[replica.broker_id] = [auditor.run() for auditor in auditors]
         findings += [f for auditor in auditors for f in auditor.findings]
     return findings + judge_partition(replicas, tables).findings
+
+
+def test_messages_that_unpack_to_too_much_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = random_old_log(random.Random(1), 60)
+    replica = replica_of(tmp_path, log, 1)
+    (whole,) = chunks.read_chunks(replica.segments[0].open())
+    monkeypatch.setattr(old_messages, "UNPACKED_BYTES", 100)
+    cut = list(chunks.read_chunks(replica.segments[0].open()))
+    assert len(cut) > 3
+    assert isinstance(whole, chunks.Chunk)
+    assert sum(len(one.headers) for one in cut if isinstance(one, chunks.Chunk)) == len(whole.headers)
+    found = rows(replica, 0, 2**62)
+    monkeypatch.undo()
+    assert found == rows(replica, 0, 2**62)
 
 
 @pytest.mark.parametrize("seed", range(10))

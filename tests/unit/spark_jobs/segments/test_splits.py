@@ -1,21 +1,24 @@
 """Splits: every visible record is in exactly one file, whatever the range, the cuts and the isolation."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from logyard.broker.compiled import chunks
 from logyard.broker.compiled.chunks import CorruptBatch
 from logyard.spark_jobs.export.files import Output, WrittenSplit, write_split
 from logyard.spark_jobs.export.places.folder import FolderRun
 from logyard.spark_jobs.segments import splits
-from logyard.spark_jobs.segments.replicas import Replica
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from logyard.spark_jobs.segments.splits import Range, Split
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.job_replicas import replica_of_log
+from tests.support.segment_files import write_partition
 
 
 def export(span: Range, target: Path, *, committed_only: bool = True, split_bytes: int = 1) -> list[WrittenSplit]:
@@ -109,3 +112,19 @@ def test_damage_stops_an_export(tmp_path: Path, replica: Replica) -> None:
     with pytest.raises(CorruptBatch, match="checksum"):
         export(Range(replica, 0, 10), tmp_path)
     assert not list((tmp_path / "_staging").rglob("*.parquet"))
+
+
+def test_a_chunk_that_unpacks_to_too_much_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(*words: Any, **named: Any) -> Iterator[chunks.Chunk | chunks.Damage]:
+        for chunk in chunks.read_chunks(*words, **named):
+            assert isinstance(chunk, chunks.Chunk)
+            chunk.payload_bytes_max = 100_000
+            yield chunk
+
+    monkeypatch.setattr(splits, "read_chunks", limited)
+    monkeypatch.setattr(chunks, "PART_BYTES", 90_000)
+    log = [batch([Rec(2 * i + j, b"k", b"%d" % i * 50_000) for j in range(2)], codec=4) for i in range(4)]
+    replica = of_partition_directory(str(write_partition(tmp_path, "t-0", [log])))
+    (split,) = splits.plan_splits(Range(replica, 1, 7), committed_only=True, columns=["offset", "value"])
+    rows = [row for part, _ in splits.split_rows(split) for row in part.to_pylist()]
+    assert [(row["offset"], row["value"][:1]) for row in rows] == [(i, b"%d" % (i // 2)) for i in range(1, 7)]
