@@ -76,11 +76,21 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
 
 def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
     """Return the batches of a chunk whose records parse, and those records."""
-    while True:
-        try:
-            return chunk, walk(chunk)
-        except CorruptBatch as error:
-            chunk = chunk.select(chunk.headers[:, k.POSITION] + chunk.file_position != error.damage.position)
+    try:
+        return chunk, walk(chunk)
+    except CorruptBatch:
+        # A walk ends at the first damaged batch, and a chunk may hold tens of thousands: each is tried once.
+        parses = [_parses(chunk.select(slice(index, index + 1))) for index in range(len(chunk.headers))]
+        chunk = chunk.select(np.array(parses, bool))
+        return chunk, walk(chunk)
+
+
+def _parses(chunk: Chunk) -> bool:
+    try:
+        walk(chunk)
+    except CorruptBatch:
+        return False
+    return True
 
 
 def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:

@@ -1,6 +1,12 @@
 from pathlib import Path
 
-from logyard.spark_jobs.audit.divergence import Extent, compare_partition, merged
+import pytest
+from crc32c import crc32c
+
+from logyard.broker.compiled.chunks import Chunk, walk
+from logyard.broker.compiled.kernels import Array
+from logyard.spark_jobs.audit import divergence
+from logyard.spark_jobs.audit.divergence import Extent, compare_partition, merged, record_rows
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch
@@ -52,6 +58,29 @@ def test_nothing_may_be_missing_above_the_checkpoint(tmp_path: Path) -> None:
 def test_different_records_at_one_offset(tmp_path: Path) -> None:
     changed = [CLEANED[0], batch([Rec(6, b"b", b"2"), Rec(7, b"d", b"other")])]
     assert compare(replica(tmp_path, 1, CLEANED, 8), replica(tmp_path, 2, changed, 8)) == [(BAD, 1, 7)]
+
+
+def test_batches_whose_records_do_not_parse_are_tried_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk may hold tens of thousands of batches, and all may be damaged."""
+    found = replica(tmp_path, 1, [batch([Rec(i, b"k", b"v")]) for i in range(200)])
+    size = len(batch([Rec(0, b"k", b"v")]).encode())
+    path = Path(found.directory) / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    for at in range(0, len(data), 2 * size):
+        data[at + 61] = 0x7F
+        data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : at + size])).to_bytes(4, "big")
+    path.write_bytes(data)
+    walked: list[int] = []
+
+    def counted(chunk: Chunk) -> Array:
+        walked.append(len(chunk.headers))
+        return walk(chunk)
+
+    monkeypatch.setattr(divergence, "walk", counted)
+    assert [row.offset for row in record_rows(found.segments[0])] == list(range(1, 200, 2))
+    assert sum(walked) <= 3 * 200
 
 
 def test_spans_are_merged() -> None:
