@@ -27,9 +27,7 @@ def replicas(options: Options) -> list[Replica]:
         there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
         check_there(options, [r.tp for r in there])
         for replica in there:
-            # The broker may not have written its checkpoint yet, if the log is empty.
-            if replica.watermark_trouble and any(segment.size for segment in replica.segments):
-                raise BadOption(f"{replica.tp}: {replica.watermark_trouble}")
+            check_watermark(replica)
         return [settled(r) for r in there]
     cluster = connect(options, options.names(()))
     wanted = [tp for tp, _ in cluster.partitions(options.names(cluster.metadata.topics)) if options.wants(tp)]
@@ -49,8 +47,16 @@ def replicas(options: Options) -> list[Replica]:
     return [of_leased(lease) for lease in leases]
 
 
+def check_watermark(replica: Replica) -> None:
+    """Raise BadOption if a directory does not tell which of its records are committed: none of them would be read."""
+    # The broker may not have written its checkpoint yet, if the log is empty.
+    if replica.watermark_trouble and any(segment.size for segment in replica.segments):
+        raise BadOption(f"{replica.tp}: {replica.watermark_trouble}")
+
+
 def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
-    """Raise BadOption if a named topic or partition does not exist: an empty result would look complete."""
+    """Raise BadOption if a named topic or partition does not exist: an empty result would look complete, and offsets
+    that are given for another partition would not be obeyed."""
     topics = {tp.topic for tp in found}
     lacking: list[object] = [name for name in options.names(()) if name not in topics]
     lacking += [
@@ -61,6 +67,10 @@ def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
     ]
     if lacking:
         raise BadOption(f"{lacking[0]} was asked for and does not exist")
+    for side, edges in (("starting", options.starting), ("ending", options.ending)):
+        for tp in sorted(set(edges.single) - set(found))[:1]:
+            name = f"{side}Offsets" if edges.single[tp].timestamp_ms is None else f"{side}OffsetsByTimestamp"
+            raise BadOption(f"{name}: {tp} is none of the partitions that are read")
 
 
 def visible_end(replica: Replica, options: Options) -> int:

@@ -18,7 +18,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.data_source.options import BadOption, Options, parse
-from logyard.spark_jobs.data_source.ranges import checked_range, connect, edge_offset, plan, replicas, visible_end
+from logyard.spark_jobs.data_source.ranges import (
+    check_watermark,
+    checked_range,
+    connect,
+    edge_offset,
+    plan,
+    replicas,
+    visible_end,
+)
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
@@ -104,7 +112,9 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Return where the next micro-batch ends: at the end of each log, or after `limit` offsets, shared among
         partitions in proportion to what each has."""
         begun = positions(start)
-        current = self._sound(heads(self._options), begun)
+        found = heads(self._options)
+        self._check_directories(found, begun)
+        current = self._sound(found, begun)
         if self._target is not None:
             final = self._target
             self._check_rest(current, begun)
@@ -119,11 +129,27 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             ends = _share(begun, ends, current, limit.max_rows)
         return offset_of(ends)
 
+    def _check_directories(
+        self, found: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
+    ) -> None:
+        """Raise BadOption if the directory of a partition that was read is gone; a log that waits for its high
+        watermark is there."""
+        options = self._options
+        away = {tp for tp in begun if tp not in found and options.wants(tp)}
+        if not away or not options.path or not options.fail_on_data_loss:
+            return
+        for tp in sorted(away - {replica.tp for replica in of_log_directory(options.path, 0)})[:1]:
+            raise BadOption(
+                f"{tp}: it was read up to offset {begun[tp].offset}, and has no directory any more"
+                " (failOnDataLoss=false goes on without it)"
+            )
+
     def _check_rest(self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]) -> None:
         """Raise JobFailed if a partition is away that is not read to its target: the query would end without it."""
         for tp, end in (self._target or {}).items():
             if tp not in current and (begun[tp].offset if tp in begun else 0) < end:
-                raise JobFailed(f"{tp}: its leader is away, and offsets below {end} are to be read: start it again")
+                what = "its high watermark is not known" if self._options.path else "its leader is away"
+                raise JobFailed(f"{tp}: {what}, and offsets below {end} are to be read: start it again")
 
     def _sound(
         self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
@@ -224,11 +250,13 @@ def heads(options: Options, *, whole: bool = False) -> dict[TopicPartition, Head
     """Return the current state of every selected partition, without leases; partitions whose leader does not answer, or
     whose high watermark is not known, are left out.
 
-    Raises JobFailed with `whole` if the leader of one does not answer.
+    Raises JobFailed with `whole` if the leader of one does not answer, BadOption if its high watermark is not known.
     """
     if options.path:
-        wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)
-        return {r.tp: _head_of(settled(r), options) for r in wanted}
+        wanted = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+        for replica in wanted if whole else ():
+            check_watermark(replica)
+        return {r.tp: _head_of(settled(r), options) for r in wanted if not r.watermark_trouble}
     cluster = connect(options, options.names(()))
     found = {}
     silent: set[int] = set()

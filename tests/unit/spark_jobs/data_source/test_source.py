@@ -62,6 +62,20 @@ def test_a_directory_that_does_not_tell_what_is_committed_is_not_an_empty_one(ro
     assert rows(["offset"], path=str(root), subscribe="t") == []
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("startingOffsets", '{"t": {"0": 1}, "T": {"0": 1}}'),
+        ("endingOffsets", '{"T": {"0": 1}}'),
+        ("startingOffsetsByTimestamp", '{"T": {"0": 1}}'),
+        ("endingOffsetsByTimestamp", '{"t": {"0": 1}, "T": {"0": 1}}'),
+    ],
+)
+def test_an_edge_for_a_partition_that_is_not_read_is_an_error(root: Path, option: str, value: str) -> None:
+    with pytest.raises(BadOption, match=f"{option}: T-0 is none of the partitions that are read"):
+        rows(["offset"], path=str(root), subscribe="t", **{option: value})
+
+
 def test_every_column_of_a_directory(root: Path) -> None:
     found = rows(SCHEMA.names, path=str(root), subscribe="t")
     assert [r["offset"] for r in found] == list(range(20))

@@ -155,6 +155,11 @@ def test_where_it_begins(brokers: FakeBroker) -> None:
     assert late.initialOffset() == at(late, p0=10, p1=5)
 
 
+def test_a_beginning_for_a_partition_that_is_not_read_is_an_error(brokers: FakeBroker) -> None:
+    with pytest.raises(BadOption, match="startingOffsets: t-7 is none of the partitions that are read"):
+        stream(startingOffsets='{"t": {"0": 3, "7": 5}}').initialOffset()
+
+
 def test_loss_is_an_error_unless_allowed(brokers: FakeBroker) -> None:
     reader = stream()
     with pytest.raises(BadOption, match="offsets 0 to 30 were asked for, 0 to 20 are there"):
@@ -323,6 +328,33 @@ def test_a_partition_of_a_directory_waits_until_its_watermark_is_noted(tmp_path:
     assert list(positions(first)) == [T0]
     (tmp_path / "replication-offset-checkpoint").write_text(whole)
     assert positions(reader.latestOffset(first, ALL))[T1].offset == 5
+
+
+def test_available_now_does_not_end_well_without_a_directorys_watermark(tmp_path: Path) -> None:
+    write_partition(tmp_path, "t-0", [batches(0, 10)])
+    noted = (tmp_path / "replication-offset-checkpoint").read_text()
+    write_partition(tmp_path, "t-1", [batches(0, 5)])
+    whole = (tmp_path / "replication-offset-checkpoint").read_text()
+    (tmp_path / "replication-offset-checkpoint").write_text(noted)
+    reader = stream(path=str(tmp_path))
+    with pytest.raises(BadOption, match="t-1: its high watermark is not known"):
+        reader.prepareForTriggerAvailableNow()
+    (tmp_path / "replication-offset-checkpoint").write_text(whole)
+    reader.prepareForTriggerAvailableNow()
+    (tmp_path / "replication-offset-checkpoint").write_text(noted)
+    start = offset_of({T0: Position(None, 0), T1: Position(None, 2)})
+    with pytest.raises(JobFailed, match="t-1: its high watermark is not known, and offsets below 5 are to be read"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_directory_that_was_read_and_is_gone_is_data_loss(tmp_path: Path) -> None:
+    write_partition(tmp_path, "t-0", [batches(0, 10)])
+    write_partition(tmp_path, "t-1", [batches(0, 5)])
+    start = stream(path=str(tmp_path), startingOffsets="latest").initialOffset()
+    (tmp_path / "t-1").rename(tmp_path / "t-1.copy")
+    with pytest.raises(BadOption, match="t-1: it was read up to offset 5, and has no directory any more"):
+        stream(path=str(tmp_path)).latestOffset(start, ALL)
+    assert stream(path=str(tmp_path), failOnDataLoss="false").latestOffset(start, ALL) == start
 
 
 def test_a_leader_that_does_not_answer_is_waited_for_once(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
