@@ -4,7 +4,8 @@ This module uses neither Spark nor leases.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from logyard.broker.compiled import kernels as k
 from logyard.broker.compiled.chunks import (
+    AbortedSpans,
     ByteSource,
     Chunk,
     CorruptBatch,
@@ -92,7 +94,7 @@ def plan_splits(
     :param words: text that goes into the splits' names, to tell plans apart that write other files for the same range.
     """
     r = span.replica
-    aborted = tuple((a.producer_id, a.first_offset, a.last_offset) for a in r.aborted)
+    aborted = _NearSpans((a.producer_id, a.first_offset, a.last_offset) for a in r.aborted)
     plan = [r.cluster_id, r.topic_id, r.topic, r.partition, committed_only, list(columns), split_bytes, words]
     plan_hash = hashlib.sha256(repr(plan).encode()).hexdigest()[:12]
     segments = list(r.segments)
@@ -107,10 +109,28 @@ def plan_splits(
                 if (start, end) != (first, after):
                     low, high = byte_window(segment, start, end)
                     position, position_end = max(position, low), min(position_end, high)
-                near = tuple(a for a in aborted if a[1] < end and a[2] >= start)
+                near = aborted.within(start, end)
                 yield Split(
                     segment, position, position_end, start, end, near, committed_only, tuple(columns), plan_hash
                 )
+
+
+class _NearSpans:
+    """The aborted transactions that reach into ranges of offsets, which are asked for in ascending order: each is taken
+    up once and put away once."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int, int]]) -> None:
+        self._ahead = sorted(aborted, key=lambda a: a[1], reverse=True)
+        self._open: list[tuple[int, tuple[int, int, int]]] = []
+
+    def within(self, start: int, end: int) -> tuple[tuple[int, int, int], ...]:
+        """Return those that reach into [start, end)."""
+        while self._ahead and self._ahead[-1][1] < end:
+            one = self._ahead.pop()
+            heapq.heappush(self._open, (one[2], one))
+        while self._open and self._open[0][0] < start:
+            heapq.heappop(self._open)
+        return tuple(one for _, one in sorted(self._open))
 
 
 def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
@@ -146,7 +166,7 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
     Bytes after the last offset of the split may be torn or zeros, as a crash leaves them. Raises CorruptBatch,
     or CorruptData for what cannot be made columns, naming topic, partition, segment and offset.
     """
-    where = split.segment.where
+    where, aborted = split.segment.where, AbortedSpans(split.aborted)
     passed = -1
     for chunk in read_chunks(split.segment.open(), split.position, split.position_end):
         if isinstance(chunk, Damage):
@@ -161,7 +181,7 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
         # Check the batch before trusting its header, which may say that consumers do not see it.
         for damage in check_crcs(chunk.select(mine)):
             raise CorruptBatch(damage, where)
-        mask = visible(headers, split.aborted, committed_only=split.committed_only)
+        mask = visible(headers, aborted, committed_only=split.committed_only)
         if split.control:
             mask |= headers[:, k.ATTRIBUTES] & _CONTROL != 0
         mask &= mine

@@ -1,9 +1,7 @@
 """What the look at transaction indexes finds, and what it costs."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from logyard.spark_jobs.audit.transactions import transaction_findings
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
+from tests.support.steps import lines_run
 
 Indexes = Mapping[int, Sequence[AbortedTxn]]
 
@@ -104,20 +103,7 @@ def _columns(rows: Sequence[tuple[int, int, int, int]]) -> dict[str, Any]:
 
 
 def _steps(replica: Replica, columns: dict[str, Any], indexes: Indexes) -> int:
-    """Return how many lines of the module run."""
-    steps = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal steps
-        if frame.f_code.co_filename != transactions.__file__:
-            return None
-        steps += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
+    def look() -> None:
         assert list(transaction_findings(replica, columns, indexes)) == []
-    finally:
-        sys.settrace(before)
-    return steps
+
+    return lines_run(transactions, look)

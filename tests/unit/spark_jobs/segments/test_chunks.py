@@ -1,4 +1,5 @@
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from logyard.broker.records import compression
 from logyard.spark_jobs.segments import arrow
 from logyard.spark_jobs.segments.files import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
+from tests.support.steps import lines_run
 
 CODECS = [0, 1, 2, 3, 4]
 
@@ -190,8 +192,39 @@ def test_visible_hides_control_and_aborted_batches() -> None:
         batch([Rec(4, b"a", b"1")], flags=0x10, producer_id=6),
     ]
     headers = chunk_of(b"".join(b.encode() for b in log)).headers
-    assert chunks.visible(headers, [(5, 0, 2)], committed_only=False).tolist() == [True, True, False, True, True]
-    assert chunks.visible(headers, [(5, 0, 2)], committed_only=True).tolist() == [False, True, False, True, True]
+    assert chunks.visible(headers, chunks.AbortedSpans([(5, 0, 2)]), committed_only=False).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert chunks.visible(headers, chunks.AbortedSpans([(5, 0, 2)]), committed_only=True).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_look_at_batches_costs_the_same_with_many_aborted_transactions() -> None:
+    log = [batch([Rec(i, b"a", b"1")], flags=0x10, producer_id=5) for i in range(20)]
+    headers = chunk_of(b"".join(b.encode() for b in log)).headers
+    many = [(producer, 0, 2) for producer in range(6, 3000)] + [(5, 10 * i, 10 * i + 1) for i in range(1, 3000)]
+    lines = []
+    for aborted in map(chunks.AbortedSpans, ([(5, 10, 11)], many)):
+        look = partial(chunks.visible, headers, aborted, committed_only=True)
+        assert look().tolist() == [i not in (10, 11) for i in range(20)]
+        lines.append(lines_run(chunks, look))
+    assert lines[0] == lines[1]
+
+
+def test_spans_of_one_producer_that_overlap_hide_all_that_any_does() -> None:
+    """Only a damaged index has such."""
+    spans = chunks.AbortedSpans([(5, 0, 9), (5, 2, 3), (5, 20, 21)])
+    assert [n for n in range(25) if spans.cover(5, n)] == [*range(10), 20, 21]
+    assert not spans.cover(6, 1)
 
 
 def test_local_file_reads_no_further_than_it_was_told(tmp_path: Path) -> None:

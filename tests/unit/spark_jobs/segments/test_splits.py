@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.compiled import chunks
 from logyard.broker.compiled.chunks import CorruptBatch
 from logyard.spark_jobs.export.files import Output, WrittenSplit, write_split
@@ -19,6 +22,7 @@ from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.job_replicas import replica_of_log
 from tests.support.segment_files import write_partition
+from tests.support.steps import lines_run
 
 
 def export(span: Range, target: Path, *, committed_only: bool = True, split_bytes: int = 1) -> list[WrittenSplit]:
@@ -128,3 +132,19 @@ def test_a_chunk_that_unpacks_to_too_much_is_read_in_parts(tmp_path: Path, monke
     (split,) = splits.plan_splits(Range(replica, 1, 7), committed_only=True, columns=["offset", "value"])
     rows = [row for part, _ in splits.split_rows(split) for row in part.to_pylist()]
     assert [(row["offset"], row["value"][:1]) for row in rows] == [(i, b"%d" % (i // 2)) for i in range(1, 7)]
+
+
+def test_ten_times_as_many_segments_and_aborted_transactions_are_ten_times_the_planning(tmp_path: Path) -> None:
+    lines = []
+    for count in (20, 200):
+        log = [[batch([Rec(2 * i, b"k", b"v"), Rec(2 * i + 1, b"k", b"v")])] for i in range(count)]
+        replica = of_partition_directory(str(write_partition(tmp_path / str(count), "t-0", log)))
+        aborted = [AbortedTransaction(1, 2 * i, 2 * i + 1) for i in range(count)]
+        long_one = AbortedTransaction(2, 3, 2 * count - 2)
+        span = Range(replace(replica, aborted=(*aborted, long_one)), 0, 2 * count)
+        planned = partial(splits.plan_splits, span, committed_only=True, columns=splits.COLUMNS)
+        assert [set(split.aborted) for split in planned()] == [
+            {a for a in ((1, 2 * i, 2 * i + 1), (2, 3, 2 * count - 2)) if i or a[0] == 1} for i in range(count)
+        ]
+        lines.append(lines_run(splits, lambda: list(planned())))  # noqa: B023  # called at once
+    assert lines[1] < 11 * lines[0]
