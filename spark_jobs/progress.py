@@ -34,6 +34,8 @@ class Progress:
         self._what, self._say, self._now, self._of = what, say, now, of
         self._sizes = dict(sizes)
         self._left = {label: size for label, size in sizes.items() if size > 0}
+        # Kept as it goes: a job of very many partitions has a line for each.
+        self._total = self._bytes_left = sum(self._left.values())
         self._begun = self._said = now()
         self._lock = threading.Lock()
 
@@ -42,6 +44,7 @@ class Progress:
         with self._lock:
             if label not in self._left:
                 return
+            self._bytes_left -= min(size, self._left[label])
             self._left[label] -= size
             is_done = self._left[label] <= 0
             if is_done:
@@ -52,8 +55,7 @@ class Progress:
 
     def _tell(self, label: str) -> None:
         self._said = self._now()
-        total = sum(self._sizes.values())
-        done = total - sum(self._left.values())
+        total, done = self._total, self._total - self._bytes_left
         finished = len(self._sizes) - len(self._left)
         text = f"{self._what}:{label} {finished:,} of {len(self._sizes):,} {self._of},"
         text += f" {done / MEGABYTE:,.1f} of {total / MEGABYTE:,.1f} MB ({100 * done // max(total, 1)} %)"

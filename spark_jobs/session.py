@@ -1,5 +1,6 @@
 """The only module that starts Spark, and cuts work into tasks."""
 
+import heapq
 import os
 import sys
 import threading
@@ -118,11 +119,11 @@ def run_each(context: Any, items: Sequence[Item], function: Callable[[Item], Ans
 def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int) -> list[list[Item]]:
     """Spread items over at most `count` bins of about equal size, largest items first; empty bins are left out."""
     bins: list[list[Item]] = [[] for _ in range(max(count, 1))]
-    loads = [0] * len(bins)
+    loads = [(0, number) for number in range(len(bins))]
     for item in sorted(items, key=size, reverse=True):
-        lightest = loads.index(min(loads))
+        load, lightest = loads[0]
         bins[lightest].append(item)
-        loads[lightest] += size(item) + 1
+        heapq.heapreplace(loads, (load + size(item) + 1, lightest))
     return [b for b in bins if b]
 
 

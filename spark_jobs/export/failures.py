@@ -3,6 +3,7 @@
 A task returns such a failure as a value; any other failure (of the destination, of the program) ends the whole job.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -52,7 +53,8 @@ def _is_of_log(error: Exception, split: Split) -> bool:
     lease, whose end deletes the files."""
     if not isinstance(error, OSError):
         return True
-    return split.segment.lease is None and str(error.filename or "").startswith(split.segment.directory)
+    place, directory = str(error.filename or ""), split.segment.directory
+    return split.segment.lease is None and (place == directory or place.startswith(os.path.join(directory, "")))
 
 
 def answers(given: Iterable[Answer | PartitionFailure]) -> list[Answer]:

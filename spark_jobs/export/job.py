@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -325,11 +326,14 @@ class Export:
         files = [f for made in self._done for f in made.files]
         with np.errstate(over="ignore"):
             digest = np.array([w.digest for w in written], np.int64).sum() if written else np.int64(0)
+        rows: Counter[TopicPartition] = Counter()
+        for one in written:
+            rows[TopicPartition(one.topic, one.partition)] += one.rows
         partitions = {
             str(span.replica.tp): {
                 "start": span.start,
                 "end": self._end(span, manifest),
-                "rows": sum(w.rows for w in written if (w.topic, w.partition) == span.replica.tp),
+                "rows": rows[span.replica.tp],
             }
             for span in ranges
         }

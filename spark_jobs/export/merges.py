@@ -53,18 +53,21 @@ def plan_merges(
         places[os.path.dirname(str(one["path"])), one["topic"], one["partition"]].append(one)
     for place in sorted(places):
         group: list[Mapping[str, Any]] = []
+        held = 0
         ordered: list[Mapping[str, Any] | None] = [*sorted(places[place], key=lambda f: (f["start"], f["end"])), None]
         for file in ordered:  # None ends the last group
             alike = file is not None and (not group or file.get("schema") == group[0].get("schema"))
             if file is not None and alike and file["bytes"] * SMALLER < target_bytes:
                 group.append(file)
-                if sum(int(f["bytes"]) for f in group) >= target_bytes:
+                held += int(file["bytes"])
+                if held >= target_bytes:
                     yield Merge(tuple(group))
-                    group = []
+                    group, held = [], 0
                 continue
             if len(group) >= max(together_min, 2):
                 yield Merge(tuple(group))
             group = [file] if file is not None and not alike and file["bytes"] * SMALLER < target_bytes else []
+            held = sum(int(f["bytes"]) for f in group)
 
 
 def fitting(plan: Sequence[Merge], bytes_max: int) -> int:

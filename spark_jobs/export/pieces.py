@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.export.failures import PartitionsFailed
 from logyard.spark_jobs.segments.splits import Range, Split
 
 
@@ -26,7 +27,10 @@ class Pieces:
     """Hands out ranges piece by piece, with about as many bytes of every partition in each."""
 
     def __init__(self, ranges: Sequence[Range], splits_of: Callable[[Range], Iterator[Split]]) -> None:
-        """:param splits_of: plans a range's splits, in order of offsets; called once per range, consumed lazily."""
+        """:param splits_of: plans a range's splits, in order of offsets; called once per range, consumed lazily.
+
+        Raises PartitionsFailed, naming every range whose first split cannot be planned.
+        """
         self._ranges = {span.replica.tp: span for span in ranges}
         # Where each partition has come to, as an empty range: most pieces leave most partitions where they are.
         self._reached = {tp: Range(span.replica, span.start, span.start) for tp, span in self._ranges.items()}
@@ -35,11 +39,18 @@ class Pieces:
         self.offsets_left = sum(span.end - span.start for span in self._ranges.values())
         # Partitions that have no split, though they have offsets: the next piece takes them to their end.
         self._empty: list[TopicPartition] = []
+        failed: dict[TopicPartition, str] = {}
         for tp, span in self._ranges.items():
             left = splits_of(span) if span.start < span.end else iter(())
-            self._left[tp], self._next[tp] = left, next(left, None)
+            try:
+                self._left[tp], self._next[tp] = left, next(left, None)
+            except PartitionsFailed as error:
+                failed |= error.reasons
+                continue
             if self._next[tp] is None and span.start < span.end:
                 self._empty.append(tp)
+        if failed:
+            raise PartitionsFailed(failed)
 
     def take(self, bytes_max: int) -> Piece | None:
         """Return the next piece, of about `bytes_max` bytes of the log and at least one split; None at the end."""

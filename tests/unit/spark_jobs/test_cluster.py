@@ -12,6 +12,7 @@ from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, PartitionMetadata
 from logyard.spark_jobs.session import bins_by_size
+from tests.support.steps import Counted
 
 CLUSTER = {"cluster_id": "c", "brokers": [{"node_id": 2}, {"node_id": 1}]}
 TOPICS = [
@@ -169,3 +170,10 @@ def test_work_is_spread_by_size() -> None:
     assert sorted(map(sum, bins)) == [9, 11]
     assert bins_by_size([], lambda n: 1, 4) == []
     assert len(bins_by_size([1, 2], lambda n: n, 8)) == 2
+
+
+def test_items_are_not_compared_with_every_bin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "uses", 0)
+    bins = bins_by_size([Counted(1)] * 2000, lambda n: n, 500)
+    assert [len(one) for one in bins] == [4] * 500
+    assert Counted.uses < 40 * 2000

@@ -1,4 +1,7 @@
+import pytest
+
 from logyard.spark_jobs.progress import EVERY_S, FILES, Progress
+from tests.support.steps import Counted
 
 
 def test_a_line_as_a_partition_is_done_and_now_and_then() -> None:
@@ -41,3 +44,14 @@ def test_files_are_told_now_and_then_and_at_the_end() -> None:
         "export: 2 of 4 files, 200.0 of 400.0 MB (50 %), 40.0 MB/s, about 5 s left",
         "export: 4 of 4 files, 400.0 of 400.0 MB (100 %), 57.1 MB/s",
     ]
+
+
+def test_a_line_costs_the_same_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(Counted, "uses", 0)
+    progress = Progress("audit", {f"t-{n}": Counted(1_000_000) for n in range(300)}, lines.append, lambda: 100.0)
+    for n in range(300):
+        progress.add(f"t-{n}", 1_000_000)
+    assert len(lines) == 300
+    assert lines[-1].startswith("audit: t-299 done; 300 of 300 partitions, 300.0 of 300.0 MB (100 %)")
+    assert Counted.uses < 10 * 300

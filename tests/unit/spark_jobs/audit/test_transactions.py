@@ -16,7 +16,7 @@ from logyard.spark_jobs.audit.transactions import transaction_findings
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
-from tests.support.steps import lines_run
+from tests.support.steps import Counted, lines_run
 
 Indexes = Mapping[int, Sequence[AbortedTxn]]
 
@@ -61,19 +61,9 @@ def test_transactions_that_are_open_at_once_are_not_compared_with_each_other(
 ) -> None:
     columns, indexes = _log(1, 2000)
     columns["base"] = np.array([Counted(base) for base in columns["base"].tolist()], object)
-    monkeypatch.setattr(Counted, "compared", 0)
+    monkeypatch.setattr(Counted, "uses", 0)
     assert list(transaction_findings(replica, columns, indexes)) == []
-    assert Counted.compared < 40 * 2000
-
-
-class Counted(int):
-    """A number that counts how often it is compared."""
-
-    compared = 0
-
-    def __lt__(self, other: int) -> bool:
-        Counted.compared += 1
-        return super().__lt__(other)
+    assert Counted.uses < 40 * 2000
 
 
 def _log(segments: int, open_at_once: int) -> tuple[dict[str, Any], Indexes]:

@@ -24,6 +24,7 @@ from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers
 from tests.support.segment_files import write_partition
+from tests.support.steps import lines_run
 
 DAY_MS = 86_400_000
 # Every place where a run can die (1) takes half a minute; this many leave a few seconds.
@@ -295,6 +296,26 @@ def test_which_files_are_merged() -> None:
     assert starts(file(0, small), file(1, large), *(file(i, small) for i in range(2, 5))) == [[2, 3, 4]]
     assert starts(*(file(i, small, schema="a" if i < 3 else "b") for i in range(6))) == [[0, 1, 2], [3, 4, 5]]
     assert starts(*(file(i, small, home=f"data/t/{i % 3}") for i in range(6))) == []
+
+
+def test_very_many_small_files_are_planned_in_one_go() -> None:
+    row = {"topic": "t", "partition": 0, "bytes": 10}
+    files = [row | {"path": f"data/t/0/{i}", "start": i, "end": i + 1} for i in range(500)]
+    plan: list[merges.Merge] = []
+    assert lines_run(merges, lambda: plan.extend(merges.plan_merges(files, 2 * MEBIBYTE))) < 20 * 500
+    assert [len(merge.files) for merge in plan] == [500]
+
+
+def test_the_summary_of_very_many_partitions_is_one_look_at_what_was_written(tmp_path: Path) -> None:
+    def lines_of(count: int) -> int:
+        flights, said = Flights(tmp_path / str(count)), dict[str, Any]()
+        for partition in range(count):
+            write_partition(flights.log, f"t-{partition}", [[batch([Rec(0, b"k", b"v")])]])
+        lines = lines_run(job, lambda: said.update(flights.run()))
+        assert [part["rows"] for part in said["offsets"].values()] == [1] * count
+        return lines
+
+    assert lines_of(100) < 11 * lines_of(10)
 
 
 # --- upsert

@@ -12,6 +12,7 @@ import pytest
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job
 from logyard.spark_jobs.export import pieces as pieces_module
+from logyard.spark_jobs.export.failures import PartitionsFailed
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
@@ -240,3 +241,20 @@ def test_a_topic_that_is_not_in_the_directory_is_named(tmp_path: Path) -> None:
     shutil.rmtree(flights.log / "t-0")
     with pytest.raises(JobFailed, match="no partition directory was found"):
         flights.run()
+
+
+def test_ranges_that_cannot_be_planned_are_named_together(replica: Replica) -> None:
+    """Else each of thousands would have all others planned anew."""
+    ranges = [Range(replace(replica, partition=n), 0, 5) for n in range(6)]
+    asked: list[int] = []
+
+    def splits_of(span: Range) -> Iterator[Split]:
+        asked.append(span.replica.partition)
+        if span.replica.partition % 2:
+            raise PartitionsFailed({span.replica.tp: "its index cannot be read"})
+        yield from splits(span, random.Random(1))
+
+    with pytest.raises(PartitionsFailed) as failed:
+        Pieces(ranges, splits_of)
+    assert sorted(tp.partition for tp in failed.value.reasons) == [1, 3, 5]
+    assert asked == list(range(6))

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +134,18 @@ def test_a_chunk_that_unpacks_to_too_much_is_read_in_parts(tmp_path: Path, monke
 
 
 def test_ten_times_as_many_segments_and_aborted_transactions_are_ten_times_the_planning(tmp_path: Path) -> None:
-    lines = []
-    for count in (20, 200):
+    def lines_of(count: int) -> int:
         log = [[batch([Rec(2 * i, b"k", b"v"), Rec(2 * i + 1, b"k", b"v")])] for i in range(count)]
         replica = of_partition_directory(str(write_partition(tmp_path / str(count), "t-0", log)))
-        aborted = [AbortedTransaction(1, 2 * i, 2 * i + 1) for i in range(count)]
-        long_one = AbortedTransaction(2, 3, 2 * count - 2)
-        span = Range(replace(replica, aborted=(*aborted, long_one)), 0, 2 * count)
-        planned = partial(splits.plan_splits, span, committed_only=True, columns=splits.COLUMNS)
-        assert [set(split.aborted) for split in planned()] == [
-            {a for a in ((1, 2 * i, 2 * i + 1), (2, 3, 2 * count - 2)) if i or a[0] == 1} for i in range(count)
-        ]
-        lines.append(lines_run(splits, lambda: list(planned())))  # noqa: B023  # called at once
-    assert lines[1] < 11 * lines[0]
+        short, long = [(1, 2 * i, 2 * i + 1) for i in range(count)], (2, 3, 2 * count - 2)
+        span = Range(replace(replica, aborted=tuple(AbortedTransaction(*a) for a in (*short, long))), 0, 2 * count)
+        plan: list[Split] = []
+        lines = lines_run(
+            splits,
+            lambda: plan.extend(splits.plan_splits(span, committed_only=True, columns=splits.COLUMNS)),
+        )
+        wanted = [{one, long} if number else {one} for number, one in enumerate(short)]
+        assert [set(split.aborted) for split in plan] == wanted
+        return lines
+
+    assert lines_of(200) < 11 * lines_of(20)
