@@ -56,17 +56,21 @@ def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[S
 
 
 def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Callable[[str], None]) -> list[Any]:
-    """Have brokers set the suspects aside, one after the other; returns a summary row for each."""
+    """Have brokers set the suspects aside, one after the other; returns a summary row for each. A broker that does not
+    answer is not asked again for each of its replicas."""
     rows = []
+    silent: dict[int, str] = {}
     for suspect in found:
         row: dict[str, Any] = {"partition": str(suspect.tp), "replica": suspect.broker_id, "reason": suspect.reason}
-        refusal = suspect.kept_because
+        refusal = suspect.kept_because or silent.get(suspect.broker_id, "")
         if not refusal:
             say(f"audit: {suspect.tp} on broker {suspect.broker_id} is set aside once it is out of the ISR")
             try:
                 row["kept"] = quarantine_replica(brokers[suspect.broker_id], *suspect.tp, suspect.reason)["kept"]
             except LeaseError as error:
                 refusal = str(error)
+                if error.code == "unreachable":
+                    silent[suspect.broker_id] = refusal
         row["refused"] = refusal or None
         say(f"audit: {suspect.tp} on broker {suspect.broker_id}: {refusal or 'kept in ' + row['kept']}")
         rows.append(row)
@@ -80,11 +84,16 @@ def wait_in_sync(rows: Sequence[dict[str, Any]], brokers: dict[int, BrokerHttp],
     for row in waiting:
         row["in_sync"] = False
     while waiting and time.monotonic() < deadline:
+        silent: set[int] = set()
         for row in list(waiting):
+            if row["replica"] in silent or time.monotonic() > deadline:
+                continue
             topic, _, partition = row["partition"].rpartition("-")
             try:
                 status = partition_status(brokers[row["replica"]], topic, int(partition))
-            except LeaseError:
+            except LeaseError as error:
+                if error.code == "unreachable":
+                    silent.add(row["replica"])  # it is waited for once in a look, not for each of its replicas
                 continue
             if row["replica"] in status["isr"]:
                 row["in_sync"] = True

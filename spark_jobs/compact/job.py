@@ -28,7 +28,7 @@ from logyard.spark_jobs.compact.partition import (
     Rewritten,
     Surveyed,
     SurveyWork,
-    lease_partition,
+    lease_partitions,
     rewrite_replica,
     survey_over_tasks,
     survey_partition,
@@ -50,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     clusters.add_arguments(parser)
     add_option(parser)
     parser.add_argument(
-        "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
+        "--wait-s",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="how long to wait for another run's leases on a topic (60)",
     )
     parser.add_argument("--force", action="store_true", help="also compact logs whose dirty ratio is too low")
     parser.add_argument(
@@ -96,8 +100,7 @@ def _compact_topic(
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_run, leases, "the compaction is over")
         runs = []
-        for tp, place in cluster.partitions([topic]):
-            run = lease_partition(cluster, tp, place, run_id, force=arguments.force, wait_s=arguments.wait_s)
+        for run in lease_partitions(cluster, topic, run_id, force=arguments.force, wait_s=arguments.wait_s):
             leases += [r.lease for r in run.replicas]
             runs.append(run)
             if run.is_due:

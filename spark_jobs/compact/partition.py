@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +168,21 @@ class PartitionRun:
             "replicas": sorted(self.committed),
             "absent": {str(b): reason for b, reason in sorted(self.absent.items())},
         }
+
+
+def lease_partitions(
+    cluster: Cluster, topic: str, run_id: str, *, force: bool = False, wait_s: float = 0.0
+) -> Iterator[PartitionRun]:
+    """Lease a topic's partitions, one after the other. They share the time to wait for another run, which may hold all
+    of what may be thousands."""
+    left_s = wait_s
+    for tp, place in cluster.partitions([topic]):
+        began = time.monotonic()
+        run = lease_partition(cluster, tp, place, run_id, force=force, wait_s=left_s)
+        taken_s = time.monotonic() - began
+        if taken_s >= HELD_PAUSE_S:
+            left_s = max(left_s - taken_s, 0.0)
+        yield run
 
 
 def lease_partition(

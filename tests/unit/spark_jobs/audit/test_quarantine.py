@@ -70,3 +70,25 @@ def test_what_brokers_say_is_told(replicas: list[Replica], monkeypatch: pytest.M
         ("t-0", 3, "broker 3 refused (needed_in_isr): too few", None),
     ]
     assert "audit: t-0 on broker 2: kept in /data/2/t-0.x-stray" in said
+
+
+def test_a_broker_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request to it may take minutes, and it may have thousands of replicas."""
+    asked: list[str] = []
+
+    def hang(what: str) -> Any:
+        asked.append(what)
+        raise LeaseError("unreachable", "broker 2: timed out")
+
+    monkeypatch.setattr(quarantine, "quarantine_replica", lambda *_: hang("quarantine"))
+    monkeypatch.setattr(quarantine, "partition_status", lambda *_: hang("status"))
+    monkeypatch.setattr(quarantine, "LOOK_S", 0.3)
+    brokers = {2: BrokerHttp(2, "h:1", "secret")}
+    found = [quarantine.Suspect(TopicPartition("t", number), 2, "crc") for number in range(50)]
+    rows = quarantine.set_aside(found, brokers, lambda _: None)
+    assert [row["refused"] for row in rows] == ["broker 2: timed out"] * 50
+    assert asked == ["quarantine"]
+    rows = [{"partition": f"t-{number}", "replica": 2, "refused": None} for number in range(50)]
+    quarantine.wait_in_sync(rows, brokers, 0.1)
+    assert [row["in_sync"] for row in rows] == [False] * 50
+    assert asked == ["quarantine", "status"]
