@@ -62,7 +62,8 @@ def _history(directory: str) -> list[dict[str, Any]]:
     """Earlier runs; a line that is damaged is left out."""
     lines = []
     try:
-        with open(os.path.join(directory, HISTORY), encoding="utf-8") as file:
+        # What is not UTF-8 is no JSON either.
+        with open(os.path.join(directory, HISTORY), encoding="utf-8", errors="replace") as file:
             for text in file:
                 try:
                     line = json.loads(text)

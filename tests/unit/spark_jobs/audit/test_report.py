@@ -75,8 +75,8 @@ def test_a_run_leaves_all_four_files_and_the_next_adds_to_the_history(tmp_path: 
 
 def test_a_damaged_history_line_is_left_out(tmp_path: Path) -> None:
     report.write(str(tmp_path), summary(), [], [], "one")
-    with (tmp_path / "history.jsonl").open("a") as file:
-        file.write('{"at": "torn", "verd\n[]\n{"at": "x"}\n')
+    with (tmp_path / "history.jsonl").open("ab") as file:
+        file.write(b'{"at": "torn", "verd\n[]\n{"at": "x"}\n\xff\xfe\0\n')
     report.write(str(tmp_path), summary(), [], [], "two")
     assert [json.loads(line)["at"] for line in (tmp_path / "history.jsonl").read_text().splitlines()] == ["one", "two"]
 
