@@ -20,7 +20,7 @@ from logyard.broker.compiled.key_table import FIRST_SLOTS, KeyTable
 from logyard.broker.records.build import build
 from logyard.broker.records.stream import Record
 from logyard.spark_jobs import driver_jvm
-from logyard.spark_jobs.audit.divergence import record_rows
+from logyard.spark_jobs.audit.divergence import records_of
 from logyard.spark_jobs.audit.partition import audit_bin, judge_rows
 from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.compact.rewrite import Rewriter
@@ -42,7 +42,7 @@ def warm() -> None:
     with tempfile.TemporaryDirectory(prefix="logyard-warm-") as directory:
         segment = _written(directory)
         _audit(segment)
-        for _ in record_rows(segment):
+        for _ in records_of(segment):
             pass
         _export(segment)
         _compact(segment, directory)

@@ -1,12 +1,11 @@
 """Comparing replicas record by record where their batches differ: either one of them was cleaned and another was not
 yet, or their contents diverged.
 
-Pure over plain rows; `record_rows` reads the records, inside a task.
+What is held of a record are numbers in arrays: its offset and digests where replicas are compared; elsewhere only the
+last offset of each key that is asked about.
 """
 
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,16 +30,18 @@ from logyard.spark_jobs.segments.replicas import Replica
 NAMED_MAX = 20
 
 
-class Row(NamedTuple):
-    """One record of one replica: digests of the record and of its key (0: no key), and why other replicas may lack it:
-    no value, or `special` (control or transactional)."""
+class Records(NamedTuple):
+    """Records of one replica, an array per column: digests of each record and of its key (0: no key), and why other
+    replicas may lack it: no value, or `special` (control or transactional)."""
 
-    replica: int
-    offset: int
-    digest: int
-    key: int
-    has_value: bool
-    special: bool
+    offset: Array
+    digest: Array
+    key: Array
+    has_value: Array
+    special: Array
+
+    def where(self, mask: Array) -> "Records":
+        return Records(*(column[mask] for column in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Extent:
     last: int
 
 
-def record_rows(segment: SegmentFile) -> Iterator[Row]:
+def records_of(segment: SegmentFile) -> Iterator[Records]:
     """Yield the records of a segment without those of damaged batches (audit/segment.py reports these)."""
     for chunk in read_chunks(segment.open()):
         if isinstance(chunk, Damage):
@@ -63,15 +64,13 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
             part = part.select(~np.isin(part.headers[:, k.POSITION] + part.file_position, list(bad)))
             part, records = _walked(part)
             special = part.headers[:, k.ATTRIBUTES] & 0x30 != 0
-            columns = (
-                records[:, k.OFFSET],
+            yield Records(
+                records[:, k.OFFSET].copy(),
                 record_hashes(part.raw, records),
                 key_hashes(part.raw, records),
                 records[:, k.VALUE_SIZE] >= 0,
                 special[records[:, k.BATCH]],
             )
-            for row in zip(*(c.tolist() for c in columns), strict=True):
-                yield Row(segment.replica, *row)
 
 
 def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
@@ -93,48 +92,120 @@ def _parses(chunk: Chunk) -> bool:
     return True
 
 
-def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:
-    """Compare one partition's replicas by record inside `extents` (ascending, disjoint).
+def compare_partition(replicas: Sequence[Replica], extents: Sequence[Extent], below: int) -> list[Finding]:
+    """Compare one partition's replicas by record inside `extents` (ascending, disjoint) and below an offset: one task.
 
-    :param rows: **all** records of all its replicas below the lowest high watermark: later records tell whether a
-        record was superseded.
+    Later records are read too, below that offset: they tell whether a record was superseded.
     """
-    by_offset, last_of_key = _tabulate(rows, extents)
-    findings: list[Finding] = []
-    excused: dict[int, int] = defaultdict(int)
-    for offset in sorted(by_offset):
-        held = by_offset[offset]
-        if len({row.digest for row in held.values()}) > 1:
-            findings.append(_finding(BAD, replicas[0], offset, f"replicas hold different records {_holders(held)}"))
+    held = [_inside(replica, extents, below) for replica in replicas]
+    offsets = np.unique(np.concatenate([one.offset for one in held]))
+    has = np.zeros((len(replicas), len(offsets)), bool)
+    row = np.zeros((len(replicas), len(offsets)), np.int64)
+    for number, one in enumerate(held):
+        places = np.searchsorted(offsets, one.offset)
+        has[number, places] = True
+        row[number, places] = np.arange(len(one.offset))
+    first = has.argmax(axis=0)  # the first replica that has the record
+    digests = np.array([_placed(one.digest, row[n]) for n, one in enumerate(held)])
+    differ = (has & (digests != np.take_along_axis(digests, first[None, :], 0))).any(axis=0)
+    excused = _excused_by_cleaning(replicas, held, has, first, row, offsets, below)
+    findings = [
+        (int(offsets[index]), -1, f"replicas hold different records {_holders(replicas, has[:, index])}")
+        for index in np.flatnonzero(differ)[: NAMED_MAX + 1].tolist()
+    ]
+    lacks = ~has & ~excused
+    for number in range(len(replicas)):
+        for index in np.flatnonzero(lacks[number])[: NAMED_MAX + 1].tolist():
+            text = f"the record is missing here {_holders(replicas, has[:, index])}"
+            findings.append((int(offsets[index]), number, text))
+    counts = excused.sum(axis=1).tolist()
+    total = int(differ.sum()) + int(lacks.sum())
+    return [
+        *_named(replicas, sorted(findings), total),
+        *(_excused(r, count) for r, count in zip(replicas, counts, strict=True) if count),
+    ]
+
+
+def _inside(replica: Replica, extents: Sequence[Extent], below: int) -> Records:
+    """Return a replica's records inside `extents`, by ascending offset; of two with one offset the later one."""
+    firsts, lasts = (np.array(c, np.int64) for c in zip(*((e.first, e.last) for e in extents), strict=True))
+    parts = []
+    for segment in _segments(replica, extents[0].first, min(below - 1, extents[-1].last)):
+        for part in records_of(segment):
+            at = np.searchsorted(firsts, part.offset, "right") - 1
+            parts.append(part.where((at >= 0) & (part.offset <= lasts[at]) & (part.offset < below)))
+    if not parts:
+        return _NONE
+    whole = Records(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    _, found = np.unique(whole.offset[::-1], return_index=True)
+    return whole.where(len(whole.offset) - 1 - found)
+
+
+_NONE = Records(*(np.empty(0, kind) for kind in (np.int64, np.int64, np.int64, bool, bool)))
+
+
+def _segments(replica: Replica, first: int, last: int) -> Iterator[SegmentFile]:
+    """Yield the segments that may have offsets of [first, last]; a message before v2 may begin below its segment."""
+    bases = [segment.base_offset for segment in replica.segments]
+    for number, segment in enumerate(replica.segments):
+        begins_before = number == 0 or bases[number - 1] <= last
+        if begins_before and (number + 1 == len(bases) or bases[number + 1] > first):
+            yield segment
+
+
+def _placed(values: Array, rows: Array) -> Array:
+    """Return each row's value, 0 where there is none at all."""
+    return values[rows] if len(values) else np.zeros(len(rows), values.dtype)
+
+
+def _excused_by_cleaning(
+    replicas: Sequence[Replica],
+    held: Sequence[Records],
+    has: Array,
+    first: Array,
+    row: Array,
+    offsets: Array,
+    below: int,
+) -> Array:
+    """Return which records (a column each) cleaning explains that a replica (a row each) lacks."""
+    clean = np.array([r.clean_offset for r in replicas], np.int64)
+    lacks = ~has & (offsets[None, :] < clean[:, None])
+
+    def of_first(columns: Iterable[Array]) -> Array:
+        placed = np.array([_placed(column, row[n]) for n, column in enumerate(columns)])
+        return np.take_along_axis(placed, first[None, :], 0)[0]
+
+    key = of_first(one.key for one in held)
+    removable = of_first(one.special | ~one.has_value for one in held) | (key == 0)
+    asked = lacks.any(axis=0) & ~removable
+    removable[asked] = _last_offsets(replicas, key[asked], offsets[asked], below) > offsets[asked]
+    return lacks & removable
+
+
+def _last_offsets(replicas: Sequence[Replica], keys: Array, offsets: Array, below: int) -> Array:
+    """Return the last offset of each key in any replica, of records after the first of `offsets`; -1 if there is
+    none."""
+    known, which = np.unique(keys, return_inverse=True)
+    last = np.full(len(known), -1, np.int64)
+    if len(known):
         for replica in replicas:
-            if replica.broker_id in held:
-                continue
-            if _may_be_missing(replica, offset, held, last_of_key):
-                excused[replica.broker_id] += 1
-            else:
-                findings.append(_finding(BAD, replica, offset, f"the record is missing here {_holders(held)}"))
-    return [*_cut(findings), *(_excused(r, excused[r.broker_id]) for r in replicas if excused[r.broker_id])]
+            for segment in _segments(replica, int(offsets[0]), below - 1):
+                for part in records_of(segment):
+                    at = np.minimum(np.searchsorted(known, part.key), len(known) - 1)
+                    hit = (known[at] == part.key) & (part.offset < below)
+                    np.maximum.at(last, at[hit], part.offset[hit])
+    return last[which]
 
 
-def _tabulate(rows: Iterable[Row], extents: Sequence[Extent]) -> tuple[dict[int, dict[int, Row]], dict[int, int]]:
-    by_offset: dict[int, dict[int, Row]] = defaultdict(dict)
-    last_of_key: dict[int, int] = {}
-    firsts = [e.first for e in extents]
-    for row in rows:
-        if row.key:
-            last_of_key[row.key] = max(last_of_key.get(row.key, -1), row.offset)
-        at = bisect_right(firsts, row.offset) - 1
-        if at >= 0 and row.offset <= extents[at].last:
-            by_offset[row.offset][row.replica] = row
-    return by_offset, last_of_key
-
-
-def _may_be_missing(replica: Replica, offset: int, held: Mapping[int, Row], last_of_key: Mapping[int, int]) -> bool:
-    """Whether cleaning explains that this replica lacks a record that others hold."""
-    if offset >= replica.clean_offset:
-        return False
-    row = next(iter(held.values()))
-    return row.special or not row.key or not row.has_value or last_of_key[row.key] > offset
+def _named(replicas: Sequence[Replica], found: Sequence[tuple[int, int, str]], total: int) -> list[Finding]:
+    """Return the first NAMED_MAX findings (offset, number of the replica or -1 for all, text), and one that counts the
+    rest."""
+    named = [_finding(BAD, replicas[max(number, 0)], offset, text) for offset, number, text in found[:NAMED_MAX]]
+    if total > NAMED_MAX:
+        offset, number, _ = found[NAMED_MAX]
+        text = f"and {total - NAMED_MAX} more records that differ"
+        named.append(_finding(BAD, replicas[max(number, 0)], offset, text))
+    return named
 
 
 def _excused(replica: Replica, count: int) -> Finding:
@@ -145,39 +216,12 @@ def _excused(replica: Replica, count: int) -> Finding:
 
 
 def _finding(level: str, replica: Replica, offset: int, text: str) -> Finding:
-    return Finding(
-        level,
-        "replicas",
-        replica.topic,
-        replica.partition,
-        replica.broker_id,
-        replica.directory,
-        -1,
-        offset,
-        text,
-    )
+    return Finding(level, "replicas", *replica.tp, replica.broker_id, replica.directory, -1, offset, text)
 
 
-def _holders(held: Mapping[int, Row]) -> str:
-    return f"(held by {', '.join(str(broker) for broker in sorted(held))})"
-
-
-def _cut(findings: list[Finding]) -> list[Finding]:
-    if len(findings) <= NAMED_MAX:
-        return findings
-    first = findings[NAMED_MAX]
-    rest = Finding(
-        BAD,
-        "replicas",
-        first.topic,
-        first.partition,
-        first.replica,
-        first.file,
-        -1,
-        first.offset,
-        f"and {len(findings) - NAMED_MAX} more records that differ",
-    )
-    return [*findings[:NAMED_MAX], rest]
+def _holders(replicas: Sequence[Replica], has: Array) -> str:
+    held = sorted(replica.broker_id for replica, is_held in zip(replicas, has.tolist(), strict=True) if is_held)
+    return f"(held by {', '.join(map(str, held))})"
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[Extent]:
@@ -189,16 +233,3 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[Extent]:
         else:
             out.append(Extent(first, last))
     return out
-
-
-def compare_partition(replicas: Sequence[Replica], extents: Sequence[Extent], below: int) -> list[Finding]:
-    """Read all replicas of one partition below an offset and compare them inside `extents`: one task."""
-    rows = (
-        row
-        for replica in replicas
-        for segment in replica.segments
-        if segment.base_offset < below
-        for row in record_rows(segment)
-        if row.offset < below
-    )
-    return compare(replicas, rows, extents)

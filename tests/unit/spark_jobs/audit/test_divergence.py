@@ -6,11 +6,12 @@ from crc32c import crc32c
 from logyard.broker.compiled.chunks import Chunk, walk
 from logyard.broker.compiled.kernels import Array
 from logyard.spark_jobs.audit import divergence
-from logyard.spark_jobs.audit.divergence import Extent, compare_partition, merged, record_rows
+from logyard.spark_jobs.audit.divergence import Extent, compare_partition, merged, records_of
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch
 from tests.support.segment_files import write_partition
+from tests.support.steps import lines_run
 
 FULL = [
     batch([Rec(0, b"a", b"1"), Rec(1, b"b", b"1"), Rec(2, b"a", b"2")]),
@@ -79,8 +80,37 @@ def test_batches_whose_records_do_not_parse_are_tried_once_each(
         return walk(chunk)
 
     monkeypatch.setattr(divergence, "walk", counted)
-    assert [row.offset for row in record_rows(found.segments[0])] == list(range(1, 200, 2))
+    (part,) = records_of(found.segments[0])
+    assert part.offset.tolist() == list(range(1, 200, 2))
     assert sum(walked) <= 3 * 200
+
+
+def test_a_record_costs_no_step_of_its_own(tmp_path: Path) -> None:
+    """A partition has hundreds of millions."""
+
+    def lines_of(count: int) -> int:
+        records = [Rec(i, b"k%d" % (i % 7), b"v%d" % i) for i in range(count)]
+        full = replica(tmp_path / str(count), 1, [batch(records)])
+        cleaned = replica(tmp_path / str(count), 2, [Batch(0, count - 1, tuple(records[-7:]))], count)
+        found: list[Finding] = []
+        extents = [Extent(0, count)]
+        lines = lines_run(divergence, lambda: found.extend(compare_partition([full, cleaned], extents, count)))
+        assert [(f.level, f.replica) for f in found] == [(WARN, 2)]
+        assert found[0].message.startswith(f"{count - 7} records")
+        return lines
+
+    assert lines_of(5000) == lines_of(50)
+
+
+def test_the_first_records_that_differ_are_named_and_the_rest_counted(tmp_path: Path) -> None:
+    full = [batch([Rec(i, b"k%d" % i, b"v") for i in range(40)])]
+    other = [Batch(0, 39, tuple(Rec(i, b"k%d" % i, b"w") for i in range(0, 40, 2)))]
+    replicas = replica(tmp_path, 1, full), replica(tmp_path, 2, other, 40)
+    found = compare_partition(replicas, [Extent(0, 39)], 40)
+    assert [(f.replica, f.offset) for f in found] == [(1 + n % 2, n) for n in range(21)]
+    assert found[0].message == "replicas hold different records (held by 1, 2)"
+    assert found[1].message == "the record is missing here (held by 1)"
+    assert found[20].message == "and 20 more records that differ"
 
 
 def test_spans_are_merged() -> None:
