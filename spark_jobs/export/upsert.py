@@ -137,8 +137,12 @@ def plan_buckets(
 ) -> list[Bucket]:
     """Return the buckets with new rows, and those whose file splits. `live`: the partition's committed files."""
     plan = []
+    held: dict[tuple[int, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for file in live:
+        held[int(file["buckets"]), int(file["bucket"])].append(file)
+    counts = sorted({count for count, _ in held})
     for bucket in range(buckets):
-        before = tuple(f for f in live if bucket % int(f["buckets"]) == int(f["bucket"]))
+        before = tuple(f for count in counts for f in held.get((count, bucket % count), ()))
         fresh = tuple(sorted(news.get((topic, partition, bucket), ()), key=attrgetter("path")))
         if fresh or any(int(f["buckets"]) != buckets for f in before):
             plan.append(Bucket(topic, partition, bucket, buckets, end, before, fresh, run_id))

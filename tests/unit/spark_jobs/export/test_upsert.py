@@ -1,0 +1,33 @@
+"""Which buckets of an upsert are written anew, and what that costs."""
+
+from typing import Any
+
+from logyard.spark_jobs.export import upsert
+from logyard.spark_jobs.export.files import WrittenFile
+from logyard.spark_jobs.export.upsert import plan_buckets
+from tests.support.steps import lines_run
+
+
+def file(bucket: int, buckets: int) -> dict[str, Any]:
+    return {"path": f"data/t/0/b-{bucket}-of-{buckets}", "bucket": bucket, "buckets": buckets}
+
+
+def fresh(*buckets: int) -> dict[tuple[str, int, int], list[WrittenFile]]:
+    return {("t", 0, b): [WrittenFile("data", f"p-{b}", f"_staging/p-{b}", 1, 1, 0)] for b in buckets}
+
+
+def test_buckets_with_new_rows_and_those_that_split_are_written_anew() -> None:
+    same = plan_buckets("t", 0, 4, 9, [file(n, 4) for n in range(4)], fresh(1, 3))
+    assert [(one.bucket, [f["bucket"] for f in one.before]) for one in same] == [(1, [1]), (3, [3])]
+    split = plan_buckets("t", 0, 8, 9, [file(n, 2) for n in range(2)] + [file(5, 8)], fresh(6))
+    assert [(one.bucket, [f["path"] for f in one.before], len(one.news)) for one in split] == [
+        (n, [f"data/t/0/b-{n % 2}-of-2", *(["data/t/0/b-5-of-8"] if n == 5 else [])], int(n == 6)) for n in range(8)
+    ]
+
+
+def test_ten_times_as_many_buckets_are_ten_times_the_planning() -> None:
+    def lines_of(count: int) -> int:
+        live = [file(n, count) for n in range(count)]
+        return lines_run(upsert, lambda: plan_buckets("t", 0, count, 9, live, fresh(*range(count))))
+
+    assert lines_of(1024) < 11 * lines_of(102)
