@@ -84,6 +84,8 @@ class Survey:
     # [first, last] of the segments whose old tombstones may be removed, ascending (old_formats.expired_offsets).
     expired: Sequence[tuple[int, int]] = ()
     keyless: int = 0
+    # The last offsets of the producers, ascending.
+    producers_last: "array[int]" = field(init=False)
     _transactions: TransactionFilter = field(init=False)
     # Offsets seen so far, ascending: markers that survive, those of them whose transaction is gone, tombstones whose
     # horizon has not passed, tombstones whose horizon has, batches that stay although empty. There may be millions.
@@ -97,6 +99,7 @@ class Survey:
 
     def __post_init__(self) -> None:
         self._transactions = TransactionFilter(self.aborted)
+        self.producers_last = array("q", sorted({p.last_offset for p in self.producers.values()}))
 
     def batch(self, facts: BatchFacts) -> bool:
         """Add a batch; returns whether its records have to be passed to the key map and to `tombstone`."""

@@ -27,12 +27,13 @@ def wanted_batches(chunk: Chunk, survey: Survey) -> Array:
     """Return a mask of the batches whose keys go to the key table; control and transactional batches, and the last ones
     of producers, are passed to the survey one by one."""
     headers = chunk.headers
-    last_of_producers = np.array(sorted({p.last_offset for p in survey.producers.values()}), np.int64)
     wanted = headers[:, k.BASE_OFFSET] < survey.range_end
     last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
     special = (headers[:, k.ATTRIBUTES] & _CONTROL_OR_TRANSACTIONAL) != 0
-    if len(last_of_producers):
-        special |= np.isin(last_offsets, last_of_producers) & (headers[:, k.PRODUCER_ID] >= 0)
+    if len(survey.producers_last):
+        known = np.frombuffer(survey.producers_last, np.int64)
+        at = np.minimum(np.searchsorted(known, last_offsets), len(known) - 1)
+        special |= (known[at] == last_offsets) & (headers[:, k.PRODUCER_ID] >= 0)
     for index in np.flatnonzero(special).tolist():
         batch = chunk.batch(index)
         wanted[index] = survey.batch(batch_facts(parse_header(batch), batch))
