@@ -13,7 +13,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.rewrite import Tally, end_placeholder, rewrite_batch
 from logyard.broker.compiled import kernels as k
 from logyard.broker.compiled import rewrite_kernels as rk
-from logyard.broker.compiled.chunks import Chunk, CorruptBatch, check_crcs, open_payloads
+from logyard.broker.compiled.chunks import Chunk, CorruptBatch, check_crcs, opened_parts
 from logyard.broker.compiled.kernels import Array
 from logyard.broker.records import compression
 from logyard.broker.records.header import parse_header
@@ -81,9 +81,16 @@ class ChunkRewriter:
             ends_group,
             plan,
         )
-        filtered = plan[:, rk.KIND] == rk.FILTER
-        for damage in open_payloads(chunk, filtered):
-            raise CorruptBatch(damage, name)
+        done = 0
+        for part, damages in opened_parts(chunk, plan[:, rk.KIND] == rk.FILTER):
+            for damage in damages:
+                raise CorruptBatch(damage, name)
+            rows = plan[done : done + len(part.headers)]
+            done += len(rows)
+            yield from self._write_batches(name, part, rows, ends_group and done == len(plan))
+
+    def _write_batches(self, name: str, chunk: Chunk, plan: Array, ends_group: bool) -> Iterator[Piece]:
+        headers, filtered = chunk.headers, plan[:, rk.KIND] == rk.FILTER
         assert chunk.payloads is not None
         grown = k.HEADER_SIZE + (chunk.payloads[:, 1] - chunk.payloads[:, 0]) + rk.GROWTH_MAX * headers[:, k.COUNT]
         # Of batches that are copied, nobody has looked at the count, which may say anything.
@@ -96,7 +103,7 @@ class ChunkRewriter:
             headers,
             self._survivors,
             self._kept,
-            decision.horizon_ms,
+            self._decision.horizon_ms,
             ends_group,
             plan,
             out,

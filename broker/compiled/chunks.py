@@ -153,14 +153,14 @@ def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
     return damages
 
 
-def opened_parts(chunk: Chunk) -> Iterator[tuple[Chunk, list[Damage]]]:
+def opened_parts(chunk: Chunk, wanted: Array | None = None) -> Iterator[tuple[Chunk, list[Damage]]]:
     """Yield a chunk's batches as `open_payloads` opens them, with those that do not decompress, in parts of about
     PART_BYTES: a few MiB of batches may become hundreds of GiB."""
-    rest = chunk
+    rest, wanted = chunk, np.ones(len(chunk.headers), bool) if wanted is None else wanted
     while len(rest.headers):
         part = rest.select(slice(None))
-        damages, done = _open(part, np.ones(len(part.headers), bool), _Limit(PART_BYTES, ends_part=True))
-        part.headers, rest = part.headers[:done], rest.select(slice(done, None))
+        damages, done = _open(part, wanted, _Limit(PART_BYTES, ends_part=True))
+        part.headers, rest, wanted = part.headers[:done], rest.select(slice(done, None)), wanted[done:]
         yield part, damages
 
 
@@ -304,19 +304,19 @@ def trusted_chunks(
         yield chunk
 
 
-def open_trusted(chunk: Chunk, where: str) -> Chunk:
-    """Check and decompress a chunk; raises CorruptBatch naming the file at the first damage."""
-    for damage in check_crcs(chunk):
-        raise CorruptBatch(damage, where)
-    return open_checked(chunk, where)
-
-
 def open_checked(chunk: Chunk, where: str, wanted: Array | None = None) -> Chunk:
     """Decompress a chunk whose checksums have been checked, or the `wanted` batches of it; raises CorruptBatch naming
     the file."""
     for damage in open_payloads(chunk, wanted):
         raise CorruptBatch(damage, where)
     return chunk
+
+
+def trusted_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:
+    """Check a chunk and yield it decompressed in parts; raises CorruptBatch naming the file at the first damage."""
+    for damage in check_crcs(chunk):
+        raise CorruptBatch(damage, where)
+    yield from checked_parts(chunk, where)
 
 
 def checked_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:

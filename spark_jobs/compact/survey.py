@@ -12,7 +12,7 @@ from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compiled import kernels as k
 from logyard.broker.compiled.chunk_survey import flags_of, offset_set, wanted_batches
-from logyard.broker.compiled.chunks import Chunk, CorruptBatch, open_trusted
+from logyard.broker.compiled.chunks import Chunk, CorruptBatch, trusted_parts
 from logyard.broker.compiled.kernels import Array
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile
@@ -33,10 +33,10 @@ def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyT
 
 
 def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk, Array]]:
-    """Yield a segment's chunks, checked and decompressed, and which of their batches go to the key table."""
+    """Yield a segment's chunks, checked and decompressed in parts, and which of their batches go to the key table."""
     for chunk in segment.chunks():
-        open_trusted(chunk, segment.where)
-        yield chunk, wanted_batches(chunk, survey)
+        for part in trusted_parts(chunk, segment.where):
+            yield part, wanted_batches(part, survey)
 
 
 def feed(table: KeyTable, chunk: Chunk, wanted: Array, name: str) -> Array:

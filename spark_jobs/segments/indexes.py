@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from logyard.broker.compiled import kernels as k
-from logyard.broker.compiled.chunks import CorruptBatch, Damage, check_crcs, checked_parts, read_chunks, walk
+from logyard.broker.compiled.chunks import CorruptBatch, Damage, read_chunks, trusted_parts, walk
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica
 
@@ -89,10 +89,7 @@ def _offsets_not_older(segment: SegmentFile, timestamp_ms: int) -> Iterator[int]
         mask = (headers[:, k.MAX_TIMESTAMP] >= timestamp_ms) & (headers[:, k.ATTRIBUTES] & 0x20 == 0)
         if not mask.any():
             continue
-        chunk = chunk.select(mask)
-        for damage in check_crcs(chunk):
-            raise CorruptBatch(damage, segment.where)
-        for part in checked_parts(chunk, segment.where):
+        for part in trusted_parts(chunk.select(mask), segment.where):
             records = walk(part, segment.where)
             found = records[:, k.OFFSET][records[:, k.TIMESTAMP] >= timestamp_ms]
             yield from found.tolist()

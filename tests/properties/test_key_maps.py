@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from logyard.broker.compaction.dirty_keys import DirtyKeyMap, DirtyKeys
 from logyard.broker.compaction.old_formats import completed
-from logyard.broker.compiled import chunks
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records.header import parse_header
 from tests.support.batches import Rec, batch
 from tests.support.lengths import examples
+from tests.support.opened import open_trusted
 from tests.support.whole_segments import DictKeyMap
 from tests.unit.spark_jobs.segments.test_chunks import chunk_of
 
@@ -59,7 +59,7 @@ def by_dirty_keys(keys: Keys) -> list[int]:
 def fed(keys: Keys, table: KeyTable, first: int = 0, step: int = 1) -> KeyTable:
     """Feed every `step`-th batch from `first` on."""
     for encoded in batches_of(keys)[first::step]:
-        chunk = chunks.open_trusted(chunk_of(encoded), "m")
+        chunk = open_trusted(chunk_of(encoded), "m")
         _, damaged, _ = table.feed(chunk.raw, chunk.payloads, chunk.headers, np.ones(len(chunk.headers), bool))
         assert damaged == -1
     return table

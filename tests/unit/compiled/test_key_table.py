@@ -7,6 +7,7 @@ from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.compiled.siphash import hash_key
 from logyard.spark_jobs.segments.digests import batch_hashes, key_hashes, record_hashes
 from tests.support.batches import Rec, batch
+from tests.support.opened import open_trusted
 from tests.unit.spark_jobs.segments.test_chunks import chunk_of
 
 
@@ -67,7 +68,7 @@ def test_table_grows_and_keeps_the_last_offset_of_each_key() -> None:
             expected[key] = offset
             records.append(Rec(offset, key, None if offset % 50 == 0 else b""))
             offset += 1
-        chunk = chunks.open_trusted(chunk_of(batch(records).encode()), "m")
+        chunk = open_trusted(chunk_of(batch(records).encode()), "m")
         tombstones, damaged, _ = table.feed(chunk.raw, chunk.payloads, chunk.headers, np.ones(1, bool))
         assert damaged == -1
         assert tombstones[:, 0].tolist() == [r.offset for r in records if r.value is None]
@@ -77,7 +78,7 @@ def test_table_grows_and_keeps_the_last_offset_of_each_key() -> None:
 
 def test_digests_do_not_depend_on_batches_but_on_every_part_of_a_record() -> None:
     def digests(records: list[Rec], **fields: int) -> tuple[list[int], int]:
-        chunk = chunks.open_trusted(chunk_of(batch(records, **fields).encode()), "m")
+        chunk = open_trusted(chunk_of(batch(records, **fields).encode()), "m")
         rows = chunks.walk(chunk)
         return record_hashes(chunk.raw, rows).tolist(), int(batch_hashes(chunk.raw, rows, 1)[0])
 
@@ -104,7 +105,7 @@ def test_digests_do_not_depend_on_batches_but_on_every_part_of_a_record() -> Non
 
 
 def test_key_digests_are_zero_only_without_a_key() -> None:
-    chunk = chunks.open_trusted(chunk_of(batch([Rec(0, b"a", b""), Rec(1, b"", b""), Rec(2, None, b"")]).encode()), "m")
+    chunk = open_trusted(chunk_of(batch([Rec(0, b"a", b""), Rec(1, b"", b""), Rec(2, None, b"")]).encode()), "m")
     a, empty, none = key_hashes(chunk.raw, chunks.walk(chunk)).tolist()
     assert none == 0
     assert 0 not in (a, empty)
@@ -120,6 +121,6 @@ def test_a_digest_differs_by_every_byte_of_a_record_of_any_length() -> None:
             changed = bytearray(value)
             if at >= 0:
                 changed[at] ^= 1 << rng.randrange(8)
-            chunk = chunks.open_trusted(chunk_of(batch([Rec(0, b"k", bytes(changed))]).encode()), "m")
+            chunk = open_trusted(chunk_of(batch([Rec(0, b"k", bytes(changed))]).encode()), "m")
             seen.add(int(record_hashes(chunk.raw, chunks.walk(chunk))[0]))
         assert len(seen) == size + 1, f"{size} bytes"

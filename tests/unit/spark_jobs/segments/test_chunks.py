@@ -14,6 +14,7 @@ from logyard.broker.records import compression
 from logyard.spark_jobs.segments import arrow
 from logyard.spark_jobs.segments.files import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
+from tests.support.opened import open_trusted
 from tests.support.steps import lines_run
 
 CODECS = [0, 1, 2, 3, 4]
@@ -65,7 +66,7 @@ def decoded(data: bytes, chunk_bytes: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks.read_chunks(Bytes(data), chunk_bytes=chunk_bytes):
         assert isinstance(chunk, chunks.Chunk)
-        table = arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory")))
+        table = arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "memory")))
         plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
         rows += [
             (r["offset"], r["timestamp"], r["key"], r["value"], [(h["key"], h["value"]) for h in r["headers"]])
@@ -89,7 +90,7 @@ def test_batch_columns() -> None:
     ]
     (chunk,) = chunks.read_chunks(Bytes(b"".join(b.encode() for b in log)))
     assert isinstance(chunk, chunks.Chunk)
-    rows = arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "m"))).to_pylist()
+    rows = arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "m"))).to_pylist()
     assert [r["offset"] for r in rows] == [5, 7, 8, 9, 10]
     assert [r["sequence"] for r in rows] == [2**31 - 2, 0, -1, -1, -1], "sequences wrap"
     assert [r["leaderEpoch"] for r in rows] == [3, 3, 0, 0, 0]
@@ -154,7 +155,7 @@ def test_records_that_do_not_parse_are_named_not_followed() -> None:
     }
     for records, reason in cases.items():
         with pytest.raises(chunks.CorruptBatch, match=reason):
-            chunks.walk(chunks.open_trusted(chunk_of(damaged_record_batch(records, 1)), "m"))
+            chunks.walk(open_trusted(chunk_of(damaged_record_batch(records, 1)), "m"))
     for count in (-1, 2, 2**31 - 1):
         (damage,) = chunks.open_payloads(chunk_of(damaged_record_batch(record, count)))
         assert "do not fit" in damage.reason
@@ -178,7 +179,7 @@ def test_a_payload_that_does_not_decompress_is_named(codec: int) -> None:
 )
 def test_headers_that_do_not_fill_their_record(headers: bytes, reason: str) -> None:
     body = b"\0\0\0\1\1" + headers  # attributes, two deltas, null key, null value
-    chunk = chunks.open_trusted(chunk_of(damaged_record_batch(bytes([2 * len(body)]) + body, 1)), "m")
+    chunk = open_trusted(chunk_of(damaged_record_batch(bytes([2 * len(body)]) + body, 1)), "m")
     with pytest.raises(chunks.CorruptBatch, match=reason):
         chunks.walk(chunk)
 

@@ -22,6 +22,7 @@ from logyard.spark_jobs.segments.splits import COLUMNS as EXPORTED
 from logyard.spark_jobs.segments.splits import Range, plan_splits, split_rows
 from tests.support.batches import Rec, batch
 from tests.support.old_logs import AnyBatch, old, random_old_log, seen
+from tests.support.opened import open_trusted
 from tests.support.segment_files import write_partition
 from tests.unit.spark_jobs.segments.test_chunks import Bytes
 
@@ -112,7 +113,7 @@ def test_all_codecs(magic: int, codec: int) -> None:
         data = b"".join(message_set.message(r, r.offset, magic, 0) for r in records)
     (chunk,) = chunks.read_chunks(Bytes(data))
     assert isinstance(chunk, chunks.Chunk)
-    found = plain(arrow.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory"))))
+    found = plain(arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "memory"))))
     expected = [(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in records]
     assert [(f["offset"], f["timestamp"], f["key"], f["value"]) for f in found] == expected
 
