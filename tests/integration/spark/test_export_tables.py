@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 HOUR_MS = 3_600_000
 READ = {
     "delta": """
-rows = [(r["date"], r.offset, bytes(r.key).decode(), r.value.asDict(True)) for r in
+rows = [(r["date"], r["at"], r.offset, bytes(r.key).decode(), r.value.asDict(True)) for r in
         spark.read.format("delta").load(table).orderBy("offset").collect()]
 """,
     "iceberg": """
@@ -43,8 +43,8 @@ PYICEBERG = """
 import json, sys
 from pyiceberg.table import StaticTable
 rows = StaticTable.from_metadata(sys.argv[1]).scan().to_arrow().to_pylist()
-rows = [(r["date"], r["offset"], r["key"].decode(), r["value"]) for r in rows]
-print(json.dumps(sorted(rows, key=lambda row: row[1])))
+rows = [(r["date"], r["at"], r["offset"], r["key"].decode(), r["value"]) for r in rows]
+print(json.dumps(sorted(rows, key=lambda row: row[2])))
 """
 READER = """
 import json, sys
@@ -95,7 +95,8 @@ def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path
     reader = python_or_skip("pyiceberg") if kind == "iceberg" else None
     target, schema = tmp_path / "export", tmp_path / "value.ddl"
     schema.write_text(FIRST_SCHEMA)
-    words = ["--format", kind, "--partition-by", "date", "--value-format", "json", "--value-schema", str(schema)]
+    words = ["--format", kind, "--partition-by", "date,at=%H:%M"]
+    words += ["--value-format", "json", "--value-schema", str(schema)]
     write_log(tmp_path / "1", 100)
     finish(dying_export.start(place, target, [*words, "--log-dir", str(tmp_path / "1")], jars), -9)
     write_log(tmp_path / "2", 200)
@@ -120,7 +121,9 @@ def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path
         assert done.returncode == 0, done.stderr[-4000:]
         rows = json.loads(done.stdout)
     wanted = [i for i in range(200) if i % 10]
-    assert rows == [[f"1970-01-{1 + i // 24:02}", i, f"k{i}", {**value_of(i), "more": None}] for i in wanted]
+    assert rows == [
+        [f"1970-01-{1 + i // 24:02}", f"{i % 24:02}:00", i, f"k{i}", {**value_of(i), "more": None}] for i in wanted
+    ]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
