@@ -23,7 +23,7 @@ from logyard.operators.hooks.cluster import ClusterHook
 _IDLE_MS = 10_000
 _TOKEN_S = 300.0
 # So long a broker that does not know a topic is asked again: one that was made just now is not known to all yet.
-_HEARD_S = 3.0
+HEARD_S = 3.0
 _AGAIN_S = 0.1
 
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
@@ -163,7 +163,7 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
 
 
 def _heard_of(consumer: Any, name: str, timeout_s: float) -> dict[str, Any]:
-    deadline = time.monotonic() + _HEARD_S
+    deadline = time.monotonic() + HEARD_S
     while True:
         views: dict[str, Any] = asked("metadata", consumer.list_topics, name, timeout=timeout_s).topics
         errors = [view.error.code() for view in views.values() if view.error is not None]

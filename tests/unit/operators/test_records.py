@@ -105,7 +105,10 @@ def test_what_cannot_be_written_fails_the_task(kafka: MockKafka) -> None:
     assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again(kafka: MockKafka) -> None:
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logyard.operators.hooks.records.HEARD_S", 3.0)
     made = Timer(0.3, kafka.write, ("just-made", [(None, "first")]))
     made.start()
     result, _ = run(ProduceToTopicOperator(task_id="p", topic="just-made", records=[{"value": "second"}]), context())
