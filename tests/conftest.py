@@ -1,5 +1,6 @@
 """For all tests: how property tests draw their examples, what becomes of a receive buffer that is let go, how an
-exception is logged, what the garbage collector looks at, and what is said of a test that ran again.
+exception is logged, what the garbage collector looks at, where compiled loops are kept, and what is said of a test
+that ran again.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
 draws new ones at every run, three times as many. No example fails for having been slow: the machine is shared.
@@ -24,11 +25,12 @@ from hypothesis import settings
 
 from logyard.broker.controller import garbage_collector
 from logyard.broker.server import receive_buffers
-from tests.support import collecting
+from tests.support import collecting, kept_kernels
 from tests.support.lengths import IS_PROOF, examples
 
 settings.register_profile("logyard", deadline=None, derandomize=not IS_PROOF, max_examples=examples(100))
 settings.load_profile("logyard")
+kept_kernels.keep()
 
 _SPOILT = b"\xdb" * receive_buffers.BUFFER_BYTES
 _keep = receive_buffers.give_back

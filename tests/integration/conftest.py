@@ -1,4 +1,4 @@
-"""A real cluster of three brokers over a real ZooKeeper, shared by the tests of one session; so are compiled loops."""
+"""A real cluster of three brokers over a real ZooKeeper, shared by the tests of one session."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster
 from tests.support.zookeeper import QUICK_JAVA
 
-KERNELS = Path(__file__).resolve().parents[2] / ".numba_cache"
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -26,13 +25,8 @@ CONFIG = {
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_starts() -> None:
-    """The loops of Spark jobs are compiled once for a checkout, and not in each test that runs one.
-
-    What Java starts for a short time uses the quick compiler alone, as our operators' jobs do: ZooKeeper, which each
-    cluster starts, then takes half of the CPU until it serves.
-    """
-    KERNELS.mkdir(mode=0o700, exist_ok=True)
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(KERNELS))
+    """What Java starts for a short time uses the quick compiler alone, as our operators' jobs do: ZooKeeper, which each
+    cluster starts, then takes half of the CPU until it serves."""
     for name in ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
         os.environ.setdefault(name, QUICK_JAVA)
 

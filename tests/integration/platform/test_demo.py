@@ -15,7 +15,7 @@ from logyard.local.airflow import settings
 from logyard.local.demo import dataset
 from logyard.local.demo import run as demo
 from logyard.local.demo.steps import STEPS
-from tests.integration.conftest import KERNELS
+from tests.support.kept_kernels import KERNELS
 
 # One of each kind of DAG, on the platform with the most in it: the secured one. A plain one is in test_up_down.py.
 SHORT = ("create", "load", "compact", "reassign", "recover")
