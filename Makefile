@@ -57,7 +57,7 @@ test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject:
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not long" tests/integration
 
 test-matrix: setup ## the wheel with another Airflow and another PySpark than the lock's, one version of each
-	$(PYTEST) -m "not long" tests/matrix
+	$(PYTEST) -n 2 --dist loadfile -m "not long" tests/matrix
 
 test-reference: setup ## ours and Apache Kafka's in one cluster, the short path
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py

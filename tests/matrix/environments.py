@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -64,11 +65,13 @@ class Environment:
 
 @cache
 def wheel() -> Path:
-    """The wheel of this checkout."""
-    out = KEPT / "dist"
-    subprocess.run([ROOT / "scripts" / "dist", out], check=True, capture_output=True, timeout=300)
-    (made,) = out.glob("logyard-*.whl")
-    return made
+    """The wheel of this checkout. Two workers that make it at once put the same bytes in one place."""
+    kept = KEPT / "dist"
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=KEPT) as out:
+        subprocess.run([ROOT / "scripts" / "dist", out], check=True, capture_output=True, timeout=300)
+        (made,) = Path(out).glob("logyard-*.whl")
+        return made.replace(kept / made.name)
 
 
 def airflow(version: str, released: str, python: str, extras: str, neighbours: Sequence[str]) -> Environment:
