@@ -8,6 +8,7 @@ import pytest
 
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
+from tests.support import zookeeper_classes
 from tests.support.real_cluster import RealCluster
 from tests.support.zookeeper import QUICK_JAVA
 
@@ -27,8 +28,10 @@ CONFIG = {
 def _quick_starts() -> None:
     """What Java starts for a short time uses the quick compiler alone, as our operators' jobs do: ZooKeeper, which each
     cluster starts, then takes half of the CPU until it serves."""
-    for name in ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
+    for name in ("SPARK_SUBMIT_OPTS", "MAVEN_OPTS"):
         os.environ.setdefault(name, QUICK_JAVA)
+    if "JDK_JAVA_OPTIONS" not in os.environ:
+        os.environ["JDK_JAVA_OPTIONS"] = zookeeper_classes.java_options()
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +62,7 @@ class Running:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them; what takes long comes first, so that two workers end at about the same time."""
+    """Mark them; what takes long comes first, so that workers end at about the same time."""
     here = str(Path(__file__).parent)
     for item in items:
         if str(item.path).startswith(here):

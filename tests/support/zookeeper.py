@@ -80,6 +80,13 @@ class ZooKeeperServer:
             self._process.wait()
             self._process = None
 
+    def end(self) -> None:
+        """Have it end by itself, as a JVM does that still has something to write."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
     def ask(self, word: str) -> str:
         """The answer to a four-letter word, "" where nobody answers."""
         return self.ask_port(self.port, word)
