@@ -17,8 +17,8 @@ from logyard.operators.callables import called
 from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_list, as_mapping
-from logyard.operators.hooks.records import RecordsFailed, RecordsHook
-from logyard.operators.reading import Reading, log_of, since_commits
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook, partitions_of
+from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
 FAIL, SKIP, KEEP = "fail", "skip", "keep"
@@ -33,7 +33,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
     Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
     "topic_ids": topic → id where CommitOffsetsOperator commits, "committed", "undecoded": number, "results"}. Records
     of aborted transactions are left out. Without a commit of the group a partition is read from its first record. It
-    joins no group: a group that has members must not be read by it, and refuses commits.
+    joins no group: a group that has members must not be read by it, and refuses commits. For a topic that was deleted
+    and made anew while the function ran (its id tells) it commits nothing, and fails.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param group: the group whose offsets say where to begin. (templated)
@@ -121,15 +122,26 @@ class ConsumeFromTopicOperator(ClusterOperator):
                     return log_of(other, tp)[1]
 
             with closing(hook.consumer(self.group, options)) as consumer:
-                return self._read(since_commits(consumer, topics, self.log.warning, end_of), formats, process)
+                wanted = partitions_of(consumer, topics, REQUEST_S)
+                # Asked before the offsets: those that are read are then of this topic, or of none.
+                ids = self._topic_ids(sorted({tp.topic for tp in wanted}))
+                reading = since_commits(consumer, wanted, self.log.warning, end_of)
+                return self._read(reading, ids, formats, process)
         finally:
             formats.close()
 
-    def _read(self, reading: Reading, formats: Formats, process: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
+    def _read(
+        self,
+        reading: Reading,
+        known: Mapping[str, str],
+        formats: Formats,
+        process: Callable[[list[Any]], list[Any]],
+    ) -> dict[str, Any]:
         undecoded = _Undecoded(self.on_undecoded, self.log.warning)
         if self.checks_only:
             return self._result(reading.ranges, {}, undecoded, [], {})
-        ids = self._topic_ids(sorted({topic for topic, _ in reading.ranges}))
+        read = {topic for topic, _ in reading.ranges}
+        ids = {topic: topic_id for topic, topic_id in known.items() if topic in read}
         counts: dict[str, int] = {}
         results: list[Any] = []
         for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
@@ -138,16 +150,25 @@ class ConsumeFromTopicOperator(ClusterOperator):
             for message in batch:
                 counts[message.topic()] = counts.get(message.topic(), 0) + 1
             if self.commit_cadence == EACH_BATCH:
-                reading.commit()
+                self._commit(reading, ids)
         if self.commit_cadence != NEVER:
-            reading.commit()
+            self._commit(reading, ids)
         done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
         moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
-        return self._result(moved, counts, undecoded, results, ids)
+        return self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
+
+    def _commit(self, reading: Reading, ids: Mapping[str, str]) -> None:
+        """Commit what was read, unless a topic was made anew while the function ran. Raises TopicConflict."""
+        moved = reading.uncommitted()
+        read = {topic: ids[topic] for topic in {topic for topic, _ in moved} & ids.keys()}
+        if read:
+            with self.hook.client() as client:
+                refuse_made_anew(client, self.group, read)
+        reading.commit()
 
     def _topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The topics' ids, for the task that commits later; without those that nobody tells."""
-        if self.commit_cadence != NEVER or not topics:
+        """The topics' ids, for whoever commits later; without those that nobody tells."""
+        if self.checks_only or not topics:
             return {}
         try:
             with self.hook.client(_IDS_PATIENCE_S) as client:
@@ -251,7 +272,8 @@ class CommitOffsetsOperator(ClusterOperator):
         wanted = as_ranges(as_mapping("offsets", given["offsets"]) if "offsets" in given else given)
         ids = as_mapping("topic_ids", given.get("topic_ids")) if "offsets" in given else {}
         with self.hook.client() as client:
-            self._refuse_others(client, {name: str(ids[name]) for name in {tp.topic for tp in wanted} & ids.keys()})
+            read = {name: str(ids[name]) for name in {tp.topic for tp in wanted} & ids.keys()}
+            refuse_made_anew(client, self.group, read)
             before = client.group_offsets(self.group) if wanted else {}
             first = client.offsets(list(wanted), EARLIEST) if wanted else {}
             now = {tp: max(before.get(tp, 0), first.get(tp, 0)) for tp in wanted}
@@ -269,16 +291,6 @@ class CommitOffsetsOperator(ClusterOperator):
             "dry_run": self.checks_only,
         }
 
-    def _refuse_others(self, client: ClusterClient, read: Mapping[str, str]) -> None:
-        """Raise TopicConflict where a topic is not the one, by its id, that was read."""
-        seen = client.witnessed(sorted(read)).topics if read else {}
-        others = [name for name in sorted(read) if name in seen and seen[name].topic_id not in (None, read[name])]
-        if others:
-            raise TopicConflict(
-                f"group {self.group}: topic {others[0]} was made anew since its records were read: nothing is "
-                "committed, and another run reads what it has now"
-            )
-
     def _refuse_short(self, client: ClusterClient, todo: Mapping[TopicPartition, int]) -> None:
         """Raise RecordsFailed where a log ends before what was read: what is written now would never be read."""
         last = client.offsets(list(todo), LATEST) if todo else {}
@@ -292,6 +304,17 @@ class CommitOffsetsOperator(ClusterOperator):
 
 class Unfinished(LogyardError):
     """Earlier records of the group are not committed yet; a later try may find them committed."""
+
+
+def refuse_made_anew(client: ClusterClient, group: str, read: Mapping[str, str]) -> None:
+    """Raise TopicConflict where a topic is not the one, by its id, that was read: `read` is topic → id."""
+    seen = client.witnessed(sorted(read)).topics if read else {}
+    others = [name for name in sorted(read) if name in seen and seen[name].topic_id not in (None, read[name])]
+    if others:
+        raise TopicConflict(
+            f"group {group}: topic {others[0]} was made anew since its records were read: nothing is committed, and "
+            "another run reads what it has now"
+        )
 
 
 def as_ranges(offsets: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int]]:

@@ -24,6 +24,7 @@ class Reading:
         self._consumer = consumer
         self.ranges = dict(ranges)
         self.positions: dict[Partition, int] = {tp: start for tp, (start, _) in ranges.items()}
+        self._committed: dict[Partition, int] = {}
         self._ended: set[Partition] = set()
 
     def batches(self, size_max: int, records_max: int | None, patience_s: float) -> Iterator[list[Any]]:
@@ -87,28 +88,32 @@ class Reading:
         """Read no more of it; what was fetched may still come."""
         self._ended.add(partition)
 
+    def uncommitted(self) -> dict[Partition, int]:
+        """The `positions` that moved since the last commit."""
+        return {tp: at for tp, at in self.positions.items() if at > self._committed.get(tp, self.ranges[tp][0])}
+
     def commit(self) -> None:
         """Commit `positions`, where something was read. Raises ApiError, RecordsFailed."""
-        confluent = library()
-        moved = {tp: offset for tp, offset in self.positions.items() if offset > self.ranges[tp][0]}
+        confluent, moved = library(), self.uncommitted()
         wanted = [confluent.TopicPartition(topic, p, offset) for (topic, p), offset in sorted(moved.items())]
         if not wanted:
             return
         for tp in asked("commit", self._consumer.commit, offsets=wanted, asynchronous=False):
             if tp.error is not None:
                 raise refusal(f"commit of {tp.topic}-{tp.partition}", tp.error)
+        self._committed |= moved
 
 
 def since_commits(
-    consumer: Any, topics: Sequence[str], say: Callable[[str], None], end_of: Callable[[Any], int]
+    consumer: Any, wanted: Sequence[Any], say: Callable[[str], None], end_of: Callable[[Any], int]
 ) -> Reading:
-    """What a group has not read yet, as it is now. Raises ApiError (UNKNOWN_TOPIC_OR_PARTITION,
-    GROUP_AUTHORIZATION_FAILED …), RecordsFailed, also where the group has read more than a log has.
+    """What a group has not read yet, as it is now. Raises ApiError (GROUP_AUTHORIZATION_FAILED …), RecordsFailed, also
+    where the group has read more than a log has.
 
+    :param wanted: the partitions, from `partitions_of`.
     :param end_of: the offset behind the last record of a partition, committed or not.
     """
     ranges: dict[Partition, Range] = {}
-    wanted = partitions_of(consumer, topics, REQUEST_S)
     for tp in asked("committed offsets", consumer.committed, wanted, timeout=REQUEST_S):
         name = f"{tp.topic}-{tp.partition}"
         if tp.error is not None:

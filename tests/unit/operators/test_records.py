@@ -188,6 +188,32 @@ def test_who_commits_later_is_told_which_topic_was_read(kafka: MockKafka, admin:
     assert found["topic_ids"] == {"later": admin.topic_ids["later"]}
 
 
+@pytest.mark.parametrize("cadence", ["end_of_operator", "end_of_batch"])
+def test_nothing_is_committed_for_a_topic_made_anew_while_the_function_ran(
+    kafka: MockKafka, admin: MemoryCluster, cadence: str
+) -> None:
+    """It may have as many records as the first one had: who goes by the name would never read them."""
+    topic, client = f"anew-{cadence}", MemoryClient(admin)
+    kafka.write(topic, [("k", "v")] * 3)
+    client.create_topic(NewTopic(topic, 1, 1))
+
+    def replace(batch: list[Any]) -> None:
+        client.delete_topic(topic)
+        client.create_topic(NewTopic(topic, 1, 1))
+
+    def read(function: Any) -> Any:
+        reader = ConsumeFromTopicOperator(
+            task_id="r", topics=[topic], group=topic, apply_function_batch=function, commit_cadence=cadence
+        )
+        return run(reader, context())[0]
+
+    with pytest.raises(AirflowFailException, match=f"topic {topic} was made anew since its records were read"):
+        read(replace)
+    assert kafka.committed(topic, topic) < 0
+    assert read(lambda batch: None)["committed"] is True
+    assert kafka.committed(topic, topic) == 3
+
+
 def test_a_function_that_fails_commits_only_what_is_done(kafka: MockKafka) -> None:
     kafka.write("c2", [(None, str(n)) for n in range(4)])
 
