@@ -1,17 +1,18 @@
 """Leader elections: preferred ones, and unclean ones for partitions without a leader."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
 from logyard.admin.cluster.presence import told
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
+from logyard.admin.reassignment.plan import Plan
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_list, as_truth
+from logyard.operators.fields import as_list, as_mapping, as_truth
 from logyard.operators.triggers.cluster import some
 
 _PATIENCE_S = 60.0
@@ -21,28 +22,46 @@ class ElectLeadersOperator(ClusterOperator):
     """Elect the preferred leader of every partition that another replica leads.
 
     :param topics: topics, a list or its JSON; empty: all topics. (templated)
+    :param plan: instead of topics, a plan of moves, or its JSON: only its partitions, but for those that are deleted.
+        Empty: by topics. (templated)
     :param unclean: instead, elect any live replica for partitions without a leader. Records may be lost. (templated)
     """
 
     tells = staticmethod(outcomes.elected)
-    template_fields = ("topics", "unclean", *ClusterOperator.template_fields)
+    template_fields = ("topics", "plan", "unclean", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
     def __init__(
-        self, *, topics: Sequence[str] | str | None = None, unclean: bool | str = False, **kwargs: Any
+        self,
+        *,
+        topics: Sequence[str] | str | None = None,
+        plan: Mapping[str, Any] | str | None = None,
+        unclean: bool | str = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.topics = topics
+        self.plan = plan
         self.unclean = unclean
 
     def execute(self, context: Context) -> dict[str, Any]:
+        plan = Plan.from_json(given) if (given := as_mapping("plan", self.plan)) else None
         topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        if plan is not None:
+            topics = sorted({move.tp.topic for move in plan.moves})
         unclean = as_truth("unclean", self.unclean)
         hook = self.hook
         with hook.client() as client:
             before = client.snapshot() if topics is None else told(client, topics)
-            if absent := [topic for topic in topics or () if topic not in before.topics]:
+            absent = [topic for topic in topics or () if topic not in before.topics]
+            if plan is not None:
+                plan.refuse_elsewhere(before)
+            elif absent:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topics {some(absent)} do not exist")
             wanted = before.unled(topics) if unclean else before.not_preferred(topics)
+            if plan is not None:
+                planned = {move.tp for move in plan.moves}
+                wanted = [tp for tp in wanted if tp in planned]
             if self.checks_only:
                 return {"elected": [], "would_elect": [str(tp) for tp in wanted]}
             elected = elect_unclean(client, wanted) if unclean else elect_preferred(client, hook.pause(), wanted)

@@ -55,7 +55,11 @@ def reassign_replicas_dag(
         )
         verify = verify_moves(params.cluster(logyard_conn_id), deferrable=deferrable)
         elect = ElectLeadersOperator(
-            task_id="elect", topics="{{ params.topics | tojson }}", logyard_conn_id=params.cluster(logyard_conn_id)
+            task_id="elect",
+            topics="{{ params.topics | tojson }}",
+            # As it was given, with the moves that were done before: their leaders are elected too.
+            plan="{{ params.plan | tojson }}",
+            logyard_conn_id=params.cluster(logyard_conn_id),
         )
         plan >> approve >> execute >> verify >> elect
     return dag

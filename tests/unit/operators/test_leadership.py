@@ -1,0 +1,76 @@
+"""Elections of leaders: of which partitions, and whose list of topics they go by."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.plan import StalePlan
+from logyard.dags.factories.reassign_replicas import reassign_replicas_dag
+from logyard.operators.leadership import ElectLeadersOperator
+from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """Topics `t` and `u`; broker 2 was away, and leads nothing now."""
+    made = MemoryCluster({1: None, 2: None}, ticks_to_expire=0)
+    client = MemoryClient(made)
+    client.create_topic(NewTopic("t", assignment={0: (2, 1), 1: (2, 1)}))
+    client.create_topic(NewTopic("u", assignment={0: (2, 1)}))
+    client.snapshot()
+    made.kill(2)
+    for _ in range(3):
+        made.tick()
+    made.start(2)
+    for _ in range(3):
+        made.tick()
+    use(monkeypatch, made)
+    assert set(leaders(made).values()) == {1}
+    return made
+
+
+def leaders(cluster: MemoryCluster) -> dict[str, int]:
+    return {str(tp): state.leader for tp, state in sorted(cluster.states.items())}
+
+
+def elect(**fields: Any) -> list[str]:
+    found: list[str] = run(ElectLeadersOperator(task_id="e", **fields), context())[0]["elected"]
+    return found
+
+
+def planned(*partitions: int, **more: Any) -> dict[str, Any]:
+    return {"partitions": [{"topic": "t", "partition": p, "replicas": [2, 1]} for p in partitions], **more}
+
+
+@pytest.mark.parametrize(
+    ("form", "elected"),
+    [
+        ({"topics": [], "plan": planned(1)}, ["t-1"]),
+        ({"topics": ["u"], "plan": {}}, ["u-0"]),
+        ({"topics": [], "plan": None}, ["t-0", "t-1", "u-0"]),
+    ],
+)
+def test_a_run_with_a_plan_elects_only_its_leaders(
+    cluster: MemoryCluster, form: dict[str, Any], elected: list[str]
+) -> None:
+    """Who gives a plan of one partition has not asked for elections in the whole cluster."""
+    dag = reassign_replicas_dag()
+    task, told = dag.get_task("elect"), context() | {"params": form}
+    task.render_template_fields(told)
+    assert run(task, told)[0]["elected"] == elected
+    assert [name for name, leader in leaders(cluster).items() if leader == 2] == elected
+
+
+def test_a_plan_is_for_its_cluster_and_what_is_deleted_is_left_out(cluster: MemoryCluster) -> None:
+    with pytest.raises(StalePlan, match="the plan is for cluster elsewhere"):
+        elect(plan=planned(0, cluster_id="elsewhere"))
+    gone = {"topic": "gone", "partition": 0, "replicas": [2, 1]}
+    assert elect(plan={"partitions": [gone, *planned(0)["partitions"]]}) == ["t-0"]
+    assert elect(plan={"partitions": []}) == []
