@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.cluster.presence import told
+from logyard.admin.cluster.presence import require_told
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.admin.reassignment.plan import Plan
@@ -52,7 +52,8 @@ class ElectLeadersOperator(ClusterOperator):
         unclean = as_truth("unclean", self.unclean)
         hook = self.hook
         with hook.client() as client:
-            before = client.snapshot() if topics is None else told(client, topics)
+            before = client.witnessed(topics)  # who leads, by a broker that lags, is no longer so
+            require_told(before, topics or ())
             absent = [topic for topic in topics or () if topic not in before.topics]
             if plan is not None:
                 plan.refuse_elsewhere(before)

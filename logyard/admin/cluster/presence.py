@@ -47,12 +47,17 @@ def told(client: TopicClient, topics: Sequence[str]) -> ClusterSnapshot:
     untold = _untold(snapshot, topics)
     if untold:
         more = client.witnessed(untold)
-        if still := _untold(more, untold):
-            text = f"topic {still[0]} cannot be described: no broker tells this login whether it exists"
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        require_told(more, untold)
         missing = tuple(sorted({*snapshot.missing, *more.missing}))
         snapshot = replace(snapshot, topics={**snapshot.topics, **more.topics}, missing=missing)
     return snapshot
+
+
+def require_told(witnessed: ClusterSnapshot, topics: Iterable[str]) -> None:
+    """Raise ApiError where the witnesses do not tell whether one of these topics exists."""
+    if untold := _untold(witnessed, topics):
+        text = f"topic {untold[0]} cannot be described: no broker tells this login whether it exists"
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
 
 
 def with_brokers(client: TopicClient, snapshot: ClusterSnapshot, expected: Iterable[int]) -> ClusterSnapshot:

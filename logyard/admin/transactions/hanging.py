@@ -56,9 +56,10 @@ def partitions_to_search(
 ) -> list[TopicPartition]:
     """All partitions of those topics (None: of all), or those with a replica on that broker.
 
-    Raises BadTransactions for a topic that does not exist; ClusterUnreachable, ApiError where nobody can tell now.
+    Of all topics, the witnesses' list is taken: nobody knows what another broker's may lack. Raises BadTransactions for
+    a topic that does not exist; ClusterUnreachable, ApiError where nobody can tell now.
     """
-    snapshot = client.snapshot() if topics is None else told(client, topics)
+    snapshot = client.witnessed() if topics is None else told(client, topics)
     if snapshot.missing:
         raise BadTransactions(f"there is no topic {snapshot.missing[0]}")
     return [tp for tp, view in snapshot.partitions() if broker is None or broker in view.replicas]

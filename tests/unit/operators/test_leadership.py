@@ -1,5 +1,6 @@
 """Elections of leaders: of which partitions, and whose list of topics they go by."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,3 +75,15 @@ def test_a_plan_is_for_its_cluster_and_what_is_deleted_is_left_out(cluster: Memo
     gone = {"topic": "gone", "partition": 0, "replicas": [2, 1]}
     assert elect(plan={"partitions": [gone, *planned(0)["partitions"]]}) == ["t-0"]
     assert elect(plan={"partitions": []}) == []
+
+
+def test_a_broker_that_has_not_heard_of_a_topic_keeps_it_from_no_election(cluster: MemoryCluster) -> None:
+    cluster.unheard = {"u"}
+    assert elect() == ["t-0", "t-1", "u-0"]
+
+
+def test_leaders_are_those_that_the_controller_knows(cluster: MemoryCluster) -> None:
+    """The broker that is asked may lag, and show the leaders of before."""
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    cluster.outdated = {"t": replace(before, partitions=tuple(replace(p, leader=2) for p in before.partitions))}
+    assert elect(topics=["t"]) == ["t-0", "t-1"]

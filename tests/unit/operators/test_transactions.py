@@ -62,6 +62,14 @@ def test_what_hangs_is_ended_once(cluster: MemoryCluster) -> None:
     assert run(abort(), context())[0] == {"hanging": [], "cluster_id": "memory", "dry_run": False}
 
 
+def test_what_one_broker_has_not_heard_of_is_searched_too(cluster: MemoryCluster) -> None:
+    """That nothing hangs would be said by the list of a broker that lacks the topic."""
+    cluster.unheard = {"u"}
+    seen = look(cluster, Wanted(hanging=frozenset({(EVERY_TOPIC, 15)})))
+    assert [one.tp for one in seen.hanging or ()] == [T0, U0]
+    assert [one["topic"] for one in run(abort(), context())[0]["hanging"]] == ["t", "u"]
+
+
 def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
     plan, _ = run(abort(topics=["t"], dry_run=True), context())
     assert (plan["dry_run"], still_open(cluster)) == (True, [1, 2, 4])
