@@ -92,9 +92,11 @@ class ClusterOperator(TellsOutcome, BaseOperator):
                 except ClusterUnreachable as problem:  # as in the triggerer: it may come back within the time-out
                     said = self._say(f"the cluster to answer ({problem})", said)
                 else:
-                    values = trigger.look(seen)
+                    values = trigger.result(seen)
                     if values is not None:
                         return values
+                    # What the task has begun is in this cluster; while it is deferred, the connection may be edited.
+                    trigger.cluster_id = trigger.cluster_id or seen.snapshot.cluster_id
                     said = self._say(trigger.missing(seen), said)
                 if self.deferrable and pause.monotonic() >= defer_at:
                     break

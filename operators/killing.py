@@ -14,12 +14,24 @@ from logyard.operators.throttles import book_of
 _log = logging.getLogger(__name__)
 
 
-def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str | None, pause: Pause) -> None:
+def end_moves(
+    client: ClusterClient, moves: Sequence[Move], throttle_owner: str | None, pause: Pause, cluster_id: str
+) -> None:
     """Cancel the running moves whose former replicas could lead, and end the throttle.
 
     The throttle stays while a move goes on; VerifyReassignmentOperator ends it later.
+
+    :param cluster_id: the cluster in which they run; empty: not known.
     """
     snapshot = client.snapshot(reassignments=True)
+    if cluster_id and snapshot.cluster_id != cluster_id:
+        # Somebody else's moves there may look like these.
+        _log.warning(
+            "nothing is cancelled: the moves are in cluster %s, and the connection leads to %s now",
+            cluster_id,
+            snapshot.cluster_id,
+        )
+        return
     if snapshot.reassignments is None:
         _log.warning("nothing is cancelled, and the throttle stays: no controller tells which moves run")
         return

@@ -10,14 +10,14 @@ from logyard.admin.cluster.presence import settled, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
-from logyard.admin.quantities import plural, size
+from logyard.admin.quantities import size
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.reassignment.execution import cancel_moves, look_at_moves, start_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
-from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress
+from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress, wave_line
 from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
@@ -49,13 +49,6 @@ def disk_limits(
 def topics_on(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
     """The topics of which these brokers have replicas."""
     return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})
-
-
-def wave_line(wave: Sequence[Move], plan: Plan, state: PlanProgress) -> str:
-    """The moves that run now and the bytes that they copy, of those that are left."""
-    left = [move for move in plan.moves if move.tp in set(state.running)]
-    copied, whole = (sum(move.size * len(move.adding) for move in moves) for moves in (wave, left))
-    return f"this wave: {plural(len(wave), 'move')}, {size(copied)} to copy of {size(whole)} that are left"
 
 
 class PlanReassignmentOperator(ClusterOperator):
@@ -225,6 +218,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         self.cancel_on_kill = cancel_on_kill
         self.broker_patience_s = broker_patience_s
         self._owner: str | None = None
+        self._cluster_id = ""  # where this process has begun moves of a plan that names no cluster
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = Plan.from_json(self.plan)
@@ -239,10 +233,10 @@ class ExecuteReassignmentOperator(ClusterOperator):
 
     def on_kill(self) -> None:
         """Cancel the plan's running moves, if `cancel_on_kill` is set."""
-        if self.cancel_on_kill:
-            hook = self.hook
+        if self.cancel_on_kill and self.plan:
+            hook, plan = self.hook, Plan.from_json(self.plan)
             with hook.client() as client:
-                end_moves(client, Plan.from_json(self.plan).moves, self._owner, hook.pause())
+                end_moves(client, plan.moves, self._owner, hook.pause(), plan.cluster_id or self._cluster_id)
 
     def _check(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
         refuse_stale(plan, snapshot)
@@ -294,6 +288,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
             with self.hook.client() as client:
                 snapshot = look_at_moves(client, plan.moves)
                 plan.refuse_elsewhere(snapshot)  # the connection may be edited between two waves
+                self._cluster_id = snapshot.cluster_id
                 state = plan_progress(plan.moves, snapshot)
                 if not state.running:
                     return state
@@ -301,13 +296,14 @@ class ExecuteReassignmentOperator(ClusterOperator):
                     self._give_up(client, plan, snapshot, state)
                 self._hold_throttle(client, plan, snapshot, state)
                 waiting, later = self._start_wave(client, plan, snapshot, state)
-            self.log.info("%d of %d moves done; %s", len(state.done), len(plan.moves), wave_line(waiting, plan, state))
+            self.log.info("%d of %d moves done; %s", len(state.done), len(plan.moves), wave_line(waiting, plan.moves, state))
             trigger = ReassignmentDoneTrigger(
                 moves=[m.as_json() for m in waiting],
                 held_back=[m.as_json() for m in later],
                 broker_patience_s=self.broker_patience_s,
                 cancel_on_kill=self.cancel_on_kill,
                 throttle_owner=self._owner,
+                cluster_id=snapshot.cluster_id,
                 **self.waiting(),
             )
             seen = self.wait(trigger, "resume", started=started)

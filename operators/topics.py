@@ -294,7 +294,8 @@ class DeleteTopicOperator(TopicOperator):
                 return result
             kept.remember(found.topic_id or earlier, snapshot.cluster_id)
             self._delete(client, found.topic_id or earlier)
-        gone = TopicGoneTrigger(topic=self.topic, topic_id=found.topic_id, **self.waiting())
+        where = snapshot.cluster_id
+        gone = TopicGoneTrigger(topic=self.topic, topic_id=found.topic_id, cluster_id=where, **self.waiting())
         values = self.wait(gone, "finish", result=result)
         kept.forget()
         return result | values

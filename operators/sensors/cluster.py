@@ -62,7 +62,7 @@ class ClusterSensor(BaseSensorOperator):
         with ClusterHook(self.logyard_conn_id).client() as client:
             seen = observe(client, self._looks_by.wants())
         try:
-            values = self._looks_by.look(seen)
+            values = self._looks_by.result(seen)
         except WaitFailed as problem:
             raise TaskRefused(str(problem)) from None
         if values is None:
@@ -202,5 +202,6 @@ class ReassignmentDoneSensor(ClusterSensor):
         self.plan = plan
 
     def trigger(self, **waiting: Any) -> ClusterTrigger:
-        moves = [move.as_json() for move in Plan.from_json(self.plan).moves]
-        return ReassignmentDoneTrigger(moves=moves, **waiting)
+        plan = Plan.from_json(self.plan)
+        moves = [move.as_json() for move in plan.moves]
+        return ReassignmentDoneTrigger(moves=moves, **waiting, cluster_id=plan.cluster_id)

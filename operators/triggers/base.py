@@ -86,16 +86,31 @@ class ClusterTrigger(BaseTrigger):
     :param logyard_conn_id: the connection.
     :param poll_interval_s: seconds between two reads of the cluster.
     :param deadline_ms: when the wait fails, in ms since 1970.
+    :param cluster_id: the cluster that the wait is about; empty: whichever the connection leads to. Where the
+        connection was edited, another cluster's answer says nothing: the wait fails.
     """
 
     reports: ClassVar[bool] = False
     """Whether `report` has something to tell."""
 
-    def __init__(self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int) -> None:
+    def __init__(
+        self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int, cluster_id: str = ""
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.logyard_conn_id = logyard_conn_id
         self.poll_interval_s = poll_interval_s
         self.deadline_ms = deadline_ms
+        self.cluster_id = cluster_id
+
+    def result(self, seen: Observation) -> dict[str, Any] | None:
+        """What `look` finds, if the observation is of the wait's cluster. Raises WaitFailed."""
+        found = seen.snapshot.cluster_id
+        if self.cluster_id and found and found != self.cluster_id:
+            raise WaitFailed(
+                f"the connection led to cluster {self.cluster_id} when this was begun, and leads to {found} now: how "
+                "it ended there, is not known"
+            )
+        return self.look(seen)
 
     @abstractmethod
     def look(self, seen: Observation) -> dict[str, Any] | None:
@@ -140,7 +155,7 @@ class ClusterTrigger(BaseTrigger):
                 waiting_for = f"the cluster to answer ({seen})"
             else:
                 try:
-                    values = self.look(seen)
+                    values = self.result(seen)
                 except WaitFailed as problem:
                     return WaitEvent(FAILED, str(problem))
                 if values is not None:

@@ -223,7 +223,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     def _cancel(self, connector: Connector, settings: ClusterSettings) -> None:
         client = connector.cluster(settings)
         try:
-            end_moves(client, _moves(self.moves), self.throttle_owner, connector.pause())
+            end_moves(client, _moves(self.moves), self.throttle_owner, connector.pause(), self.cluster_id)
         finally:
             client.close()
 

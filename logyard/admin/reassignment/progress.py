@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.quantities import plural, size
 from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import Assignment, TopicPartition
 
@@ -147,3 +148,11 @@ class ReassignmentResult:
             "leaders": {str(tp): leader for tp, leader in sorted(self.leaders.items())},
             "seconds": round(self.seconds, 3),
         }
+
+
+def wave_line(wave: Sequence[Move], moves: Iterable[Move], state: PlanProgress) -> str:
+    """The moves that run now and the bytes that they copy, of those that are left."""
+    running = set(state.running)
+    left = [move for move in moves if move.tp in running]
+    copied, whole = (sum(move.size * len(move.adding) for move in some) for some in (wave, left))
+    return f"this wave: {plural(len(wave), 'move')}, {size(copied)} to copy of {size(whole)} that are left"

@@ -84,7 +84,7 @@ def test_a_killed_task_asks_who_knows_its_topic(cluster: MemoryCluster) -> None:
     cluster.unheard = {"t"}
     client = MemoryClient(cluster)
     moves = [Move(tp, a.origin, a.target) for tp, a in client.list_reassignments().items()]
-    end_moves(client, moves, None, MemoryPause(cluster))
+    end_moves(client, moves, None, MemoryPause(cluster), cluster.cluster_id)
     assert moving(cluster) == []
 
 

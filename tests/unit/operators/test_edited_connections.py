@@ -2,6 +2,7 @@
 one that cannot be read. Moves of replicas take hours: they go on in the cluster that the plan is for, and nowhere else.
 """
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -12,13 +13,15 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.plan import StalePlan
-from logyard.operators.airflow_names import TaskDeferred
-from logyard.operators.triggers.base import DONE, WaitEvent
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
+from logyard.operators.sensors.cluster import ReassignmentDoneSensor
+from logyard.operators.topics import DeleteTopicOperator
+from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.events import ControllerChangedEvent, TopicsChangedEvent
-from tests.support.airflow_tasks import context, first_event, use
+from tests.support.airflow_tasks import context, first_event, remade, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.moves import execute, four_brokers, plan, verify
+from tests.support.moves import decommission, execute, four_brokers, plan, verify
 
 pytestmark = pytest.mark.airflow
 
@@ -99,3 +102,58 @@ def test_moves_go_on_in_no_other_cluster(monkeypatch: pytest.MonkeyPatch) -> Non
     MemoryClient(cluster).delete_topic("t")
     with pytest.raises(StalePlan, match="for cluster memory, the connection leads to elsewhere"):
         verify(document).finish(context(task_id="v"), ended)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_killing_a_task_cancels_nothing_in_another_cluster(monkeypatch: pytest.MonkeyPatch, is_named: bool) -> None:
+    """Somebody's moves there are to the same replicas of a topic of the same name. A plan of Kafka's tool names no
+    cluster: the task knows where it began."""
+    cluster = four_brokers(monkeypatch)
+    document, cluster.ticks_to_move = plan(drain=[1]), 500
+    task = execute(document if is_named else {"partitions": document["partitions"]}, deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context())
+    moving = {tp for tp, placed in cluster.assignments.items() if placed.is_reassigning}
+    cluster.cluster_id = "elsewhere"
+    asyncio.run(remade(deferred.value.trigger).on_kill())
+    task.on_kill()
+    assert {tp for tp, placed in cluster.assignments.items() if placed.is_reassigning} == moving
+    cluster.cluster_id = "memory"
+    task.on_kill()
+    assert not any(placed.is_reassigning for placed in cluster.assignments.values())
+
+
+def test_a_task_killed_before_it_has_a_plan_cancels_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    four_brokers(monkeypatch)
+    decommission().on_kill()
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_topic_is_not_gone_because_another_cluster_has_none(
+    monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    class Slow(MemoryCluster):
+        """The controller does not come to the deletion; then the connection is edited."""
+
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 6:
+                self.cluster_id = "elsewhere"
+                self.configs.clear()
+
+    cluster = Slow({1: None})
+    MemoryClient(cluster).create_topic(NewTopic("t", 1, 1))
+    use(monkeypatch, cluster)
+    monkeypatch.setattr(MemoryClient, "delete_topic", lambda *_: None)
+    monkeypatch.setenv("AIRFLOW__LOGYARD__DEFER_AFTER_S", "0")
+    task = DeleteTopicOperator(task_id="d", topic="t", deferrable=deferrable, poll_interval_s=0.01)
+    with pytest.raises(WaitFailed, match="led to cluster memory when this was begun, and leads to elsewhere now"):
+        run(task, context())
+
+
+def test_moves_are_not_said_to_have_ended_by_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = four_brokers(monkeypatch)
+    document, cluster.cluster_id = plan(drain=[1]), "elsewhere"
+    cluster.configs.clear()
+    with pytest.raises(AirflowFailException, match="led to cluster memory"):
+        ReassignmentDoneSensor(task_id="s", plan=document, timeout=1, poke_interval=0.01).execute(context())
