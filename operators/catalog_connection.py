@@ -4,6 +4,7 @@ Types of connections:
     iceberg    as the provider apache-airflow-providers-apache-iceberg defines it, which is not needed: a REST catalog;
                host: its address, login and password: a client's id and secret; extra: further properties
     generic    extra: PyIceberg's own names: {"type": "sql", "uri": "postgresql+psycopg2://…"}
+A form may name any connection: a generic one that says no kind of catalog belongs to something else.
 """
 
 import re
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from logyard.admin.settings import BadSettings
 from logyard.operators.store_connection import StoreConnection
 
+# By one of these PyIceberg knows which kind of catalog it is.
+_KINDS = ("type", "uri", "py-catalog-impl")
 _SECRET = re.compile(r"credential|token|secret|password|key|sas", re.IGNORECASE)
 
 
@@ -19,6 +22,11 @@ def settings_of_catalog(connection: StoreConnection) -> dict[str, str]:
     """Return the catalog's properties; raises BadSettings, which names no value."""
     extra = {name: str(value) for name, value in connection.extra_dejson.items() if value not in (None, "")}
     if connection.conn_type == "generic":
+        if not extra.keys() & set(_KINDS):
+            raise BadSettings(
+                f"connection {connection.conn_id} is none of an Iceberg catalog: its extra names none of "
+                f"{', '.join(_KINDS)}"
+            )
         return extra
     if connection.conn_type != "iceberg":
         raise BadSettings(

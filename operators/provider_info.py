@@ -212,6 +212,13 @@ _OPTIONS: dict[str, Any] = {
         "",
         "/opt/airflow/topics",
     ),
+    "catalog_connections": _option(
+        "The connections of Iceberg catalogs among which the form of the DAG maintain_table chooses, separated by "
+        "commas; the DAG's own is always among them. Empty: any connection of a catalog.",
+        "string",
+        "",
+        "lake_catalog",
+    ),
     "dag_connections": _option(
         "The connections among which the forms of the packaged DAGs choose, separated by commas: one set of DAGs then "
         "serves all of them, and who may start a DAG may do so on each. It holds for DAGs whose own connection is "

@@ -72,7 +72,7 @@ def _form(destination: str | None, table: str | None, catalog_conn_id: str | Non
     return {
         "destination": params.text("Destination", "The export's destination.", default=destination),
         "table": params.text("Table", "With its namespace: lake.flights.", default=table),
-        "catalog": params.text("Catalog", "The catalog's connection.", default=catalog_conn_id),
+        "catalog": params.catalog(catalog_conn_id),
         "older_than_hours": params.number(
             "Hours", "How long a snapshot stays after the next one; empty: the table's setting, or 120.", minimum=0
         ),

@@ -71,9 +71,22 @@ def other(logyard_conn_id: str) -> str | None:
     return f"{{{{ params.{OTHER} or '' }}}}" if _served(logyard_conn_id) else None
 
 
+def catalog(default: str | None) -> Param:
+    """The connection of an Iceberg catalog: one of `[logyard] catalog_connections`, where that names any."""
+    allowed = _configured("catalog_connections")
+    if not allowed:
+        return text("Catalog", "The catalog's connection.", default=default)
+    named = list(dict.fromkeys([None, default, *allowed]))
+    return Param(default, type=["null", "string"], enum=named, title="Catalog", description="The catalog's connection.")
+
+
+def _configured(option: str) -> list[str]:
+    named = (conf.get(CONFIG_SECTION, option, fallback="") or "").split(",")
+    return list(dict.fromkeys(name.strip() for name in named if name.strip()))
+
+
 def _served(logyard_conn_id: str) -> list[str]:
-    named = (conf.get(CONFIG_SECTION, "dag_connections", fallback="") or "").split(",")
-    found = list(dict.fromkeys(name.strip() for name in named if name.strip()))
+    found = _configured("dag_connections")
     return found if logyard_conn_id in found and len(found) > 1 else []
 
 

@@ -242,6 +242,16 @@ def test_who_starts_the_maintenance_of_a_table_brings_no_code(value: dict[str, A
     assert form.resolve({"spark.executor.memory": "4g"}) == {"spark.executor.memory": "4g"}
 
 
+def test_a_deployment_says_among_which_catalogs_a_form_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert maintain_table_dag().params.get_param("catalog").resolve("any") == "any"
+    monkeypatch.setenv("AIRFLOW__LOGYARD__CATALOG_CONNECTIONS", "lake, other")
+    form = maintain_table_dag(catalog_conn_id="own").params.get_param("catalog")
+    assert [form.value, *(form.resolve(name) for name in ("lake", "other", "own"))] == ["own", "lake", "other", "own"]
+    assert maintain_table_dag().params.get_param("catalog").value is None
+    with pytest.raises(ParamValidationError):
+        form.resolve("any")
+
+
 @pytest.mark.parametrize(
     ("job", "allowed"), [("audit", spark_form.AUDIT), ("compact", spark_form.COMPACTION), ("export", spark_form.EXPORT)]
 )

@@ -38,6 +38,14 @@ def test_other_types_are_refused() -> None:
         settings_of_catalog(Connection(conn_id="c", conn_type="iceberg"))
 
 
+@pytest.mark.parametrize("extra", ["{}", '{"host": "smtp", "password": "hidden-word"}', '{"type": ""}'])
+def test_a_connection_of_something_else_is_refused_in_one_line(extra: str) -> None:
+    """The form of `maintain_table` may name any: its words would become a catalog's properties."""
+    with pytest.raises(BadSettings, match="connection c is none of an Iceberg catalog: its extra names none") as told:
+        settings_of_catalog(Connection(conn_id="c", conn_type="generic", extra=extra))
+    assert "hidden-word" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [
