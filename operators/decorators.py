@@ -23,7 +23,10 @@ from logyard.operators.producing import ProduceToTopicOperator
 
 
 class DecoratedConsumeOperator(DecoratedOperator, ConsumeFromTopicOperator):
-    """ConsumeFromTopicOperator whose function is the decorated one; its first parameter gets each batch."""
+    """ConsumeFromTopicOperator whose function is the decorated one; its first parameter gets each batch.
+
+    The arguments of the call are those of the parameters after it, by position or by name.
+    """
 
     custom_operator_name = "@task.logyard_consume"
     template_fields = (*ConsumeFromTopicOperator.template_fields, "op_args", "op_kwargs")
@@ -36,19 +39,17 @@ class DecoratedConsumeOperator(DecoratedOperator, ConsumeFromTopicOperator):
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        # Airflow checks that all parameters are given; the batch is given later.
-        first = next(iter(inspect.signature(python_callable).parameters), "messages")
+        # Airflow checks that all parameters are given; the batch, which comes later, is the first of them.
         super().__init__(
             python_callable=python_callable,
-            op_args=op_args or (),
-            op_kwargs={first: [], **(op_kwargs or {})},
+            op_args=([], *(op_args or ())),
+            op_kwargs=op_kwargs or {},
             **kwargs,
         )
-        self._batch_name = first
+        self.op_args = tuple(op_args or ())
 
     def execute(self, context: Context) -> Any:
-        given = {name: value for name, value in self.op_kwargs.items() if name != self._batch_name}
-        named = with_context(self.python_callable, 1 + len(self.op_args), given, context)
+        named = with_context(self.python_callable, 1 + len(self.op_args), self.op_kwargs, context)
         self.apply_function_batch = lambda batch: self.python_callable(batch, *self.op_args, **named)
         return ConsumeFromTopicOperator.execute(self, context)
 

@@ -53,6 +53,31 @@ def test_a_function_makes_and_another_one_reads(kafka: MockKafka) -> None:
     assert sorted(seen) == sorted([("w", b"first"), *(("w", json.dumps({"n": n}).encode()) for n in range(3))])
 
 
+def test_a_reader_takes_its_arguments_as_airflows_own_decorators_do(kafka: MockKafka) -> None:
+    kafka.write("dp", [(None, "first")])
+    seen: list[Any] = []
+    with DAG("dp"):
+
+        @consume_task(topics=["dp"], group="dp", commit_cadence="never")  # type: ignore[untyped-decorator]
+        def store(messages: Any, word: str, count: int = 1) -> None:
+            seen.append((word, count, len(messages)))
+
+        @consume_task(topics=["dp"], group="dp", commit_cadence="never")  # type: ignore[untyped-decorator]
+        def store_all(*batch_and_words: Any) -> None:
+            seen.append((len(batch_and_words[0]), *batch_and_words[1:]))
+
+        tasks = [store("{{ 1 + 1 }}").operator, store("w", 2).operator, store("w", count=3).operator]
+        tasks.append(store_all("x", "y").operator)
+        with pytest.raises(TypeError, match="multiple values for argument 'messages'"):
+            store("w", messages=[])
+        with pytest.raises(TypeError, match="missing a required argument: 'word'"):
+            store()
+    for task in tasks:
+        task.render_template_fields(told := context())
+        run(task, told)
+    assert seen == [("2", 1, 1), ("w", 2, 1), ("w", 3, 1), (1, "x", "y")]
+
+
 def test_functions_get_the_context_as_those_of_airflows_own_decorator_do(kafka: MockKafka) -> None:
     kafka.write("dc", [(None, "first")])
     seen: list[Any] = []
