@@ -18,7 +18,14 @@ def called(
     found = imported(name, function) if isinstance(function, str) else function
     if not callable(found):
         raise BadSettings(f"{name}: a function is expected, not a {type(found).__name__}")
+    refuse_text(f"{name}_args", args)
     return partial(found, *(args or ()), **(kwargs or {}))
+
+
+def refuse_text(name: str, args: Any) -> None:
+    """Raise BadSettings where arguments are a text, such as a template's: each of its letters would be one."""
+    if isinstance(args, str):
+        raise BadSettings(f"{name}: a list is expected, not the text {args!r}")
 
 
 def imported(name: str, path: str) -> Any:

@@ -9,7 +9,7 @@ from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.ports import ClusterClient
 from logyard.admin.reassignment.cancellation import Cancellation, left_over, plan_cancellation
 from logyard.admin.reassignment.execution import cancel_moves
-from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.plan import Move, brokers_of
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, ThrottleSetting
 from logyard.admin.settings import BadSettings
@@ -93,8 +93,8 @@ class CancelReassignmentOperator(ClusterOperator):
             return [
                 Move(
                     TopicPartition(str(entry["topic"]), int(entry["partition"])),
-                    tuple(int(broker) for broker in entry["target"]),
-                    tuple(int(broker) for broker in entry["replicas"]),
+                    brokers_of(entry["target"]),
+                    brokers_of(entry["replicas"]),
                 )
                 for entry in plan["cancelled"]
             ]

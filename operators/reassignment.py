@@ -296,7 +296,9 @@ class ExecuteReassignmentOperator(ClusterOperator):
                     self._give_up(client, plan, snapshot, state)
                 self._hold_throttle(client, plan, snapshot, state)
                 waiting, later = self._start_wave(client, plan, snapshot, state)
-            self.log.info("%d of %d moves done; %s", len(state.done), len(plan.moves), wave_line(waiting, plan.moves, state))
+            self.log.info(
+                "%d of %d moves done; %s", len(state.done), len(plan.moves), wave_line(waiting, plan.moves, state)
+            )
             trigger = ReassignmentDoneTrigger(
                 moves=[m.as_json() for m in waiting],
                 held_back=[m.as_json() for m in later],

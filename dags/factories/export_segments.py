@@ -36,7 +36,7 @@ def export_segments_dag(
     prefix: str = params.PREFIX,
     logyard_conn_id: str = params.CONNECTION,
     spark_conn_id: str = params.SPARK_CONNECTION,
-    topics: Sequence[str] = (),
+    topics: Sequence[str] | str = (),
     destination: str | None = None,
     store_conn_id: str | None = None,
     table: str | None = None,
@@ -96,7 +96,7 @@ def _timeout() -> timedelta:
     return timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
 
 
-def _form(topics: Sequence[str], destination: str | None, max_topics_a_job: int) -> dict[str, Param]:
+def _form(topics: Sequence[str] | str, destination: str | None, max_topics_a_job: int) -> dict[str, Param]:
     return {
         "topics": params.topics("Topics to export.", default=topics),
         "destination": params.text(

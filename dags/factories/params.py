@@ -95,9 +95,10 @@ def required_topic(description: str = "The topic's name.") -> Param:
     return Param(type="string", pattern=NAME_PATTERN, title="Topic", description=description)
 
 
-def topics(description: str, *, default: Sequence[str] = ()) -> Param:
+def topics(description: str, *, default: Sequence[str] | str = ()) -> Param:
     items = {"type": "string", "pattern": NAME_PATTERN}
-    return Param(list(default), type="array", items=items, title="Topics", description=description)
+    named = [default] if isinstance(default, str) else list(default)
+    return Param(named, type="array", items=items, title="Topics", description=description)
 
 
 def number(title: str, description: str, *, default: int | None = None, minimum: int | None = None) -> Param:

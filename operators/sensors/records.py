@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from logyard.admin.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowSensorTimeout, conf
-from logyard.operators.callables import called, imported
+from logyard.operators.callables import called, imported, refuse_text
 from logyard.operators.failures import TaskRefused, failing_for_good, lasts, skipped_if_asked
 from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import ClusterHook
@@ -87,6 +87,7 @@ class AwaitRecordSensor(BaseSensorOperator):
 
     @failing_for_good
     def _awaited(self, context: Context) -> Any:
+        refuse_text("apply_function_args", self.apply_function_args)
         if self.apply_function is not None:
             imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
         deadline_ms = round((time.time() + self.timeout) * 1000)

@@ -15,6 +15,7 @@ from typing import Any
 
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.broker.model import TopicPartition
+from logyard.operators.fields import as_list
 from logyard.operators.triggers.events import ClusterEvent
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -26,7 +27,7 @@ class RecordsArrivedEvent(ClusterEvent):
     The event has `group`, `topics`, `records` (at most; markers of transactions count) and `offsets`:
     "topic-partition" → {"start", "end"}.
 
-    :param topics: the topics.
+    :param topics: the topics, a list or one name.
     :param group: the group that the DAG commits for. Without a commit a partition counts from its first record.
     :param records_min: announce when so many are new …
     :param wait_max_s: … or when the first of fewer has waited so long.
@@ -37,7 +38,7 @@ class RecordsArrivedEvent(ClusterEvent):
     def __init__(
         self,
         *,
-        topics: Sequence[str],
+        topics: Sequence[str] | str,
         group: str,
         records_min: int = 1,
         wait_max_s: float = 60.0,
@@ -45,7 +46,7 @@ class RecordsArrivedEvent(ClusterEvent):
         **listening: Any,
     ) -> None:
         super().__init__(**listening)
-        self.topics = topics
+        self.topics = [str(topic) for topic in as_list("topics", topics)]
         self.group = group
         self.records_min = records_min
         self.wait_max_s = wait_max_s

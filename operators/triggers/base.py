@@ -93,9 +93,7 @@ class ClusterTrigger(BaseTrigger):
     reports: ClassVar[bool] = False
     """Whether `report` has something to tell."""
 
-    def __init__(
-        self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int, cluster_id: str = ""
-    ) -> None:
+    def __init__(self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int, cluster_id: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.logyard_conn_id = logyard_conn_id
         self.poll_interval_s = poll_interval_s

@@ -18,6 +18,7 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
+from logyard.operators.fields import as_list
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 
@@ -150,9 +151,9 @@ class BrokerLostEvent(ClusterEvent):
 class UnderReplicationEvent(ClusterEvent):
     """Partitions are under-replicated in `patience` reads in a row; one event until all are replicated again."""
 
-    def __init__(self, *, topics: Sequence[str] | None = None, patience: int = 6, **listening: Any) -> None:
+    def __init__(self, *, topics: Sequence[str] | str | None = None, patience: int = 6, **listening: Any) -> None:
         super().__init__(**listening)
-        self.topics = topics
+        self.topics = [str(topic) for topic in as_list("topics", topics)] or None
         self.patience = patience
         self._looks = 0
 

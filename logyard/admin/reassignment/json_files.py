@@ -45,8 +45,8 @@ def parse_targets(text: str) -> Targets:
     for entry in _entries(text, "partitions"):
         try:
             tp = TopicPartition(_text(entry["topic"]), _integer(entry["partition"]))
-            replicas = tuple(_integer(broker) for broker in entry["replicas"])
-            dirs = [_text(path) for path in entry.get("log_dirs", [ANY_DIR] * len(replicas))]
+            replicas = tuple(_integer(broker) for broker in _list(entry["replicas"]))
+            dirs = [_text(path) for path in _list(entry.get("log_dirs", [ANY_DIR] * len(replicas)))]
         except (KeyError, TypeError, ValueError):
             raise BadReassignment(
                 f"in 'partitions', {json.dumps(entry)}: topic, partition and a list of replicas are expected"
@@ -144,6 +144,13 @@ def _entries(text: str, key: str) -> list[Any]:
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(value)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    """Not a text, whose letters would be its entries: "any" is no three directories."""
+    if not isinstance(value, list):
         raise ValueError(value)
     return value
 

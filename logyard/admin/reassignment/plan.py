@@ -53,12 +53,19 @@ class Move:
         try:
             return cls(
                 tp=TopicPartition(str(entry["topic"]), int(entry["partition"])),
-                replicas=tuple(int(b) for b in entry.get("from") or ()),
-                target=tuple(int(b) for b in entry["replicas"]),
+                replicas=brokers_of(entry.get("from") or ()),
+                target=brokers_of(entry["replicas"]),
                 size=int(entry.get("size") or 0),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as problem:
             raise BadPlan(f"move {entry!r}: topic, partition and replicas are expected ({problem})") from None
+
+
+def brokers_of(listed: Any) -> tuple[int, ...]:
+    """The ids in a list. Raises TypeError, ValueError: of the text `"12"`, brokers 1 and 2 would be made."""
+    if not isinstance(listed, list | tuple) or any(isinstance(broker, bool | float) for broker in listed):
+        raise TypeError("a list of brokers is expected")
+    return tuple(int(broker) for broker in listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,8 @@ class Plan:
         try:
             content = json.loads(document) if isinstance(document, str) else document
             entries = content["partitions"]
+            if not isinstance(entries, list | tuple):
+                raise TypeError(f"not {type(entries).__name__}")
             return cls(
                 cluster_id=str(content.get("cluster_id") or ""),
                 moves=tuple(Move.from_json(entry) for entry in entries),

@@ -10,16 +10,21 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
+from logyard.dags.factories.export_segments import export_segments_dag
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.callables import called
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.fields import as_natural
 from logyard.operators.groups import ResetOffsetsOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
 from logyard.operators.sensors.cluster import BrokerUpSensor
+from logyard.operators.sensors.records import AwaitRecordSensor
 from logyard.operators.topics import CreateTopicOperator, DeleteRecordsOperator, DeleteTopicOperator
 from logyard.operators.transactions import AbortHangingTransactionsOperator
+from logyard.operators.triggers.arrivals import RecordsArrivedEvent
+from logyard.operators.triggers.events import UnderReplicationEvent
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -67,6 +72,38 @@ def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
     for operator in (PlanReassignmentOperator, ExecuteReassignmentOperator):
         with pytest.raises(AirflowFailException, match="expected"):
             run(operator(task_id="o", plan=plan), context())
+
+
+@pytest.mark.parametrize("brokers", ["12", {"1": 2}, [1.5], [True], 12])
+def test_what_is_no_list_of_brokers_is_refused(cluster: MemoryCluster, brokers: Any) -> None:
+    """Of the text "12", brokers 1 and 2 were made."""
+    move = {"topic": "t", "partition": 0, "replicas": brokers}
+    for operator in (PlanReassignmentOperator, ExecuteReassignmentOperator):
+        for wrong in (move, move | {"replicas": [1], "from": brokers}):
+            with pytest.raises(AirflowFailException, match="a list of brokers is expected"):
+                run(operator(task_id="o", plan={"partitions": [wrong]}), context())
+    planned = {"cancelled": [{**move, "target": [1]}]}
+    with pytest.raises(AirflowFailException, match="expected the result of a dry run"):
+        run(CancelReassignmentOperator(task_id="o", plan=planned), context())
+    with pytest.raises(AirflowFailException, match="a JSON object with a list 'partitions' is expected"):
+        run(PlanReassignmentOperator(task_id="o", plan={"partitions": "t-0"}), context())
+
+
+def test_a_text_is_no_list_of_arguments() -> None:
+    """What a template renders is a text, and each of its letters was an argument."""
+    assert called("f", max, [1, 2])(0) == 2
+    with pytest.raises(BadSettings, match="f_args: a list is expected, not the text 'ab'"):
+        called("f", max, "ab")
+    sensor = AwaitRecordSensor(task_id="o", topics=["t"], apply_function="builtins.max", apply_function_args="ab")
+    with pytest.raises(AirflowFailException, match="apply_function_args: a list is expected"):
+        sensor.execute(context())
+
+
+def test_the_name_of_a_topic_is_a_list_of_one() -> None:
+    """Its letters were the topics."""
+    assert RecordsArrivedEvent(topics="orders", group="g").wants().topics == {"orders"}
+    assert UnderReplicationEvent(topics="orders").topics == ["orders"]
+    assert export_segments_dag(topics="orders").params.get_param("topics").value == ["orders"]
 
 
 def test_a_setting_that_is_null_is_not_the_text_none(cluster: MemoryCluster) -> None:

@@ -41,6 +41,8 @@ def test_what_is_written_is_one_line_and_can_be_read() -> None:
         (entry(replicas=[]), "Partition replica list cannot be empty"),
         (entry(replicas=[1, 1]), "may not contain duplicate entries: t-0 contains multiple entries for 1"),
         (entry(replicas=["1"]), "topic, partition and a list of replicas"),
+        (entry(replicas="12"), "topic, partition and a list of replicas"),
+        (entry(replicas=[1, 2, 3], log_dirs="any"), "topic, partition and a list of replicas"),
         (entry(partition=True), "topic, partition and a list of replicas"),
         (entry(log_dirs=["any"]), "is different from size of log dirs list"),
         (
