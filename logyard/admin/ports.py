@@ -20,6 +20,7 @@ from logyard.admin.cluster.snapshot import (
     NewTopic,
     ReplicaSize,
 )
+from logyard.admin.cluster.told_offsets import ToldOffsets
 from logyard.admin.configs.entities import Entity
 from logyard.admin.groups.groups import Group
 from logyard.admin.quotas.quotas import Quota
@@ -126,6 +127,14 @@ class ClusterClient(Protocol):
         ...
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]: ...
+
+    def told_offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int = LATEST) -> ToldOffsets:
+        """The first or the last offsets (EARLIEST, LATEST), by each partition's leader, once and all at the same time.
+
+        For who looks again soon: where a leader does not answer, or leads no more, only its offsets are not known.
+        Raises ClusterUnreachable where there is no connection at all.
+        """
+        ...
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
 

@@ -15,6 +15,7 @@ from logyard.admin.cluster.snapshot import (
     ReplicaSize,
     TopicView,
 )
+from logyard.admin.cluster.told_offsets import ToldOffsets
 from logyard.admin.ports import (
     EARLIEST,
     LATEST,
@@ -308,6 +309,19 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
             return {tp: self._cluster.end_offsets.get(tp, 1) - 1 if late[tp] else -1 for tp in partitions}
         table = self._cluster.start_offsets if timestamp == EARLIEST else self._cluster.end_offsets
         return {tp: table.get(tp, 0) for tp in partitions}
+
+    def told_offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int = LATEST) -> ToldOffsets:
+        found: dict[TopicPartition, int] = {}
+        untold: dict[TopicPartition, str] = {}
+        for leader in sorted(set(leaders.values())):
+            mine = [tp for tp, of in leaders.items() if of == leader]
+            try:
+                if leader not in self._cluster.running - self._cluster.hung:
+                    raise ClusterUnreachable("no answer in time")
+                found |= self.offsets(mine, timestamp)
+            except (ApiError, ClusterUnreachable) as problem:
+                untold |= dict.fromkeys(mine, f"broker {leader}: {problem}")
+        return ToldOffsets(found, untold)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._cluster.start_offsets.update(before)

@@ -25,6 +25,7 @@ class Asking:
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self._opened: connection.Connection | None = None
+        self._silent: set[int] = set()  # leaders that gave no answer, when many were asked at once
 
     def close(self) -> None:
         if self._opened is not None:

@@ -20,6 +20,7 @@ from logyard.admin.cluster.snapshot import (
     NewTopic,
     ReplicaSize,
 )
+from logyard.admin.cluster.told_offsets import ToldOffsets, ask_leaders
 from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
 from logyard.broker.errors import ApiError, ErrorCode
@@ -114,6 +115,9 @@ class KafkaClusterClient(Asking):
         wanted = {Theirs(*tp): timestamp for tp in partitions}
         found = self._repeat(lambda: self._admin.list_partition_offsets(wanted)) if wanted else {}
         return {TopicPartition(*tp): entry.offset for tp, entry in found.items()}
+
+    def told_offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int = LATEST) -> ToldOffsets:
+        return ask_leaders(self._connection, leaders, timestamp, self._timeout_ms, self._silent)
 
     def groups(self) -> list[GroupView]:
         listed = self._repeat(self._admin.list_groups)

@@ -44,6 +44,27 @@ class Connection:
             lambda: self._manager.send(request, node_id=node, request_timeout_ms=timeout_ms),
         )
 
+    def send_each(self, requests: Mapping[int, Any], timeouts_ms: Mapping[int, int]) -> dict[int, Any]:
+        """Send to each of these brokers at once; returns each one's response, or the error instead of it."""
+
+        async def ask() -> dict[int, Any]:
+            found: dict[int, Any] = {}
+            sent: dict[int, Any] = {}
+            for node, request in requests.items():
+                try:
+                    sent[node] = self._manager.send(request, node_id=node, request_timeout_ms=timeouts_ms[node])
+                except Exception as problem:  # no such broker, or its login was refused: the others are asked
+                    found[node] = problem
+            for node, answer in sent.items():
+                try:
+                    found[node] = await answer
+                except Exception as problem:  # also an answer that cannot be read
+                    found[node] = problem
+            return found
+
+        made: dict[int, Any] = self._manager.run(ask)
+        return made
+
     def refresh(self) -> None:
         """Start a refresh of the list of brokers; does not wait for it."""
 

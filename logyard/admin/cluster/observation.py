@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from logyard.admin.cluster.presence import settled, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.admin.ports import ClusterUnreachable, DescribingClient
+from logyard.admin.ports import EARLIEST, LATEST, ClusterUnreachable, DescribingClient
 from logyard.admin.transactions.hanging import find_hanging
 from logyard.admin.transactions.transactions import OpenTransaction
 from logyard.broker.errors import ApiError
@@ -23,6 +23,7 @@ EVERY_TOPIC = "*"  # no topic's name
 class Wanted:
     """What an observation contains beside the snapshot: offsets of groups, end offsets of topics, hanging transactions.
 
+    `starts`: topics of which the first offsets are wanted too.
     `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
     that is behind has them of an earlier topic of the name.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
@@ -36,6 +37,7 @@ class Wanted:
     partitions: frozenset[TopicPartition] = frozenset()
     ready: frozenset[str] = frozenset()
     brokers: frozenset[int] = frozenset()
+    starts: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -46,6 +48,7 @@ class Wanted:
         partitions: set[TopicPartition] = set()
         ready: set[str] = set()
         brokers: set[int] = set()
+        starts: set[str] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
@@ -53,6 +56,7 @@ class Wanted:
             partitions |= wants.partitions
             ready |= wants.ready
             brokers |= wants.brokers
+            starts |= wants.starts
         return cls(
             frozenset(groups),
             frozenset(topics),
@@ -60,6 +64,7 @@ class Wanted:
             frozenset(partitions),
             frozenset(ready),
             frozenset(brokers),
+            frozenset(starts),
         )
 
 
@@ -68,7 +73,9 @@ class Observation:
     """What was observed at one moment.
 
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
-    `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
+    `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for, but for those
+    of leaders that did not answer.
+    `starts`: the first offsets of the partitions of `Wanted.starts` of which a wanted group has not committed the end.
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
     were not asked, or cannot tell now. `away`: the brokers of `Wanted.brokers` that the witnesses do not know either.
@@ -77,6 +84,7 @@ class Observation:
     snapshot: ClusterSnapshot
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     hanging: Sequence[OpenTransaction] | None = None
     hanging_problem: str = ""
@@ -120,20 +128,44 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
             problems[group] = str(problem)
     partitions = {tp for tp, _ in snapshot.partitions(sorted(wants.topics))}
     partitions |= {tp for offsets in committed.values() for tp in offsets}
-    # A request for a partition without a leader would delay all others.
-    led = [tp for tp in sorted(partitions) if (p := snapshot.partition(tp)) is not None and p.is_led]
-    try:
-        ends = client.offsets(led) if led else {}
-    except (ApiError, ClusterUnreachable) as problem:
-        ends, problems[""] = {}, str(problem)
+    ends = _offsets(client, snapshot, partitions, LATEST, problems)
+    behind = {
+        tp
+        for tp, end in ends.items()
+        if tp.topic in wants.starts and any(c.get(tp, 0) < end for c in committed.values())
+    }
+    starts = _offsets(client, snapshot, behind, EARLIEST, problems)
     witnessed = _witnessed(client, wants.ready, snapshot)
-    seen = Observation(snapshot, committed, ends, problems, witnessed=witnessed, away=away)
+    seen = Observation(snapshot, committed, ends, starts, problems, witnessed=witnessed, away=away)
     if not wants.hanging:
         return seen
     try:
         return replace(seen, hanging=_hanging(client, wants.hanging, snapshot))
     except (ApiError, ClusterUnreachable) as problem:
         return replace(seen, hanging_problem=str(problem))
+
+
+def _offsets(
+    client: DescribingClient,
+    snapshot: ClusterSnapshot,
+    partitions: Collection[TopicPartition],
+    timestamp: int,
+    problems: dict[str, str],
+) -> Mapping[TopicPartition, int]:
+    """Offsets as the leaders tell them; without those of partitions that have none, and of leaders that do not
+    answer."""
+    views = {tp: snapshot.partition(tp) for tp in sorted(partitions)}
+    leaders = {tp: view.leader for tp, view in views.items() if view is not None and view.is_led}
+    if not leaders:
+        return {}
+    try:
+        told = client.told_offsets(leaders, timestamp)
+    except (ApiError, ClusterUnreachable) as problem:
+        problems[""] = str(problem)
+        return {}
+    if told.untold:
+        problems[""] = next(iter(told.untold.values()))
+    return told.offsets
 
 
 def _witnessed(client: DescribingClient, topics: Collection[str], snapshot: ClusterSnapshot) -> ClusterSnapshot | None:

@@ -49,10 +49,12 @@ MOVES_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The first and the end offset of each of a topic's partitions; those without a living leader are missing."""
+    """The first and the end offset of each of a topic's partitions; those without a living leader are missing, and
+    those whose leader did not answer: `problem` names the first of these."""
 
-    start: dict[TopicPartition, int]
-    end: dict[TopicPartition, int]
+    start: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    problem: str | None = None
 
 
 _MOVES: Query[Running] = Query("moves", "moves", 2.0, lambda client: client.list_reassignments())
@@ -133,10 +135,15 @@ class CachedCluster:
 
     async def offsets(self, topic: str, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Offsets]:
         views = snapshot.topics[topic].partitions[:PARTITIONS_MAX]
-        led = [TopicPartition(topic, view.partition) for view in views if view.leader in snapshot.brokers]
+        led = [view for view in views if view.leader in snapshot.brokers]
+        leaders = {TopicPartition(topic, view.partition): view.leader for view in led}
 
         def read(client: DescribingClient) -> Offsets:
-            return Offsets(client.offsets(led, EARLIEST), client.offsets(led)) if led else Offsets({}, {})
+            if not leaders:
+                return Offsets({}, {})
+            first, last = client.told_offsets(leaders, EARLIEST), client.told_offsets(leaders)
+            reasons = [*first.untold.values(), *last.untold.values()]
+            return Offsets(first.offsets, last.offsets, reasons[0] if reasons else None)
 
         return await self.cache.get(Query("offsets", "details", 3.0, read, topic), wait_s)
 

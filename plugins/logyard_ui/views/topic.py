@@ -70,6 +70,8 @@ async def topic(request: Request, cluster: RequestedCluster, name: TopicName) ->
         transactions=optional.take("transactions", transactions),
         rights=optional.take("rights", rights),
     )
+    if parts.offsets is not None and parts.offsets.problem is not None:
+        optional.problems["offsets"] = parts.offsets.problem
     if parts.transactions is not None and parts.transactions.problem is not None:
         optional.problems["transactions"] = parts.transactions.problem
     rest = {"taken_at_ms": cached.taken_ms} | optional.as_json()

@@ -94,6 +94,19 @@ def test_a_group_that_committed_nothing_or_has_leaderless_partitions_is_waited_f
     assert "no leader" in trigger.missing(seen)
 
 
+def test_a_leader_that_does_not_answer_spoils_no_other_offsets(cluster: MemoryCluster) -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    leaders = {tp: state.leader for tp, state in cluster.states.items()}
+    assert leaders[t0] != leaders[t1]
+    cluster.hung = {leaders[t1]}
+    cluster.group_commits["g"] = {t0: 9, t1: 18}
+    trigger = ConsumerLagBelowTrigger(group="g", topics=None, max_lag=1000, **WAITING)
+    seen = look(cluster, trigger.wants())
+    assert seen.ends == {t0: 10}
+    assert trigger.look(seen) is None
+    assert f"(broker {leaders[t1]}: no answer in time)" in trigger.missing(seen)
+
+
 @pytest.mark.parametrize(("offsets", "reached"), [("10", True), (11, False), ('{"1": 20}', True), ({"0": 11}, False)])
 def test_offsets_are_waited_for(cluster: MemoryCluster, offsets: Any, reached: bool) -> None:
     sensor = OffsetsReachedSensor(task_id="s", topic="t", offsets=offsets)

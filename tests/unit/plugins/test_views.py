@@ -273,6 +273,16 @@ def test_groups_that_only_zookeeper_has(cluster: MemoryCluster, known: Connectio
     assert [g["group"] for g in found["groups"]] == ["readers"]
 
 
+def test_a_leader_that_does_not_answer_lacks_only_its_own_offsets(viewer: PageClient, cluster: MemoryCluster) -> None:
+    leaders = {tp.partition: state.leader for tp, state in cluster.states.items() if tp.topic == "t"}
+    silent = next(leader for leader in leaders.values() if leader != cluster.controller)
+    cluster.hung = {silent}
+    found = viewer.json("/api/topic?name=t")
+    known = {entry["partition"] for entry in found["partitions"] if entry["end"] is not None}
+    assert known == {partition for partition, leader in leaders.items() if leader != silent} != set()
+    assert found["problems"]["offsets"] == f"broker {silent}: no answer in time"
+
+
 def test_open_transactions_of_a_topic(viewer: PageClient, cluster: MemoryCluster) -> None:
     now = time.time_ns() // 1_000_000
     assert viewer.json("/api/topic?name=u")["transactions"] == []
