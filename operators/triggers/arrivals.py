@@ -57,7 +57,8 @@ class RecordsArrivedEvent(ClusterEvent):
         self._quiet_since = 0.0
 
     def wants(self) -> Wanted:
-        return Wanted(frozenset({self.group}), frozenset(self.topics))
+        topics = frozenset(self.topics)
+        return Wanted(frozenset({self.group}), topics, starts=topics)
 
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         waiting = None if seen is None else self._waiting(seen)
@@ -66,13 +67,15 @@ class RecordsArrivedEvent(ClusterEvent):
         return [self._announcement(waiting)] if self._is_due(waiting, monotonic()) else []
 
     def _waiting(self, seen: Observation) -> dict[TopicPartition, tuple[int, int]] | None:
-        """The offsets between commit and end; None while the commits are unknown. A partition without a leader has no
-        known end and is left out until it has one."""
+        """The offsets between commit, or the first record, and end; None while the commits are unknown. A partition
+        without a leader has no known end, or no known start, and is left out until it has."""
         if self.group not in seen.committed:
             return None
         committed = seen.committed[self.group]
         ends = {tp: seen.ends[tp] for tp, _ in seen.snapshot.partitions(sorted(self.topics)) if tp in seen.ends}
-        return {tp: (committed.get(tp, 0), end) for tp, end in ends.items() if committed.get(tp, 0) < end}
+        behind = {tp: end for tp, end in ends.items() if committed.get(tp, 0) < end and tp in seen.starts}
+        found = {tp: (max(committed.get(tp, 0), seen.starts[tp]), end) for tp, end in behind.items()}
+        return {tp: (start, end) for tp, (start, end) in found.items() if start < end}
 
     def _is_due(self, waiting: Ranges, now: float) -> bool:
         starts = {tp: start for tp, (start, _) in waiting.items()}

@@ -130,6 +130,24 @@ def test_a_topic_made_anew_is_announced(world: World) -> None:
     assert event["offsets"] == {"t-0": {"start": 0, "end": 2}}
 
 
+def test_what_was_deleted_does_not_wait(world: World) -> None:
+    """Retention has cut the log: a partition counts from its first record, whatever was committed before that."""
+    made, (t0, t1) = trigger(records_min=3), (TopicPartition("t", 0), TopicPartition("t", 1))
+    world.cluster.start_offsets, world.cluster.end_offsets = {t0: 1000, t1: 500}, {t0: 1000, t1: 502}
+    assert world.look(made) == []
+    world.cluster.group_commits["g"] = {t0: 900}
+    world.write(0, 1)
+    (event,) = world.look(made)
+    assert (event["records"], event["offsets"]) == (
+        3,
+        {"t-0": {"start": 1000, "end": 1001}, "t-1": {"start": 500, "end": 502}},
+    )
+    unknown = replace(observe(world.client, made.wants()), starts={})
+    assert trigger().changes(unknown, None) == []
+    world.commit(event["offsets"])
+    assert world.look(made) == []
+
+
 def test_the_trigger_runs_in_a_triggerer(world: World) -> None:
     world.write(0, 3)
 
