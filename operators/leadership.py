@@ -70,12 +70,15 @@ class ElectLeadersOperator(ClusterOperator):
 
 
 def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Elect any live replica for these partitions, which have no leader; returns them. Raises ApiError."""
+    """Elect any live replica for these partitions, which have no leader; returns those that got one now.
+
+    Raises ApiError.
+    """
     answers = client.elect_leaders(partitions, unclean=True) if partitions else {}
     for tp, refusal in answers.items():
         if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
             raise ApiError(refusal.code, f"{tp}: {refusal}")
-    return list(partitions)
+    return [tp for tp in partitions if tp in answers and answers[tp] is None]
 
 
 def elect_preferred(client: ClusterClient, pause: Pause, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

@@ -8,9 +8,11 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.reassignment.plan import StalePlan
+from logyard.broker.model import TopicPartition
 from logyard.dags.factories.reassign_replicas import reassign_replicas_dag
-from logyard.operators.leadership import ElectLeadersOperator
+from logyard.operators.leadership import ElectLeadersOperator, elect_unclean
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -87,3 +89,14 @@ def test_leaders_are_those_that_the_controller_knows(cluster: MemoryCluster) -> 
     before = MemoryClient(cluster).snapshot().topics["t"]
     cluster.outdated = {"t": replace(before, partitions=tuple(replace(p, leader=2) for p in before.partitions))}
     assert elect(topics=["t"]) == ["t-0", "t-1"]
+
+
+def test_an_unclean_election_tells_what_was_elected(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its old leader came back in the meantime: nobody lost a record."""
+    back, unled = TopicPartition("t", 0), TopicPartition("t", 1)
+
+    def answer(*_: object, unclean: bool) -> dict[TopicPartition, ApiError | None]:
+        return {back: ApiError(ErrorCode.ELECTION_NOT_NEEDED, "it has a leader"), unled: None}
+
+    monkeypatch.setattr(MemoryClient, "elect_leaders", answer)
+    assert elect_unclean(MemoryClient(cluster), [back, unled]) == [unled]
