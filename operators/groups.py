@@ -18,6 +18,7 @@ from logyard.operators.planned import as_plan, refuse_another_cluster
 
 _STORED_TARGET = "logyard_reset_offsets"
 _STORED_GROUPS = "logyard_deleted_groups"
+_FIRST = "at the first try"
 
 
 class StaleOffsets(LogyardError):
@@ -93,7 +94,7 @@ class ResetOffsetsOperator(ClusterOperator):
         """`earlier`: what an earlier try has calculated, and may have committed."""
         given = self._explicit()
         if earlier is not None:
-            refuse_another_cluster(earlier, cluster_id, advice := "clear the task to calculate them anew")
+            refuse_another_cluster(earlier, cluster_id, advice := "clear the task to calculate them anew", _FIRST)
             return self._planned(client, earlier, advice)
         if planned := as_plan(self.plan, is_given=self._has_plan):
             refuse_another_cluster(planned, cluster_id)
@@ -137,7 +138,8 @@ class DeleteGroupsOperator(ClusterOperator):
 
     If one of them has members, none is deleted (GroupInUse): a consumer that joins while the run works keeps its group.
     A retry deletes none either if one has committed other offsets since the first try (StaleOffsets): that may have
-    deleted it, and this is another one of the name. A task that is cleared begins anew.
+    deleted it, and this is another one of the name; or if the connection leads to another cluster since. A task that is
+    cleared begins anew.
 
     :param groups: the groups, a list or its JSON. (templated)
     """
@@ -160,7 +162,8 @@ class DeleteGroupsOperator(ClusterOperator):
             offsets = {name: len(found) for name, found in commits.items()}
             there = {view.group_id for view in client.groups()}
             if not self.checks_only:
-                self._remember(context, {name: _digest(commits[name]) for name in names if name in there})
+                found = {name: _digest(commits[name]) for name in names if name in there}
+                self._remember(context, found, client.snapshot([]).cluster_id)
             deleted = [name for name in names if name in there and (self.checks_only or _delete(client, name))]
         store = context.get("task_state_store")
         if store is not None and store.get(_STORED_GROUPS) is not None:
@@ -173,21 +176,22 @@ class DeleteGroupsOperator(ClusterOperator):
             "dry_run": self.checks_only,
         }
 
-    def _remember(self, context: Context, found: Mapping[str, str]) -> None:
-        """Keep what the groups have committed before they are deleted. Raises StaleOffsets."""
+    def _remember(self, context: Context, found: Mapping[str, str], cluster_id: str) -> None:
+        """Keep what the groups have committed before they are deleted. Raises StaleOffsets, BadSettings."""
         store, max_tries = context.get("task_state_store"), context["ti"].max_tries
         if store is None:
             return
         stored: Any = store.get(_STORED_GROUPS)
         is_ours = isinstance(stored, dict) and stored.get("max_tries") == max_tries
         earlier: dict[str, str] = stored["groups"] if is_ours else {}
+        refuse_another_cluster(stored if is_ours else {}, cluster_id, "clear the task to delete them there", _FIRST)
         others = [name for name, digest in found.items() if earlier.get(name, digest) != digest]
         if others:
             raise StaleOffsets(
                 f"group {others[0]} has committed other offsets since the first try of this task, which may have "
                 "deleted it before: no group is deleted; clear the task to delete what is there now"
             )
-        kept: Any = {"groups": {**found, **earlier}, "max_tries": max_tries}
+        kept: Any = {"groups": {**found, **earlier}, "max_tries": max_tries, "cluster_id": cluster_id}
         store.set(_STORED_GROUPS, kept)
 
 

@@ -18,14 +18,17 @@ def as_plan(plan: Mapping[str, Any] | str | None, *, is_given: bool) -> dict[str
     return found
 
 
-def refuse_another_cluster(plan: Mapping[str, Any], cluster_id: str, advice: str = "plan again") -> None:
-    """Raise BadSettings where the plan's `cluster_id` is another one: the connection was edited since.
+def refuse_another_cluster(
+    plan: Mapping[str, Any], cluster_id: str, advice: str = "plan again", since: str = "when the plan was made"
+) -> None:
+    """Raise BadSettings where the `cluster_id` of a plan, or of what an earlier try kept, is another one: the
+    connection was edited since.
 
     Plans and clusters without an id pass.
     """
     planned = plan.get("cluster_id")
     if planned and cluster_id and planned != cluster_id:
         raise BadSettings(
-            f"the connection led to cluster {planned} when the plan was made, and leads to {cluster_id} now: nothing "
-            f"is changed; {advice}"
+            f"the connection led to cluster {planned} {since}, and leads to {cluster_id} now: nothing is changed; "
+            f"{advice}"
         )

@@ -72,6 +72,23 @@ def test_a_group_that_goes_or_is_joined_meanwhile(cluster: MemoryCluster, monkey
         run(delete("old"), context())
 
 
+def test_a_retry_deletes_no_group_of_another_cluster(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first try found one of the groups, and its worker died; the connection was edited since."""
+    store = Store()
+
+    def dies(*_: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryClient, "delete_group", dies)
+        with pytest.raises(SystemExit):
+            delete("old", "theirs").execute(context(store))
+    cluster.cluster_id, cluster.group_commits = "elsewhere", {"theirs": dict(COMMITS)}
+    with pytest.raises(AirflowFailException, match="led to cluster memory at the first try, and leads to elsewhere"):
+        run(delete("old", "theirs"), context(store))
+    assert set(cluster.group_commits) == {"theirs"}
+
+
 def test_a_retry_keeps_a_group_that_began_anew_since_the_first_try(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
