@@ -143,6 +143,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         hook = self.hook
         with hook.client() as client:
             snapshot = client.witnessed()  # the topic that was made last is the one that a broker may not know
+        Plan.from_json(self.plan).refuse_elsewhere(snapshot)  # its brokers of these numbers are others, and stay
         store = context.get("task_state_store")
         if store is not None and store.get(_STORED_PLAN) is not None:
             store.delete(_STORED_PLAN)

@@ -342,7 +342,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
             return Probe(broker, Wire.SILENT)
         believed = c.beliefs.get(broker, -1 if c.controller is None else c.controller)
         queue = Queue.ANSWERS if broker == c.controller else Queue.REFUSES
-        return Probe(broker, Wire.ANSWERS, queue, believed, "memory")
+        return Probe(broker, Wire.ANSWERS, queue, believed, c.cluster_id)
 
     def _reachable(self, broker: int) -> None:
         """Each broker answers for its own settings, and nobody else does."""

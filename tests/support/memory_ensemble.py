@@ -19,7 +19,7 @@ class MemoryEnsemble:
         c = self._cluster
         epoch = None if c.epoch_garbled else c.epoch
         brokers = {b: _info(b, c.racks[b], c.registered.get(b, -1)) for b in c.live()}
-        return ControllerView(c.controller, c.elected, epoch, c.epoch, brokers, c.elected_ms, "memory")
+        return ControllerView(c.controller, c.elected, epoch, c.epoch, brokers, c.elected_ms, c.cluster_id)
 
     def partitions(self) -> PartitionsView:
         c = self._cluster

@@ -56,7 +56,7 @@ class Case:
     controller (`doubted`: what, and with which czxid of /controller). By broker, for how long: `quiet`, registered and
     without a sign of life; `gone`, not registered; `hung`, took a connection and said nothing; `hushed`, silent
     according to its own host. `asked`: when that host was asked last. `withheld`: steps that are not taken for a broker
-    (-1: for the controller), and why.
+    (-1: for the controller), and why. `cluster_id`: the cluster that all this is about; empty: not known yet.
     """
 
     finding: Finding | None = None
@@ -77,6 +77,7 @@ class Case:
     fenced_for: set[int] = field(default_factory=set)
     withheld: dict[int, str] = field(default_factory=dict)
     said: str = ""
+    cluster_id: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -95,6 +96,7 @@ class Case:
             "fenced_for": sorted(self.fenced_for),
             "withheld": {str(broker): why for broker, why in self.withheld.items()},
             "said": self.said,
+            "cluster_id": self.cluster_id,
         }
 
     @classmethod
@@ -118,6 +120,7 @@ class Case:
                 fenced_for={int(broker) for broker in content["fenced_for"]},
                 withheld={int(broker): str(why) for broker, why in content["withheld"].items()},
                 said=str(content["said"]),
+                cluster_id=str(content.get("cluster_id") or ""),
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as problem:
             raise CorruptData(f"not a recovery's case: {problem!r}") from None

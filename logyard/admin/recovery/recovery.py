@@ -123,11 +123,23 @@ class Recoverer:
             done = "; ".join(self.case.actions) or "nothing"
             raise NotRecovered(f"not healthy after {self._limits.total_s:g} s: {self.case.said}; done: {done}")
 
+    def _refuse_elsewhere(self, found: str) -> None:
+        """Raise NotRecovered where the connection was edited between two rounds: what was seen of brokers for how long
+        is no reason to do anything to those of the same ids in another cluster."""
+        known = self.case.cluster_id
+        if known and found and known != found:
+            raise NotRecovered(
+                f"the connection led to cluster {known} when the recovery began, and leads to {found} now: nothing is "
+                "done there; run it again"
+            )
+        self.case.cluster_id = known or found
+
     def _now(self) -> float:
         return self._pause.monotonic() - self._began
 
     def _look(self) -> tuple[Evidence, PartitionsView]:
         case, view = self.case, self._ensemble.controller()
+        self._refuse_elsewhere(view.cluster_id or "")
         partitions = self._ensemble.partitions()
         self.view = view
         told = {broker: BrokerAddress(host, port) for broker, (host, port) in self._expected.brokers.items()}

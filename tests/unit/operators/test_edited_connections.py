@@ -3,6 +3,7 @@ one that cannot be read. Moves of replicas take hours: they go on in the cluster
 """
 
 import asyncio
+import json
 import threading
 import time
 from typing import Any
@@ -13,7 +14,9 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.plan import StalePlan
+from logyard.admin.recovery.recovery import NotRecovered
 from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
+from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.sensors.cluster import ReassignmentDoneSensor
 from logyard.operators.topics import DeleteTopicOperator
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
@@ -157,3 +160,37 @@ def test_moves_are_not_said_to_have_ended_by_another_cluster(monkeypatch: pytest
     cluster.configs.clear()
     with pytest.raises(AirflowFailException, match="led to cluster memory"):
         ReassignmentDoneSensor(task_id="s", plan=document, timeout=1, poke_interval=0.01).execute(context())
+
+
+def test_a_broker_of_that_number_in_another_cluster_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is empty there, and so counted as emptied."""
+    cluster = four_brokers(monkeypatch)
+    for name in ("START", "STOP"):
+        monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
+    task, whole = decommission(stop_brokers=True), MemoryClient.witnessed
+
+    def edited(client: MemoryClient, topics: Any = None) -> Any:
+        if topics is None and not any(1 in placed.replicas for placed in cluster.assignments.values()):
+            cluster.cluster_id = "elsewhere"
+        return whole(client, topics)
+
+    monkeypatch.setattr(MemoryClient, "witnessed", edited)
+    with pytest.raises(StalePlan, match="for cluster memory, the connection leads to elsewhere"):
+        run(task, context())
+    assert cluster.stopped == []
+
+
+def test_a_recovery_goes_on_in_no_other_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen of broker 1 there, and for how long, would have the controller of this one fenced at once."""
+    cluster = MemoryCluster({1: None, 2: None, 3: None})
+    MemoryClient(cluster).create_topic(NewTopic("t", 1, 3))
+    use(monkeypatch, cluster, zookeeper="memory:2")
+    assert cluster.controller is not None
+    cluster.hung.add(cluster.controller)
+    task = RecoverControllerOperator(task_id="r", deferrable=True, poll_interval_s=0.01)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context())
+    cluster.cluster_id, case = "elsewhere", json.loads(json.dumps(deferred.value.kwargs))["case"]
+    with pytest.raises(NotRecovered, match="led to cluster memory when the recovery began, and leads to elsewhere"):
+        task.resume(context(), {"waited_s": 3600.0}, case)
+    assert (cluster.stopped, cluster.started, cluster.steps) == ([], [], [])
