@@ -15,7 +15,8 @@ from logyard.operators.store_connection import StoreConnection
 
 # By one of these PyIceberg knows which kind of catalog it is.
 _KINDS = ("type", "uri", "py-catalog-impl")
-_SECRET = re.compile(r"credential|token|secret|password|key|sas", re.IGNORECASE)
+# `header.…` is sent with each request to a REST catalog, such as its Authorization.
+_SECRET = re.compile(r"credential|token|secret|password|key|sas|auth|header", re.IGNORECASE)
 
 
 def settings_of_catalog(connection: StoreConnection) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from airflow.sdk import Context
 
@@ -82,6 +83,8 @@ class MaintainTableOperator(SparkSegmentsOperator):
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         if not (self.destination and self.table):
             raise BadSettings("maintenance: name the destination and the table")
+        if urlsplit(self.destination).password:
+            raise BadSettings("maintenance: no credentials in the destination: name a connection in store_conn_id")
         command = ["--destination", self.destination, "--table", self.table]
         for name in self._numbers:
             if (value := getattr(self, name)) not in (None, "", "None"):

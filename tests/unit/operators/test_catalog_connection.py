@@ -51,6 +51,7 @@ def test_a_connection_of_something_else_is_refused_in_one_line(extra: str) -> No
     [
         ("credential", "a:b", True),
         ("s3.secret-access-key", "x", True),
+        ("header.Authorization", "Basic eDp5", True),
         ("uri", "postgresql+psycopg2://u:p@h/d", True),
         ("uri", "https://h/api", False),
         ("warehouse", "yard", False),

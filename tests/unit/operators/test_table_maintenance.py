@@ -72,6 +72,13 @@ def test_without_a_table_it_is_skipped_or_refused() -> None:
         operator(table="").job_arguments((), SparkPlace("local"))
 
 
+def test_credentials_come_by_a_connection() -> None:
+    """The command line of a job is in logs, and every user of the machine sees it."""
+    with pytest.raises(BadSettings, match="no credentials in the destination") as told:
+        operator(destination=f"s3://me:{SECRET}@lake/t").job_arguments((), SparkPlace("local"))
+    assert SECRET not in str(told.value)
+
+
 def test_the_outcome_is_a_sentence_and_a_small_table() -> None:
     told = job_outcomes.of_job(DONE)
     assert told.sentence == "lake.t: 9 small files became 2, 3 snapshots expired, 12 files deleted"
