@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from logyard.admin.cluster.observation import Observation, Wanted
-from logyard.admin.cluster.snapshot import topic_json
+from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted
+from logyard.admin.cluster.snapshot import ClusterSnapshot, topic_json
 from logyard.admin.connector import Connector
 from logyard.admin.ports import DescribingClient
 from logyard.admin.reassignment.copying import CopyReport
@@ -86,7 +86,8 @@ class FullyReplicatedTrigger(ClusterTrigger):
     """Every partition (of these topics) has a leader and a full ISR, for `hold_s` seconds without interruption.
 
     A named topic that does not exist fails the condition: its name may be wrong, or it was deleted. The seconds start
-    again when the condition fails, and when the triggerer is restarted.
+    again when the condition fails, and when the triggerer is restarted. At their end the controller's broker has to say
+    the same: another one may lag, or not have heard of a topic yet.
     """
 
     def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
@@ -95,34 +96,47 @@ class FullyReplicatedTrigger(ClusterTrigger):
         self.hold_s = hold_s
         self._well_since: float | None = None
 
+    def wants(self) -> Wanted:
+        is_over = self._well_since is not None and monotonic() - self._well_since >= self.hold_s
+        return Wanted(ready=frozenset(self.topics or (EVERY_TOPIC,))) if is_over or not self.hold_s else Wanted()
+
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        snapshot = seen.snapshot
-        if self._absent(seen) or snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
+        snapshot, told = seen.snapshot, self._told(seen)
+        if self._lacks(snapshot) or (told is not None and self._lacks(told)):
             self._well_since = None
             return None
         now = monotonic()
         if self._well_since is None:
             self._well_since = now
         held_s = now - self._well_since
-        if held_s < self.hold_s:
+        if held_s < self.hold_s or told is None:
             return None
         return {
-            "partitions": sum(1 for _ in snapshot.partitions(self.topics)),
+            "partitions": sum(1 for _ in told.partitions(self.topics)),
             "controller": snapshot.controller,
             "held_s": held_s,
         }
 
-    def _absent(self, seen: Observation) -> list[str]:
-        return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
+    def _told(self, seen: Observation) -> ClusterSnapshot | None:
+        """What the witnesses tell of these topics, where they were asked for them."""
+        told = seen.witnessed if self.topics else seen.whole
+        named = set(self.topics or ())
+        return told if told is not None and named <= {*told.topics, *told.missing} else None
+
+    def _lacks(self, snapshot: ClusterSnapshot) -> bool:
+        absent = set(self.topics or ()) - set(snapshot.topics)
+        return bool(absent or snapshot.unled(self.topics) or snapshot.under_replicated(self.topics))
 
     def missing(self, seen: Observation) -> str:
-        absent = self._absent(seen)
+        absent = sorted(set(self.topics or ()) - set(seen.snapshot.topics))
         if absent:
             return f"topics {some(absent)} to appear"
         unled, under = seen.snapshot.unled(self.topics), seen.snapshot.under_replicated(self.topics)
         if unled:
             return f"leaders of {some(unled)}"
-        return f"full ISRs of {some(under)}" if under else f"ISRs to stay full for {self.hold_s:g} s"
+        if under:
+            return f"full ISRs of {some(under)}"
+        return f"ISRs to stay full for {self.hold_s:g} s" if self.hold_s else "the controller to tell of full ISRs"
 
 
 class ControllerElectedTrigger(ClusterTrigger):

@@ -25,7 +25,7 @@ class Wanted:
 
     `starts`: topics of which the first offsets are wanted too.
     `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
-    that is behind has them of an earlier topic of the name.
+    that is behind has them of an earlier topic of the name. EVERY_TOPIC: all, once the snapshot has full ISRs.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `brokers`: the same of brokers.
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
@@ -78,7 +78,8 @@ class Observation:
     `starts`: the first offsets of the partitions of `Wanted.starts` of which a wanted group has not committed the end.
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
-    were not asked, or cannot tell now. `away`: the brokers of `Wanted.brokers` that the witnesses do not know either.
+    were not asked, or cannot tell now. `whole`: the same of EVERY_TOPIC. `away`: the brokers of `Wanted.brokers` that
+    the witnesses do not know either.
     """
 
     snapshot: ClusterSnapshot
@@ -89,6 +90,7 @@ class Observation:
     hanging: Sequence[OpenTransaction] | None = None
     hanging_problem: str = ""
     witnessed: ClusterSnapshot | None = None
+    whole: ClusterSnapshot | None = None
     away: frozenset[int] = frozenset()
 
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
@@ -135,8 +137,9 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         if tp.topic in wants.starts and any(c.get(tp, 0) < end for c in committed.values())
     }
     starts = _offsets(client, snapshot, behind, EARLIEST, problems)
-    witnessed = _witnessed(client, wants.ready, snapshot)
-    seen = Observation(snapshot, committed, ends, starts, problems, witnessed=witnessed, away=away)
+    whole = _whole(client, snapshot) if EVERY_TOPIC in wants.ready else None
+    witnessed = whole or _witnessed(client, wants.ready - {EVERY_TOPIC}, snapshot)
+    seen = Observation(snapshot, committed, ends, starts, problems, witnessed=witnessed, whole=whole, away=away)
     if not wants.hanging:
         return seen
     try:
@@ -168,10 +171,19 @@ def _offsets(
     return told.offsets
 
 
+def _whole(client: DescribingClient, snapshot: ClusterSnapshot) -> ClusterSnapshot | None:
+    return None if snapshot.unled() or snapshot.under_replicated() else _asked(client, None, snapshot)
+
+
 def _witnessed(client: DescribingClient, topics: Collection[str], snapshot: ClusterSnapshot) -> ClusterSnapshot | None:
     led = [topic for topic in sorted(topics) if snapshot.ready(topic)]
+    return _asked(client, led, snapshot) if led else None
+
+
+def _asked(client: DescribingClient, topics: Sequence[str] | None, snapshot: ClusterSnapshot) -> ClusterSnapshot | None:
     with suppress(ApiError, ClusterUnreachable):
-        return client.witnessed(led) if led else None
+        # Replicas that are being added lack nothing.
+        return replace(client.witnessed(topics), reassignments=snapshot.reassignments)
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.cluster.observation import Observation, Wanted, observe
+from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted, observe
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
@@ -126,7 +126,7 @@ def test_offsets_that_make_no_sense_are_refused(offsets: str) -> None:
 
 def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     trigger = FullyReplicatedTrigger(topics=None, hold_s=2.0, **WAITING)
-    whole = look(cluster)
+    whole = look(cluster, Wanted(ready=frozenset({EVERY_TOPIC})))
 
     def at(ms: int, seen: Observation = whole) -> dict[str, Any] | None:
         monkeypatch.setattr("logyard.operators.triggers.cluster.monotonic", lambda: ms / 1000)
@@ -144,6 +144,24 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeyp
     found = at(5000)
     assert found is not None
     assert found["held_s"] == 2.0
+
+
+@pytest.mark.parametrize("topics", [None, ["t"]])
+def test_full_isrs_are_not_said_by_a_broker_that_lags(cluster: MemoryCluster, topics: list[str] | None) -> None:
+    """It shows the ISRs of before, or has not heard of the topic that lacks a replica."""
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    cluster.kill(3)
+    cluster.tick()
+    trigger = FullyReplicatedTrigger(topics=topics, **WAITING)
+    for unheard, outdated in ((set(), {"t": before}), ({"t"}, {})):
+        cluster.unheard, cluster.outdated = unheard, outdated
+        assert trigger.look(look(cluster, trigger.wants())) is None
+    cluster.start(3)
+    for _ in range(3):
+        cluster.tick()
+    found = trigger.look(look(cluster, trigger.wants()))
+    assert found is not None
+    assert found["partitions"] == 2
 
 
 def test_a_sensor_that_forgets_between_pokes_cannot_count(cluster: MemoryCluster) -> None:
