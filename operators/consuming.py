@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.errors import ApiError, LogyardError
-from logyard.admin.ports import EARLIEST, LATEST, ClusterClient, ClusterUnreachable
+from logyard.admin.errors import LogyardError
+from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
 from logyard.admin.settings import BadSettings
-from logyard.admin.topics.changes import TopicConflict
 from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes
 from logyard.operators.base import ClusterOperator
@@ -19,12 +18,12 @@ from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_list, as_mapping
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, partitions_of
 from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
+from logyard.operators.topic_ids import ids_of, refuse_made_anew
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
 FAIL, SKIP, KEEP = "fail", "skip", "keep"
 # How many of those that cannot be decoded the log names.
 _NAMED_MAX = 20
-_IDS_PATIENCE_S = 5.0
 
 
 class ConsumeFromTopicOperator(ClusterOperator):
@@ -124,7 +123,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
             with closing(hook.consumer(self.group, options)) as consumer:
                 wanted = partitions_of(consumer, topics, REQUEST_S)
                 # Asked before the offsets: those that are read are then of this topic, or of none.
-                ids = self._topic_ids(sorted({tp.topic for tp in wanted}))
+                ids = self._ids(sorted({tp.topic for tp in wanted}))
                 reading = since_commits(consumer, wanted, self.log.warning, end_of)
                 return self._read(reading, ids, formats, process)
         finally:
@@ -166,17 +165,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
                 refuse_made_anew(client, self.group, read)
         reading.commit()
 
-    def _topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The topics' ids, for whoever commits later; without those that nobody tells."""
-        if self.checks_only or not topics:
-            return {}
-        try:
-            with self.hook.client(_IDS_PATIENCE_S) as client:
-                seen = client.witnessed(topics).topics
-        except (ApiError, ClusterUnreachable) as problem:
-            self.log.warning("the ids of the topics are not known (%s)", problem)
-            return {}
-        return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
+    def _ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return {} if self.checks_only else ids_of(self.hook, topics, self.log.warning)
 
     def _process(self) -> Callable[[list[Any]], list[Any]]:
         """What is done with a batch; returns the results to keep. Raises BadSettings."""
@@ -304,17 +294,6 @@ class CommitOffsetsOperator(ClusterOperator):
 
 class Unfinished(LogyardError):
     """Earlier records of the group are not committed yet; a later try may find them committed."""
-
-
-def refuse_made_anew(client: ClusterClient, group: str, read: Mapping[str, str]) -> None:
-    """Raise TopicConflict where a topic is not the one, by its id, that was read: `read` is topic → id."""
-    seen = client.witnessed(sorted(read)).topics if read else {}
-    others = [name for name in sorted(read) if name in seen and seen[name].topic_id not in (None, read[name])]
-    if others:
-        raise TopicConflict(
-            f"group {group}: topic {others[0]} was made anew since its records were read: nothing is committed, and "
-            "another run reads what it has now"
-        )
 
 
 def as_ranges(offsets: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int]]:

@@ -18,6 +18,7 @@ from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.reading import first_offsets
+from logyard.operators.topic_ids import ids_of, refuse_made_anew
 from logyard.operators.triggers.base import FAILED, TIMEOUT, WaitEvent
 from logyard.operators.triggers.records import AwaitRecordTrigger
 
@@ -28,7 +29,8 @@ class AwaitRecordSensor(BaseSensorOperator):
     """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
 
     It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
-    are committed behind the record once the task has it, never by the trigger, and never back.
+    are committed behind the record once the task has it, never by the trigger, and never back; nothing is committed for
+    a topic that was deleted and made anew meanwhile (its id tells): the task fails.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
@@ -91,7 +93,10 @@ class AwaitRecordSensor(BaseSensorOperator):
         if self.apply_function is not None:
             imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
         deadline_ms = round((time.time() + self.timeout) * 1000)
-        return self._wait(context, self._first_offsets(), deadline_ms)
+        offsets = self._first_offsets()
+        named = sorted({name.rpartition("-")[0] for name in offsets}) if self.group and self.commit_offset else ()
+        ids = ids_of(ClusterHook(self.logyard_conn_id), named, self.log.warning)
+        return self._wait(context, offsets, deadline_ms, ids)
 
     def _first_offsets(self) -> dict[str, int]:
         """Where to begin; with `silent_fail` asked again until the sensor's time is over."""
@@ -115,7 +120,9 @@ class AwaitRecordSensor(BaseSensorOperator):
         finally:
             consumer.close()
 
-    def _wait(self, context: Context, offsets: Mapping[str, int], deadline_ms: int) -> Any:
+    def _wait(
+        self, context: Context, offsets: Mapping[str, int], deadline_ms: int, topic_ids: Mapping[str, str]
+    ) -> Any:
         trigger = AwaitRecordTrigger(
             logyard_conn_id=self.logyard_conn_id,
             offsets=offsets,
@@ -127,19 +134,26 @@ class AwaitRecordSensor(BaseSensorOperator):
             deadline_ms=deadline_ms,
         )
         if not self.deferrable:
-            return self.execute_complete(context, asyncio.run(_first(trigger)), deadline_ms=deadline_ms)
+            return self.execute_complete(context, asyncio.run(_first(trigger)), deadline_ms, topic_ids)
         left_s = max(deadline_ms / 1000 - time.time(), 0.0)
         return self.defer(
             trigger=trigger,
             method_name="execute_complete",
-            kwargs={"deadline_ms": deadline_ms},
+            kwargs={"deadline_ms": deadline_ms, "topic_ids": dict(topic_ids)},
             timeout=timedelta(seconds=left_s + _GRACE_S),
         )
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None, deadline_ms: int) -> Any:
+    @failing_for_good
+    def execute_complete(
+        self,
+        context: Context,
+        event: dict[str, Any] | None,
+        deadline_ms: int,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Any:
         """Commit behind the record, and return it. Raises AirflowSensorTimeout, AirflowFailException."""
         values = self._found(event)
-        self._commit(values["offsets"])
+        self._commit(values["offsets"], topic_ids or {})
         return values
 
     def _found(self, event: dict[str, Any] | None) -> dict[str, Any]:
@@ -149,7 +163,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             raise TaskRefused(str(event.get("message")))
         return WaitEvent.from_event(event)
 
-    def _commit(self, offsets: Mapping[str, int]) -> None:
+    def _commit(self, offsets: Mapping[str, int], topic_ids: Mapping[str, str]) -> None:
         if not self.group or not self.commit_offset:
             return
         wanted = {}
@@ -157,6 +171,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             topic, _, partition = name.rpartition("-")
             wanted[TopicPartition(topic, int(partition))] = offset
         with ClusterHook(self.logyard_conn_id).client() as client:
+            refuse_made_anew(client, self.group, topic_ids)
             before = client.group_offsets(self.group)  # another task of the group may be further by now
             ahead = {tp: offset for tp, offset in wanted.items() if offset > before.get(tp, -1)}
             if ahead:
@@ -179,11 +194,17 @@ class AwaitRecordFunctionSensor(AwaitRecordSensor):
         self.event_triggered_function = event_triggered_function
 
     @failing_for_good
-    def execute_complete(self, context: Context, event: dict[str, Any] | None, deadline_ms: int) -> Any:
-        values = self._found(event)
+    def execute_complete(
+        self,
+        context: Context,
+        event: dict[str, Any] | None,
+        deadline_ms: int,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Any:
+        values, ids = self._found(event), topic_ids or {}
         called("event_triggered_function", self.event_triggered_function)(values, **context)
-        self._commit(values["offsets"])
-        return self._wait(context, values["offsets"], deadline_ms)
+        self._commit(values["offsets"], ids)
+        return self._wait(context, values["offsets"], deadline_ms, ids)
 
 
 async def _first(trigger: AwaitRecordTrigger) -> dict[str, Any] | None:

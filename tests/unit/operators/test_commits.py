@@ -1,5 +1,7 @@
 """Offsets committed after what follows a reading: never back, never over records unread, never of another topic."""
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,9 +11,11 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
-from logyard.operators.airflow_names import AirflowFailException
+from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.consuming import CommitOffsetsOperator, Unfinished, as_ranges
-from logyard.operators.hooks.records import RecordsFailed
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook
+from logyard.operators.sensors.records import AwaitRecordSensor
+from logyard.operators.triggers.base import DONE, WaitEvent
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -97,3 +101,27 @@ def test_nothing_is_committed_behind_the_end_of_a_log(client: MemoryClient, clus
     with pytest.raises(RecordsFailed, match="t-0 was read up to 5, and ends at 4: it lost records"):
         commits(p0=(0, 5), p1=(0, 2))
     assert client.group_offsets("g") == {}
+
+
+def test_a_sensor_commits_nothing_for_another_topic_of_the_name(
+    client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has waited for days, and the topic was deleted and made anew meanwhile."""
+    monkeypatch.setattr(RecordsHook, "consumer", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", lambda *_, **__: {"t-0": 0, "t-1": 0})
+    event = WaitEvent(DONE, values={"record": {}, "result": True, "offsets": {"t-0": 3, "t-1": 0}}).as_json()
+
+    def resumed(*, anew: bool) -> None:
+        sensor = AwaitRecordSensor(task_id="s", topics=["t"], group="g", deferrable=True, timeout=60)
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor.execute(context())
+        if anew:
+            made_anew(client)
+        kwargs = json.loads(json.dumps(deferred.value.kwargs))
+        getattr(sensor, deferred.value.method_name)(context(), event=event, **kwargs)
+
+    with pytest.raises(AirflowFailException, match="group g: topic t was made anew since its records were read"):
+        resumed(anew=True)
+    assert client.group_offsets("g") == {}
+    resumed(anew=False)
+    assert client.group_offsets("g") == {ONE: 3, TWO: 0}
