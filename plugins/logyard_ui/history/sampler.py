@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # How often it is looked whether a new slot has come; and after how many slots old samples are thinned out.
 LOOK_S, THIN_OUT_SLOTS = 5.0, 10
+# The wall clock was set where it has gone so much further, or less far, than the one that never goes back. For so long
+# after that nothing is dropped: by a clock that is wrong, and is put right soon, all of a history may be too old.
+SET_S, KEPT_ALL_S = 300.0, 3600.0
 
 Listing = Callable[[], Mapping[str, ClusterSettings]]
 
@@ -31,8 +34,12 @@ class Sampler:
         connector: Connector,
         listing: Listing,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._connector, self._listing, self._wall_ms = store, connector, listing, wall_ms
+        self._monotonic = monotonic
+        self._began_s: float | None = None  # of the clock that never goes back, by the wall clock
+        self._kept_until = float("-inf")
         self._took: dict[str, float] = {}
         self._last = -1
         self._prepared = False
@@ -67,25 +74,34 @@ class Sampler:
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
-        failed = False
+        failed, drops = False, self._may_drop()
         for conn_id, settings in self._listing().items():
             try:
-                self._turn(conn_id, settings, slot)
+                self._turn(conn_id, settings, slot, drops=drops)
             except Exception as problem:  # whatever one cluster leads to, the others have their history
                 failed = True
                 self._say(f"the history of {conn_id} is not kept: {type(problem).__name__}", problem)
-        if slot % (THIN_OUT_SLOTS * 6) == 0:
+        if drops and slot % (THIN_OUT_SLOTS * 6) == 0:
             self._store.forget(slot)
         if not failed:
             self.problem, self._said = "", set()
 
-    def _turn(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
+    def _may_drop(self) -> bool:
+        """Whether old samples may be dropped: not just after the wall clock was set."""
+        now = self._monotonic()
+        began_s = self._wall_ms() / 1000 - now
+        if self._began_s is not None and abs(began_s - self._began_s) > SET_S:
+            self._kept_until = now + KEPT_ALL_S
+        self._began_s = began_s
+        return now >= self._kept_until
+
+    def _turn(self, conn_id: str, settings: ClusterSettings, slot: int, *, drops: bool) -> None:
         """One connection's part of a round, which began in that slot: a cluster before it may have taken minutes."""
         if is_due(slot, self._took.get(conn_id, 0.0)):
             now = slot_of(self._wall_ms())
             if self._store.claim(conn_id, now):
                 self._sample(conn_id, settings, now)
-        if slot % THIN_OUT_SLOTS == 0:
+        if drops and slot % THIN_OUT_SLOTS == 0:
             self._store.thin_out(conn_id, slot)
 
     def _sample(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
