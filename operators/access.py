@@ -193,6 +193,8 @@ class SetQuotasOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         given = as_json("quotas", self.quotas) or []
+        if not isinstance(given, (list, tuple)):
+            raise BadSettings(f"quotas: a list of mappings is expected, not {given!r}")
         mappings = [(as_mapping("quotas", one), f"quota {n}") for n, one in enumerate(given, 1)]
         wanted = [(quotas.parse(*one), quotas.unset(*one)) for one in mappings]
         changed, removed = [], []

@@ -11,6 +11,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.dags.factories.export_segments import export_segments_dag
+from logyard.operators.access import SetQuotasOperator
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.callables import called
@@ -87,6 +88,12 @@ def test_what_is_no_list_of_brokers_is_refused(cluster: MemoryCluster, brokers: 
         run(CancelReassignmentOperator(task_id="o", plan=planned), context())
     with pytest.raises(AirflowFailException, match="a JSON object with a list 'partitions' is expected"):
         run(PlanReassignmentOperator(task_id="o", plan={"partitions": "t-0"}), context())
+
+
+@pytest.mark.parametrize("quotas", ["5", '{"user": "a"}', 5])
+def test_what_is_no_list_of_quotas_is_refused(quotas: Any) -> None:
+    with pytest.raises(AirflowFailException, match="quotas: a list of mappings is expected, not"):
+        run(SetQuotasOperator(task_id="o", quotas=quotas), context())
 
 
 def test_a_text_is_no_list_of_arguments() -> None:
