@@ -394,5 +394,6 @@ class ExecuteReassignmentOperator(ClusterOperator):
                 elect_preferred(client, hook.pause(), partitions)
             snapshot = client.snapshot(sorted({tp.topic for tp in partitions}))
         leaders = {tp: view.leader for tp in partitions if (view := snapshot.partition(tp)) is not None}
-        outcome = ReassignmentResult(tuple(partitions), state.lost, leaders, time.time() - started)
+        took_s = max(time.time() - started, 0.0)  # the clock may have been set meanwhile
+        outcome = ReassignmentResult(tuple(partitions), state.lost, leaders, took_s)
         return outcome.as_json()
