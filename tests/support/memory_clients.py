@@ -313,6 +313,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
     def told_offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int = LATEST) -> ToldOffsets:
         found: dict[TopicPartition, int] = {}
         untold: dict[TopicPartition, str] = {}
+        silent: set[int] = set()
         for leader in sorted(set(leaders.values())):
             mine = [tp for tp, of in leaders.items() if of == leader]
             try:
@@ -321,7 +322,8 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
                 found |= self.offsets(mine, timestamp)
             except (ApiError, ClusterUnreachable) as problem:
                 untold |= dict.fromkeys(mine, f"broker {leader}: {problem}")
-        return ToldOffsets(found, untold)
+                silent |= {leader} if isinstance(problem, ClusterUnreachable) else set()
+        return ToldOffsets(found, untold, frozenset(silent))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._cluster.start_offsets.update(before)

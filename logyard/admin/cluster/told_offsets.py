@@ -13,10 +13,11 @@ _SILENT_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ToldOffsets:
-    """`untold`: why the offsets of the other partitions are not known now."""
+    """`untold`: why the offsets of the other partitions are not known now; `silent`: the leaders without an answer."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     untold: Mapping[TopicPartition, str] = field(default_factory=dict)
+    silent: frozenset[int] = frozenset()
 
 
 class EachSender(Protocol):
@@ -57,7 +58,7 @@ def ask_leaders(
                     offsets[tp] = found.offset
     if untold:
         connection.refresh()  # a leader may be elsewhere, or have another address
-    return ToldOffsets(offsets, untold)
+    return ToldOffsets(offsets, untold, frozenset(silent & by_leader.keys()))
 
 
 def _request(partitions: list[TopicPartition], timestamp: int) -> Any:

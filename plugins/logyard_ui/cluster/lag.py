@@ -102,48 +102,22 @@ def read_ends(
     snapshot: ClusterSnapshot,
     silent: set[int],
     timestamp: int = LATEST,
-    clock: Callable[[], float] = time.monotonic,
 ) -> dict[TopicPartition, int]:
     """End (or first) offsets of the partitions with a living leader: asking for others would end in a time-out.
 
     Leaders that do not answer this machine are added to `silent`; their partitions, and those of leaders in it, are
-    left out. Raises ClusterUnreachable where no leader answers.
+    left out. Raises ClusterUnreachable where no leader tells anything.
     """
     leaders = {tp: view.leader for tp, view in snapshot.partitions(sorted({tp.topic for tp in partitions}))}
     living = snapshot.brokers.keys() - silent
     led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in living][:PARTITIONS_MAX]
-    try:
-        return client.offsets(led, timestamp) if led else {}
-    except ClusterUnreachable as problem:
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for tp in led:
-            by_leader.setdefault(leaders[tp], []).append(tp)
-        return _of_each(client, by_leader, timestamp, silent, problem, clock)
-
-
-def _of_each(
-    client: DescribingClient,
-    by_leader: Mapping[int, Sequence[TopicPartition]],
-    timestamp: int,
-    silent: set[int],
-    problem: ClusterUnreachable,
-    clock: Callable[[], float],
-) -> dict[TopicPartition, int]:
-    """Ask the leaders one after the other, for BUDGET_S at most; raises `problem` where the first two are silent."""
-    deadline = clock() + BUDGET_S
-    found: dict[TopicPartition, int] = {}
-    unanswered = 0
-    for leader, partitions in sorted(by_leader.items()):
-        if clock() >= deadline or (unanswered >= 2 and not found):
-            break
-        try:
-            found |= client.offsets(partitions, timestamp)
-        except ClusterUnreachable:
-            unanswered += 1
-            silent.add(leader)
-    if not found:
-        raise problem
-    return found
+    if not led:
+        return {}
+    told = client.told_offsets({tp: leaders[tp] for tp in led}, timestamp)
+    silent |= told.silent
+    if not told.offsets:
+        raise ClusterUnreachable(next(iter(told.untold.values())))
+    return dict(told.offsets)
 
 
 @dataclass(frozen=True, slots=True)
