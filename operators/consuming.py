@@ -143,26 +143,24 @@ class ConsumeFromTopicOperator(ClusterOperator):
         ids = {topic: topic_id for topic, topic_id in known.items() if topic in read}
         counts: dict[str, int] = {}
         results: list[Any] = []
-        for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
-            wanted = formats.decode(batch, undecoded)
-            results += process(wanted) if wanted else []
-            for message in batch:
-                counts[message.topic()] = counts.get(message.topic(), 0) + 1
-            if self.commit_cadence == EACH_BATCH:
-                self._commit(reading, ids)
-        if self.commit_cadence != NEVER:
-            self._commit(reading, ids)
+        with self.hook.client() as client:  # it connects where something is to be committed
+            for batch in reading.batches(self.max_batch_size, self.max_messages, self.poll_timeout):
+                wanted = formats.decode(batch, undecoded)
+                results += process(wanted) if wanted else []
+                for message in batch:
+                    counts[message.topic()] = counts.get(message.topic(), 0) + 1
+                if self.commit_cadence == EACH_BATCH:
+                    self._commit(client, reading, ids)
+            if self.commit_cadence != NEVER:
+                self._commit(client, reading, ids)
         done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
         moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
         return self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
 
-    def _commit(self, reading: Reading, ids: Mapping[str, str]) -> None:
+    def _commit(self, client: ClusterClient, reading: Reading, ids: Mapping[str, str]) -> None:
         """Commit what was read, unless a topic was made anew while the function ran. Raises TopicConflict."""
-        moved = reading.uncommitted()
-        read = {topic: ids[topic] for topic in {topic for topic, _ in moved} & ids.keys()}
-        if read:
-            with self.hook.client() as client:
-                refuse_made_anew(client, self.group, read)
+        read = {topic for topic, _ in reading.uncommitted()}
+        refuse_made_anew(client, self.group, {topic: ids[topic] for topic in read & ids.keys()})
         reading.commit()
 
     def _ids(self, topics: Sequence[str]) -> dict[str, str]:
