@@ -48,6 +48,8 @@ def partitions_added(result: Result) -> Outcome:
     before, after = result["before"], result["after"]
     if before == after:
         return Outcome(f"Topic {topic} has {plural(after, 'partition')} already, none was added")
+    if result.get("dry_run"):
+        return Outcome(f"Topic {topic} has {plural(before, 'partition')}, and would have {after}")
     return Outcome(f"Topic {topic}: {before} → {plural(after, 'partition')}")
 
 
@@ -55,7 +57,8 @@ def deleted(result: Result) -> Outcome:
     """Of DeleteTopicOperator."""
     if result.get("wanted") is False:
         return Outcome(f"Topic {result['topic']} stays: it was not to be deleted")
-    return Outcome(f"Topic {result['topic']} was {'deleted' if result['deleted'] else 'not there'}")
+    made = "would be deleted" if result.get("dry_run") else "was deleted"
+    return Outcome(f"Topic {result['topic']} {made if result['deleted'] else 'was not there'}")
 
 
 def records_deleted(result: Result) -> Outcome:
@@ -65,7 +68,8 @@ def records_deleted(result: Result) -> Outcome:
         return Outcome(f"Topic {topic}: no records were to be deleted")
     rows = [(f"{topic}-{partition}", offset) for partition, offset in starts.items()]
     gone = f"{plural(result['records'], 'record')} of {plural(len(rows), 'partition')}"
-    return Outcome(f"Topic {topic}: {gone} deleted", ("partition", "first offset"), rows)
+    made = "would be deleted" if result.get("dry_run") else "deleted"
+    return Outcome(f"Topic {topic}: {gone} {made}", ("partition", "first offset"), rows)
 
 
 def topics_planned(result: Result) -> Outcome:

@@ -228,7 +228,7 @@ class AddPartitionsOperator(TopicOperator):
             if wanted > there:
                 ensure_partitions(client, self.topic, wanted, dry_run=self.checks_only)
         result = {"topic": self.topic, "before": there, "after": wanted}
-        return result if self.checks_only else self.wait_ready(context, result, wanted)
+        return result | {"dry_run": True} if self.checks_only else self.wait_ready(context, result, wanted)
 
 
 class DeleteTopicOperator(TopicOperator):
@@ -291,7 +291,7 @@ class DeleteTopicOperator(TopicOperator):
                 return result
             self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
             if self.checks_only:
-                return result
+                return result | {"dry_run": True}
             kept.remember(found.topic_id or earlier, snapshot.cluster_id)
             self._delete(client, found.topic_id or earlier)
         where = snapshot.cluster_id
@@ -359,6 +359,7 @@ class DeleteRecordsOperator(TopicOperator):
             "topic": self.topic,
             "log_start_offsets": {str(tp.partition): offset for tp, offset in sorted(now.items())},
             "records": sum(now[tp] - before[tp] for tp in wanted),
+            **({"dry_run": True} if self.checks_only else {}),
         }
 
     def _refuse_another(self, client: ClusterClient, context: Context) -> None:

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
 from logyard.operators import job_outcomes
 from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.batches import BatchTopicsOperator
@@ -14,7 +15,12 @@ from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.outcome import Outcome
 from logyard.operators.spark import ExportSegmentsOperator
-from logyard.operators.topics import AddPartitionsOperator, CreateTopicOperator
+from logyard.operators.topics import (
+    AddPartitionsOperator,
+    CreateTopicOperator,
+    DeleteRecordsOperator,
+    DeleteTopicOperator,
+)
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -62,6 +68,17 @@ def test_a_dry_run_tells_what_it_found(cluster: MemoryCluster) -> None:
     assert outcome["sentence"] == "Nothing was done: the controller answers; controller 1, 1 of 1 partition led"
     nothing = told(ElectLeadersOperator(task_id="e", dry_run=True))
     assert nothing["sentence"] == "0 leaders to elect"
+
+
+def test_a_dry_run_does_not_tell_that_it_was_done(cluster: MemoryCluster) -> None:
+    cluster.end_offsets[TopicPartition("t", 0)] = 5
+    deleted = DeleteTopicOperator(task_id="d", topic="t", dry_run=True, must_be_empty=False)
+    assert told(deleted)["sentence"] == "Topic t would be deleted"
+    emptied = told(DeleteRecordsOperator(task_id="r", topic="t", before={"0": 3}, dry_run=True))
+    assert emptied["sentence"] == "Topic t: 3 records of 1 partition would be deleted"
+    more = told(AddPartitionsOperator(task_id="a", topic="t", partitions=3, dry_run=True))
+    assert more["sentence"] == "Topic t has 1 partition, and would have 3"
+    assert told(DeleteTopicOperator(task_id="d", topic="none", dry_run=True))["sentence"] == "Topic none was not there"
 
 
 def test_a_task_that_wants_no_xcom_pushes_none(cluster: MemoryCluster) -> None:
