@@ -94,19 +94,6 @@ def test_a_group_that_committed_nothing_or_has_leaderless_partitions_is_waited_f
     assert "no leader" in trigger.missing(seen)
 
 
-def test_a_leader_that_does_not_answer_spoils_no_other_offsets(cluster: MemoryCluster) -> None:
-    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
-    leaders = {tp: state.leader for tp, state in cluster.states.items()}
-    assert leaders[t0] != leaders[t1]
-    cluster.hung = {leaders[t1]}
-    cluster.group_commits["g"] = {t0: 9, t1: 18}
-    trigger = ConsumerLagBelowTrigger(group="g", topics=None, max_lag=1000, **WAITING)
-    seen = look(cluster, trigger.wants())
-    assert seen.ends == {t0: 10}
-    assert trigger.look(seen) is None
-    assert f"(broker {leaders[t1]}: no answer in time)" in trigger.missing(seen)
-
-
 @pytest.mark.parametrize(("offsets", "reached"), [("10", True), (11, False), ('{"1": 20}', True), ({"0": 11}, False)])
 def test_offsets_are_waited_for(cluster: MemoryCluster, offsets: Any, reached: bool) -> None:
     sensor = OffsetsReachedSensor(task_id="s", topic="t", offsets=offsets)
@@ -144,24 +131,6 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeyp
     found = at(5000)
     assert found is not None
     assert found["held_s"] == 2.0
-
-
-@pytest.mark.parametrize("topics", [None, ["t"]])
-def test_full_isrs_are_not_said_by_a_broker_that_lags(cluster: MemoryCluster, topics: list[str] | None) -> None:
-    """It shows the ISRs of before, or has not heard of the topic that lacks a replica."""
-    before = MemoryClient(cluster).snapshot().topics["t"]
-    cluster.kill(3)
-    cluster.tick()
-    trigger = FullyReplicatedTrigger(topics=topics, **WAITING)
-    for unheard, outdated in ((set(), {"t": before}), ({"t"}, {})):
-        cluster.unheard, cluster.outdated = unheard, outdated
-        assert trigger.look(look(cluster, trigger.wants())) is None
-    cluster.start(3)
-    for _ in range(3):
-        cluster.tick()
-    found = trigger.look(look(cluster, trigger.wants()))
-    assert found is not None
-    assert found["partitions"] == 2
 
 
 def test_a_sensor_that_forgets_between_pokes_cannot_count(cluster: MemoryCluster) -> None:

@@ -1,0 +1,65 @@
+"""Waits that go by many brokers: one that lags, or does not answer, neither ends a wait nor hides what others tell."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.observation import Observation, Wanted, observe
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.operators.triggers.cluster import FullyReplicatedTrigger
+from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+pytestmark = pytest.mark.airflow
+
+WAITING: dict[str, Any] = {"logyard_conn_id": "logyard_default", "poll_interval_s": 0.01, "deadline_ms": 0}
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
+    client = MemoryClient(made)
+    client.create_topic(NewTopic("t", 2, 3))
+    client.snapshot()
+    made.end_offsets = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20}
+    return made
+
+
+def look(cluster: MemoryCluster, wants: Wanted) -> Observation:
+    return observe(MemoryClient(cluster), wants)
+
+
+def test_a_leader_that_does_not_answer_spoils_no_other_offsets(cluster: MemoryCluster) -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    leaders = {tp: state.leader for tp, state in cluster.states.items()}
+    assert leaders[t0] != leaders[t1]
+    cluster.hung = {leaders[t1]}
+    cluster.group_commits["g"] = {t0: 9, t1: 18}
+    trigger = ConsumerLagBelowTrigger(group="g", topics=None, max_lag=1000, **WAITING)
+    seen = look(cluster, trigger.wants())
+    assert seen.ends == {t0: 10}
+    assert trigger.look(seen) is None
+    assert f"(broker {leaders[t1]}: no answer in time)" in trigger.missing(seen)
+
+
+@pytest.mark.parametrize("topics", [None, ["t"]])
+def test_full_isrs_are_not_said_by_a_broker_that_lags(cluster: MemoryCluster, topics: list[str] | None) -> None:
+    """It shows the ISRs of before, or has not heard of the topic that lacks a replica."""
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    cluster.kill(3)
+    cluster.tick()
+    trigger = FullyReplicatedTrigger(topics=topics, **WAITING)
+    for unheard, outdated in ((set(), {"t": before}), ({"t"}, {})):
+        cluster.unheard, cluster.outdated = unheard, outdated
+        assert trigger.look(look(cluster, trigger.wants())) is None
+    cluster.unheard, cluster.outdated = set(), {}
+    cluster.start(3)
+    for _ in range(3):
+        cluster.tick()
+    found = trigger.look(look(cluster, trigger.wants()))
+    assert found is not None
+    assert found["partitions"] == 2
