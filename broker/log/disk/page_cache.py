@@ -128,6 +128,12 @@ class FilePages:
             raise
         return True
 
+    def written(self, size: int, position: int) -> None:
+        """Note that these bytes were written: they are in memory."""
+        begin, behind = self._found
+        if position == behind and behind:
+            self._found = (begin, position + size)
+
     def come(self) -> None:
         """Note that pages come from the disk now: one that was dropped may be on its way again."""
         self._found = _NOTHING

@@ -35,6 +35,8 @@ class OsFile:
             written = os.pwrite(self._fd, data, position)
             if written != len(data):
                 self._write_rest(memoryview(data), position, written)
+            if self._pages:
+                self._pages.written(len(data), position)
         except OSError as error:
             self._disk.fail(self.path, error)
 

@@ -102,6 +102,11 @@ def test_a_system_that_says_of_all_that_it_is_there(descriptor: int, monkeypatch
         page_cache.calls.cache_clear()
 
 
+def skip_unless_counted(fd: int) -> None:
+    if not page_cache.Calls().are_counted(fd, 1, 0):
+        pytest.skip("this system does not count pages (before Linux 6.5)")
+
+
 class Asked:
     """How often mincore was asked."""
 
@@ -118,8 +123,7 @@ class Asked:
 
 def test_what_was_found_is_only_counted(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = pages_of(descriptor)
-    if not page_cache.Calls().are_counted(descriptor, SIZE, 0):
-        pytest.skip("this system does not count pages (before Linux 6.5)")
+    skip_unless_counted(descriptor)
     asked = Asked(monkeypatch)
     for position in range(0, SIZE, 4 * PAGE):
         assert pages.are_in_memory(4 * PAGE, position)
@@ -152,6 +156,22 @@ def test_a_system_that_does_not_count_is_asked_of_each_page(descriptor: int, mon
     assert pages.are_in_memory(SIZE, 0)
     assert pages.are_in_memory(SIZE, 0)
     assert asked.times == 2
+
+
+def test_what_is_written_behind_what_was_found_is_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
+    file.write_at(b"x" * 5000, 0)
+    fd = file.sendable(5000, 0)
+    assert fd is not None
+    skip_unless_counted(fd)
+    asked = Asked(monkeypatch)
+    for position in range(5000, 50_000, 5000):
+        file.write_at(b"x" * 5000, position)
+        assert file.sendable(9000, position - 4000) is not None
+    assert asked.times == 0
+    file.write_at(b"x" * 5000, 60_000)
+    assert file.sendable(5000, 60_000) is not None
+    assert asked.times == 1
 
 
 def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
