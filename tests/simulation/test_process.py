@@ -36,6 +36,7 @@ def test_what_a_buried_process_begins_in_its_last_breath_ends_with_it() -> None:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             process.bury()
+            loop.close()
             gc.collect()
     finally:
         asyncio.set_event_loop(None)
