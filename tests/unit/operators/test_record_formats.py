@@ -21,7 +21,8 @@ from logyard.operators.contents import formats as made_formats
 from logyard.operators.contents.schemas.problems import RegistryAway
 from logyard.operators.decorators import consume_task
 from logyard.operators.hooks.records import RecordsHook
-from tests.support.airflow_tasks import CONNECTION, context, run
+from tests.support.airflow_tasks import CONNECTION, context, run, use
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 from tests.support.schema_registry import Served, framed, registry
 
@@ -56,6 +57,8 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def kafka(shared: MockKafka, served: Served, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
+    # Else topic ids are asked for at brokers in memory, which leave that without an answer for five seconds.
+    use(monkeypatch, MemoryCluster({1: None}))
     _connect(monkeypatch, shared, schema_registry_url=served.url)
     return shared
 
