@@ -12,8 +12,8 @@ FAST := tests/architecture tests/properties tests/unit
 PYTEST := $(BIN)/python -m pytest -q $(if $(AGAIN),--reruns 1 -rR)
 # Two workers; one that has nothing left takes from the other.
 TWO := -n 2 --dist worksteal
-# Three where tests wait for most of their time: for brokers, sessions that end, tasks that Airflow starts.
-THREE := -n 3 --dist loadfile --no-loadscope-reorder
+# Three where tests wait for much of their time: for brokers, sessions that end, processes that they start.
+THREE := -n 3
 
 # SECURE=1: with TLS, log-ins and ACLs.
 SECURELY := $(if $(filter-out 0 no false,$(SECURE)),--secure)
@@ -50,13 +50,13 @@ test: setup ## all of the following, of what is long a short path: under 25 minu
 	@MAKE="$(MAKE)" $(BIN)/python -m tests.stages
 
 test-unit: setup ## what needs no processes, with Airflow's and Spark's parts: units, properties, architecture, scenarios
-	$(PYTEST) $(TWO) -m "not long" $(FAST) tests/scenarios
+	$(PYTEST) $(THREE) --dist worksteal -m "not long" $(FAST) tests/scenarios
 
 test-simulation: setup ## real brokers on simulated machines, some seeds
 	$(PYTEST) -n 2 --dist loadgroup tests/simulation
 
 test-integration: setup ## real ZooKeeper, brokers, Airflow, Spark; one subject: test-brokers, -controller, -clients, -commands, -platform, -spark, -airflow
-	$(PYTEST) $(THREE) -m "not long" tests/integration
+	$(PYTEST) $(THREE) --dist loadfile --no-loadscope-reorder -m "not long" tests/integration
 
 test-matrix: setup ## the wheel with another Airflow and another PySpark than the lock's, one version of each
 	$(PYTEST) -n 2 --dist loadfile -m "not long" tests/matrix
