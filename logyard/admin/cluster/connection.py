@@ -45,7 +45,12 @@ class Connection:
         )
 
     def send_each(self, requests: Mapping[int, Any], timeouts_ms: Mapping[int, int]) -> dict[int, Any]:
-        """Send to each of these brokers at once; returns each one's response, or the error instead of it."""
+        """Send to each of these brokers at once; returns each one's response, or the error instead of it.
+
+        A broker has its time from here on, also where its connection is only being made: that may take kafka-python ten
+        seconds, whatever time the request has.
+        """
+        begun = time.monotonic()
 
         async def ask() -> dict[int, Any]:
             found: dict[int, Any] = {}
@@ -56,8 +61,9 @@ class Connection:
                 except Exception as problem:  # no such broker, or its login was refused: the others are asked
                     found[node] = problem
             for node, answer in sent.items():
+                left_ms = timeouts_ms[node] - (time.monotonic() - begun) * 1000
                 try:
-                    found[node] = await answer
+                    found[node] = await self._manager.wait_for(answer, max(left_ms, 1.0))
                 except Exception as problem:  # also an answer that cannot be read
                     found[node] = problem
             return found

@@ -24,10 +24,13 @@ class Yard:
 
     def __init__(self) -> None:
         self.hangs = {2}
+        self.mute: set[int] = set()  # not even a connection can be made: nothing is answered
         self.first, self.second = ScriptedBroker(self.script(1), 1), ScriptedBroker(self.script(2), 2)
 
     def script(self, broker: int) -> Any:
         def answer(asked: Asked) -> Answer:
+            if broker in self.mute:
+                return Hang()
             if asked.api_key == API_VERSIONS:
                 keys = [{"api_key": key, "min_version": 0, "max_version": most} for key, most in OFFERED.items()]
                 return {"error_code": 0, "api_keys": keys}
@@ -90,5 +93,26 @@ async def test_who_does_not_answer_spoils_nobody_elses_answer() -> None:
                     break
                 await asyncio.sleep(0.1)
             assert told.offsets == {T0: 10, T1: 21}
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+async def test_a_connection_that_is_never_made_takes_no_longer_than_an_answer() -> None:
+    """A broker that is stopped as by SIGSTOP: its port takes connections. kafka-python gives them ten seconds."""
+    yard = Yard()
+    yard.mute = {2}
+    async with yard.first, yard.second:
+        settings = ClusterSettings.read(f"127.0.0.1:{yard.first.port}", {"request_timeout_s": PATIENCE_S})
+
+        def ask(client: KafkaClusterClient) -> tuple[ToldOffsets, float]:
+            begun = time.monotonic()
+            return client.told_offsets({T0: 1, T1: 2}), time.monotonic() - begun
+
+        client = KafkaClusterClient(settings)
+        try:
+            for _ in range(2):
+                told, took_s = await asyncio.to_thread(ask, client)
+                assert (told.offsets, told.untold) == ({T0: 10}, {T1: "broker 2: no answer in time"})
+                assert took_s < 8
         finally:
             await asyncio.to_thread(client.close)
