@@ -47,6 +47,7 @@ OFFERED = {
 }
 LATEST = -1
 NOTHING_NEW_S = 0.01
+SEND_BUFFER_BYTES = 102_400  # socket.send.buffer.bytes, as brokers of both kinds have it
 _BATCH = struct.Struct(">qi4xb6xi")
 _ASKED = struct.Struct(">iqi")  # of a partition: its number, the offset, at most so many bytes
 _SIZE, _SHORT, _COUNT = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">i")
@@ -89,6 +90,7 @@ class Sender(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._socket.close()
