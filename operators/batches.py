@@ -9,7 +9,7 @@ from logyard.admin.settings import BadSettings
 from logyard.operators import outcomes
 from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list
+from logyard.operators.fields import as_integer, as_names
 
 MAX_TOPICS_A_JOB = 100
 """Spark's start takes 7 to 11 s (docs/facts), so about a tenth of a second a topic is left of it."""
@@ -51,7 +51,7 @@ class BatchTopicsOperator(ClusterOperator):
         self.skip_without = skip_without
 
     def execute(self, context: Context) -> list[list[str]]:
-        topics = list(dict.fromkeys(str(topic) for topic in as_list("topics", self.topics)))
+        topics = list(dict.fromkeys(as_names("topics", self.topics)))
         if not topics and self.skip_without:
             raise AirflowSkipException("no topics are given, neither by the factory nor by the form")
         if not topics:

@@ -16,7 +16,7 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_list, as_truth
+from logyard.operators.fields import as_names, as_truth
 from logyard.operators.planned import as_plan, refuse_another_cluster
 from logyard.operators.throttles import WORKING, book_of, sweep
 from logyard.operators.triggers.cluster import some
@@ -63,7 +63,7 @@ class CancelReassignmentOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         self._refuse_held(context)
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         with self.hook.client() as client:
             running = client.list_reassignments()
             snapshot = client.snapshot(sorted({tp.topic for tp in running}))

@@ -15,7 +15,7 @@ from logyard.operators import outcomes
 from logyard.operators.access import password_of
 from logyard.operators.airflow_names import conf
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
+from logyard.operators.fields import as_integer, as_mapping, as_names, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.planned import refuse_another_cluster
 from logyard.operators.topic_names import once_free
@@ -116,7 +116,7 @@ class ApplyTopicsOperator(CatalogOperator):
         approved = as_mapping("plan", self.plan)
         if "actions" not in approved:
             raise BadSettings("plan: expected what PlanTopicsOperator returned")
-        actions = [str(action) for action in as_list("actions", approved["actions"])]
+        actions = as_names("actions", approved["actions"])
         hook = self.hook
         timeout_s = 0.0 if self.checks_only else self.wait_timeout_s
 

@@ -15,7 +15,7 @@ from logyard.operators.base import ClusterOperator
 from logyard.operators.callables import called
 from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
-from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.fields import as_integer, as_mapping, as_names
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, partitions_of
 from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
 from logyard.operators.topic_ids import ids_of, refuse_made_anew
@@ -108,7 +108,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         process = self._process()
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         if not topics or not self.group:
             raise BadSettings("name at least one topic, and the group")
         hook = RecordsHook(self.logyard_conn_id)

@@ -33,6 +33,11 @@ def as_list(name: str, value: Sequence[Any] | str | int | None) -> list[Any]:
     return list(parsed) if isinstance(parsed, (list, tuple)) else [parsed]
 
 
+def as_names(name: str, value: Sequence[Any] | str | int | None) -> list[str]:
+    """The same of names, such as topics: each is a text. Raises BadSettings."""
+    return [str(one) for one in as_list(name, value)]
+
+
 def as_integer(name: str, value: int | str | None, absent: int) -> int:
     """An integer, or its text; `absent` for an empty value ("", "None", "null"). Raises BadSettings."""
     if value in (None, "", "None", "null"):

@@ -13,7 +13,7 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_list, as_mapping, as_natural
+from logyard.operators.fields import as_mapping, as_names, as_natural
 from logyard.operators.planned import as_plan, refuse_another_cluster
 
 _STORED_TARGET = "logyard_reset_offsets"
@@ -103,7 +103,7 @@ class ResetOffsetsOperator(ClusterOperator):
             return settle(client, sorted(given), client.group_offsets(self.group), given)
         if self.to in (None, "", "None"):
             raise BadSettings("to: give the new offsets (earliest, latest, an offset, +N, -N, a time), or `offsets`")
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         return plan_reset(client, self.group, topics, Target.parse(str(self.to)))
 
     def _planned(self, client: ClusterClient, plan: Mapping[str, Any], advice: str) -> list[OffsetChange]:
@@ -152,7 +152,7 @@ class DeleteGroupsOperator(ClusterOperator):
         self.groups = groups
 
     def execute(self, context: Context) -> dict[str, Any]:
-        names = sorted({str(group) for group in as_list("groups", self.groups)})
+        names = sorted(set(as_names("groups", self.groups)))
         if not names:
             raise BadSettings("groups: name at least one")
         with self.hook.client() as client:

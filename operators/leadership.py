@@ -12,7 +12,7 @@ from logyard.admin.reassignment.plan import Plan
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_list, as_mapping, as_truth
+from logyard.operators.fields import as_mapping, as_names, as_truth
 from logyard.operators.triggers.cluster import some
 
 _PATIENCE_S = 60.0
@@ -46,7 +46,7 @@ class ElectLeadersOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = Plan.from_json(given) if (given := as_mapping("plan", self.plan)) else None
-        topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        topics = as_names("topics", self.topics) or None
         if plan is not None:
             topics = sorted({move.tp.topic for move in plan.moves})
         unclean = as_truth("unclean", self.unclean)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.settings import BadSettings
 from logyard.operators.fields import as_mapping
 
@@ -26,9 +27,5 @@ def refuse_another_cluster(
 
     Plans and clusters without an id pass.
     """
-    planned = plan.get("cluster_id")
-    if planned and cluster_id and planned != cluster_id:
-        raise BadSettings(
-            f"the connection led to cluster {planned} {since}, and leads to {cluster_id} now: nothing is changed; "
-            f"{advice}"
-        )
+    if edited := led_elsewhere(plan.get("cluster_id"), cluster_id, since):
+        raise BadSettings(f"{edited}: nothing is changed; {advice}")

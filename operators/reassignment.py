@@ -25,7 +25,7 @@ from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_natural, as_truth
+from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_names, as_natural, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
 from logyard.operators.throttles import book_of, owner_of, rate_of, sweep
@@ -125,7 +125,7 @@ class PlanReassignmentOperator(ClusterOperator):
         self.seed = seed
 
     def execute(self, context: Context) -> dict[str, Any]:
-        topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        topics = as_names("topics", self.topics) or None
         given = as_mapping("plan", self.plan)
         expected = [move.tp for move in Plan.from_json(given).moves] if given else []
         expected += [TopicPartition(topic, 0) for topic in topics or ()]

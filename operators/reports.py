@@ -14,7 +14,7 @@ from logyard.operators import outcomes
 from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.base import ClusterOperator
 from logyard.operators.batches import batches
-from logyard.operators.fields import as_integer, as_list
+from logyard.operators.fields import as_integer, as_names
 
 
 class RetentionReportOperator(ClusterOperator):
@@ -33,7 +33,7 @@ class RetentionReportOperator(ClusterOperator):
         self.topics = topics
 
     def execute(self, context: Context) -> dict[str, Any]:
-        topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        topics = as_names("topics", self.topics) or None
         with self.hook.client() as client:
             found = retention.read(client, topics, round(time.time() * 1000))
         for entry in found:
@@ -98,7 +98,7 @@ class ChooseCompactionOperator(ClusterOperator):
         self.max_topics_a_job = max_topics_a_job
 
     def execute(self, context: Context) -> list[list[str]]:
-        given = [str(topic) for topic in as_list("topics", self.topics)]
+        given = as_names("topics", self.topics)
         chosen = list(dict.fromkeys(given)) or self._choose()
         if not chosen:
             raise AirflowSkipException("no compacted topic has records")

@@ -21,7 +21,7 @@ from logyard.operators.airflow_names import (
 )
 from logyard.operators.catalog_connection import secrets_of, settings_of_catalog
 from logyard.operators.driver_in_cluster import DriverInCluster
-from logyard.operators.fields import as_list, as_mapping
+from logyard.operators.fields import as_list, as_mapping, as_names
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.job_summary import JobFailed, elsewhere, summary
 from logyard.operators.links import ClusterPageLink
@@ -97,7 +97,7 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
         self.spark_settings = spark_settings
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         place = SparkPlace.of_connection(self._conn_id, self._deploy_mode)
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
@@ -321,16 +321,21 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         if not self.destination:
             raise BadSettings("export: name the destination")
-        if urlsplit(self.destination).password:
-            raise BadSettings("export: no credentials in the destination: name a connection in store_conn_id")
+        refuse_credentials("export", self.destination)
         if bool(self.table) != bool(self.catalog_conn_id):
             raise BadSettings("export: a table in a catalog needs both table and catalog_conn_id")
         command = [*super().job_arguments(topics, place), "--destination", self.destination]
         for name, option in self._named.items():
             if value := getattr(self, name):
                 command += [option, str(value)]
-        columns = [str(column) for column in as_list("partition_by", self.partition_by or [])]
+        columns = as_names("partition_by", self.partition_by or [])
         return [*command, "--partition-by", ",".join(columns)] if columns else command
+
+
+def refuse_credentials(job: str, destination: str) -> None:
+    """Raise BadSettings where a destination has a password: it would be on the job's command line."""
+    if urlsplit(destination).password:
+        raise BadSettings(f"{job}: no credentials in the destination: name a connection in store_conn_id")
 
 
 def store_file(conn_id: str, directory: Path) -> Path:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from airflow.sdk import Context
 
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowSkipException
 from logyard.operators.fields import as_mapping
-from logyard.operators.spark import SparkSegmentsOperator, catalog_file, option_words, store_file
+from logyard.operators.spark import SparkSegmentsOperator, catalog_file, option_words, refuse_credentials, store_file
 from logyard.operators.spark_place import SparkPlace
 
 
@@ -83,8 +82,7 @@ class MaintainTableOperator(SparkSegmentsOperator):
     def job_arguments(self, topics: Sequence[str], place: SparkPlace) -> list[str]:
         if not (self.destination and self.table):
             raise BadSettings("maintenance: name the destination and the table")
-        if urlsplit(self.destination).password:
-            raise BadSettings("maintenance: no credentials in the destination: name a connection in store_conn_id")
+        refuse_credentials("maintenance", self.destination)
         command = ["--destination", self.destination, "--table", self.table]
         for name in self._numbers:
             if (value := getattr(self, name)) not in (None, "", "None"):

@@ -11,7 +11,7 @@ from logyard.admin.transactions.hanging import find_hanging, partitions_to_searc
 from logyard.admin.transactions.transactions import AbortMarker, OpenTransaction
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_integer, as_list
+from logyard.operators.fields import as_integer, as_names
 from logyard.operators.planned import as_plan, refuse_another_cluster
 
 
@@ -46,7 +46,7 @@ class AbortHangingTransactionsOperator(ClusterOperator):
         self._has_plan = bool(plan)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         idle_ms = as_integer("idle_minutes", self.idle_minutes, 0) * 60_000
         with self.hook.client() as client:
             cluster_id = client.snapshot([]).cluster_id

@@ -14,7 +14,7 @@ from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowSensorTimeout, conf
 from logyard.operators.failures import TaskRefused, failing_for_good, skipped_if_asked
-from logyard.operators.fields import as_integer, as_list, as_natural, as_number
+from logyard.operators.fields import as_integer, as_list, as_names, as_natural, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import FAILED, TIMEOUT, ClusterTrigger, WaitEvent, WaitFailed
@@ -152,7 +152,7 @@ class UnderReplicatedPartitionsSensor(ClusterSensor):
             raise BadSettings(
                 'hold_s needs mode "poke" or deferrable=True: in mode "reschedule" nothing is kept between two pokes'
             )
-        topics = [str(t) for t in as_list("topics", self.topics)] or None
+        topics = as_names("topics", self.topics) or None
         return FullyReplicatedTrigger(topics=topics, hold_s=hold_s, **waiting)
 
 

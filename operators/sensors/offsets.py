@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from logyard.admin.settings import BadSettings
-from logyard.operators.fields import as_integer, as_list, as_mapping
+from logyard.operators.fields import as_integer, as_mapping, as_names
 from logyard.operators.sensors.cluster import ClusterSensor
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
@@ -31,7 +31,7 @@ class ConsumerLagBelowSensor(ClusterSensor):
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         return ConsumerLagBelowTrigger(
             group=self.group,
-            topics=[str(topic) for topic in as_list("topics", self.topics)] or None,
+            topics=as_names("topics", self.topics) or None,
             max_lag=as_integer("max_lag", self.max_lag, 0),
             **waiting,
         )

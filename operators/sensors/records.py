@@ -13,7 +13,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowSensorTimeout, conf
 from logyard.operators.callables import called, imported, refuse_text
 from logyard.operators.failures import TaskRefused, failing_for_good, lasts, skipped_if_asked
-from logyard.operators.fields import as_list, as_mapping
+from logyard.operators.fields import as_mapping, as_names
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.links import ClusterPageLink
@@ -113,7 +113,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             time.sleep(self.poke_interval)
 
     def _ask_first_offsets(self) -> dict[str, int]:
-        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        topics = as_names("topics", self.topics)
         consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self._options())
         try:
             return first_offsets(consumer, topics, has_group=bool(self.group))
@@ -152,8 +152,10 @@ class AwaitRecordSensor(BaseSensorOperator):
         topic_ids: Mapping[str, str] | None = None,
     ) -> Any:
         """Commit behind the record, and return it. Raises AirflowSensorTimeout, AirflowFailException."""
-        values = self._found(event)
-        self._commit(values["offsets"], topic_ids or {})
+        return self._arrived(context, self._found(event), deadline_ms, topic_ids or {})
+
+    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, topic_ids: Mapping[str, str]) -> Any:
+        self._commit(values["offsets"], topic_ids)
         return values
 
     def _found(self, event: dict[str, Any] | None) -> dict[str, Any]:
@@ -193,18 +195,10 @@ class AwaitRecordFunctionSensor(AwaitRecordSensor):
         super().__init__(**{**kwargs, "deferrable": True})
         self.event_triggered_function = event_triggered_function
 
-    @failing_for_good
-    def execute_complete(
-        self,
-        context: Context,
-        event: dict[str, Any] | None,
-        deadline_ms: int,
-        topic_ids: Mapping[str, str] | None = None,
-    ) -> Any:
-        values, ids = self._found(event), topic_ids or {}
+    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, topic_ids: Mapping[str, str]) -> Any:
         called("event_triggered_function", self.event_triggered_function)(values, **context)
-        self._commit(values["offsets"], ids)
-        return self._wait(context, values["offsets"], deadline_ms, ids)
+        self._commit(values["offsets"], topic_ids)
+        return self._wait(context, values["offsets"], deadline_ms, topic_ids)
 
 
 async def _first(trigger: AwaitRecordTrigger) -> dict[str, Any] | None:

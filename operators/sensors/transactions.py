@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.operators.fields import as_integer, as_list
+from logyard.operators.fields import as_integer, as_names
 from logyard.operators.sensors.cluster import ClusterSensor
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.transactions import NoHangingTransactionsTrigger
@@ -36,7 +36,7 @@ class NoHangingTransactionsSensor(ClusterSensor):
 
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         return NoHangingTransactionsTrigger(
-            topics=[str(topic) for topic in as_list("topics", self.topics)] or None,
+            topics=as_names("topics", self.topics) or None,
             idle_minutes=as_integer("idle_minutes", self.idle_minutes, 0),
             **waiting,
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.broker.model import TopicPartition
-from logyard.operators.fields import as_list
+from logyard.operators.fields import as_names
 from logyard.operators.triggers.events import ClusterEvent
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -46,7 +46,7 @@ class RecordsArrivedEvent(ClusterEvent):
         **listening: Any,
     ) -> None:
         super().__init__(**listening)
-        self.topics = [str(topic) for topic in as_list("topics", topics)]
+        self.topics = as_names("topics", topics)
         self.group = group
         self.records_min = records_min
         self.wait_max_s = wait_max_s

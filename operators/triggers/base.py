@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
@@ -102,12 +103,8 @@ class ClusterTrigger(BaseTrigger):
 
     def result(self, seen: Observation) -> dict[str, Any] | None:
         """What `look` finds, if the observation is of the wait's cluster. Raises WaitFailed."""
-        found = seen.snapshot.cluster_id
-        if self.cluster_id and found and found != self.cluster_id:
-            raise WaitFailed(
-                f"the connection led to cluster {self.cluster_id} when this was begun, and leads to {found} now: how "
-                "it ended there, is not known"
-            )
+        if edited := led_elsewhere(self.cluster_id, seen.snapshot.cluster_id, "when this was begun"):
+            raise WaitFailed(f"{edited}: how it ended there, is not known")
         return self.look(seen)
 
     @abstractmethod

@@ -18,7 +18,7 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
-from logyard.operators.fields import as_list
+from logyard.operators.fields import as_names
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 
@@ -153,7 +153,7 @@ class UnderReplicationEvent(ClusterEvent):
 
     def __init__(self, *, topics: Sequence[str] | str | None = None, patience: int = 6, **listening: Any) -> None:
         super().__init__(**listening)
-        self.topics = [str(topic) for topic in as_list("topics", topics)] or None
+        self.topics = as_names("topics", topics) or None
         self.patience = patience
         self._looks = 0
 

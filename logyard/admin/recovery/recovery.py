@@ -8,6 +8,7 @@ may be done; `restarts.py` starts and stops brokers.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.ports import ClusterClient, Ensemble, EnsembleUnreachable, Launcher, PartitionsView, Pause
 from logyard.admin.recovery import rules
 from logyard.admin.recovery.case import BrokerAddress, Case, Expectation, Limits, Recovery
@@ -127,11 +128,8 @@ class Recoverer:
         """Raise NotRecovered where the connection was edited between two rounds: what was seen of brokers for how long
         is no reason to do anything to those of the same ids in another cluster."""
         known = self.case.cluster_id
-        if known and found and known != found:
-            raise NotRecovered(
-                f"the connection led to cluster {known} when the recovery began, and leads to {found} now: nothing is "
-                "done there; run it again"
-            )
+        if edited := led_elsewhere(known, found, "when the recovery began"):
+            raise NotRecovered(f"{edited}: nothing is done there; run it again")
         self.case.cluster_id = known or found
 
     def _now(self) -> float:
