@@ -71,6 +71,7 @@ class Process:
         while self.tasks:
             left, self.tasks = self.tasks, {}
             for task in left:
+                # asyncio complains of a task that never ends, and its stubs do not know how to tell it not to.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 # In its own context: what a `finally` begins is its task too, and closed in its turn.
                 with contextlib.suppress(BaseException):

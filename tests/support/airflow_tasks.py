@@ -11,8 +11,11 @@ import asyncio
 import functools
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from logyard.operators import throttles
 from logyard.operators.hooks.cluster import ClusterHook
@@ -48,6 +51,19 @@ class FakeTaskInstance:
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.values[key] = json.loads(json.dumps(value))
+
+
+@contextmanager
+def killed_in(monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> Iterator[None]:
+    """The block ends in this method, of which nothing is done: its worker is killed there."""
+
+    def dies(*_: object, **__: object) -> None:
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, method, dies)
+        with pytest.raises(SystemExit):
+            yield
 
 
 class Store(dict[str, Any]):

@@ -111,6 +111,13 @@ class MemoryCluster:
         self.running.discard(broker)
         self.sessions[broker] = self.ticks_to_expire
 
+    def restart(self, broker: int) -> None:
+        """kill -9 and a new start, each followed by enough time: the broker leads nothing then, and lacks nothing."""
+        for step in (self.kill, self.start):
+            step(broker)
+            for _ in range(3):
+                self.tick()
+
     def stop(self, broker: int) -> None:
         """End whatever is left of a broker's process, hung or not."""
         self.stopped.append(broker)

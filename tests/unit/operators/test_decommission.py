@@ -15,7 +15,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
-from tests.support.airflow_tasks import Store, context, first_event, run
+from tests.support.airflow_tasks import Store, context, first_event, killed_in, run
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.moves import decommission, four_brokers, plan
@@ -63,14 +63,8 @@ def cleared(store: Store) -> Any:
 def test_a_cleared_decommission_plans_anew(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It died weeks ago before its first wave, and replicas were moved since."""
     store = Store()
-
-    def dies(*_: object) -> None:
-        raise SystemExit("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryClient, "alter_reassignments", dies)
-        with pytest.raises(SystemExit):
-            decommission().execute(context(store))
+    with killed_in(monkeypatch, MemoryClient, "alter_reassignments"):
+        decommission().execute(context(store))
     moved = store["logyard_decommission_plan"]["plan"]["partitions"][0]
     other = next(b for b in (2, 3, 4) if b not in moved["from"])
     elsewhere = (1, other, next(b for b in moved["from"] if b != 1))

@@ -11,7 +11,7 @@ from logyard.admin.groups.offset_reset import GroupInUse
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.groups import DeleteGroupsOperator, StaleOffsets
-from tests.support.airflow_tasks import Store, context, run, use
+from tests.support.airflow_tasks import Store, context, killed_in, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -75,14 +75,8 @@ def test_a_group_that_goes_or_is_joined_meanwhile(cluster: MemoryCluster, monkey
 def test_a_retry_deletes_no_group_of_another_cluster(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first try found one of the groups, and its worker died; the connection was edited since."""
     store = Store()
-
-    def dies(*_: object) -> None:
-        raise SystemExit("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryClient, "delete_group", dies)
-        with pytest.raises(SystemExit):
-            delete("old", "theirs").execute(context(store))
+    with killed_in(monkeypatch, MemoryClient, "delete_group"):
+        delete("old", "theirs").execute(context(store))
     cluster.cluster_id, cluster.group_commits = "elsewhere", {"theirs": dict(COMMITS)}
     with pytest.raises(AirflowFailException, match="led to cluster memory at the first try, and leads to elsewhere"):
         run(delete("old", "theirs"), context(store))

@@ -15,7 +15,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import is_empty, offsets_markdown
 from logyard.operators.groups import ResetOffsetsOperator, StaleOffsets
-from tests.support.airflow_tasks import Store, context, run, use
+from tests.support.airflow_tasks import Store, context, killed_in, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -104,15 +104,8 @@ def test_a_shift_is_not_done_twice(cluster: MemoryCluster, monkeypatch: pytest.M
 
 def dies_in_the_commit(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """A try that has kept its target is killed before it commits."""
-    commit = MemoryClient.alter_group_offsets
-
-    def dies(self: MemoryClient, *arguments: Any) -> None:
-        raise SystemExit("killed")
-
-    monkeypatch.setattr(MemoryClient, "alter_group_offsets", dies)
-    with pytest.raises(SystemExit):
+    with killed_in(monkeypatch, MemoryClient, "alter_group_offsets"):
         reset(to="-30").execute(context(store))
-    monkeypatch.setattr(MemoryClient, "alter_group_offsets", commit)
 
 
 def test_a_retry_does_not_set_back_what_the_group_has_read_since(

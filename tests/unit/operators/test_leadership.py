@@ -28,12 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     client.create_topic(NewTopic("t", assignment={0: (2, 1), 1: (2, 1)}))
     client.create_topic(NewTopic("u", assignment={0: (2, 1)}))
     client.snapshot()
-    made.kill(2)
-    for _ in range(3):
-        made.tick()
-    made.start(2)
-    for _ in range(3):
-        made.tick()
+    made.restart(2)
     use(monkeypatch, made)
     assert set(leaders(made).values()) == {1}
     return made

@@ -4,26 +4,16 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.cluster.observation import Observation, Wanted, observe
-from logyard.admin.cluster.snapshot import NewTopic
 from logyard.operators.triggers.events import BrokerLostEvent
-from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.three_brokers import look, with_topic
 
 pytestmark = pytest.mark.airflow
 
 
 @pytest.fixture
 def cluster() -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
-    client = MemoryClient(made)
-    client.create_topic(NewTopic("t", 2, 3))
-    client.snapshot()
-    return made
-
-
-def look(cluster: MemoryCluster, wants: Wanted | None = None) -> Observation:
-    return observe(MemoryClient(cluster), wants)
+    return with_topic()
 
 
 def test_a_lost_broker_is_reported_once_and_again_after_it_was_back(cluster: MemoryCluster) -> None:

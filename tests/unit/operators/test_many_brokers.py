@@ -6,13 +6,12 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.cluster.observation import Observation, Wanted, observe
-from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.cluster import FullyReplicatedTrigger
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.three_brokers import look, with_topic
 
 pytestmark = pytest.mark.airflow
 
@@ -21,16 +20,9 @@ WAITING: dict[str, Any] = {"logyard_conn_id": "logyard_default", "poll_interval_
 
 @pytest.fixture
 def cluster() -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
-    client = MemoryClient(made)
-    client.create_topic(NewTopic("t", 2, 3))
-    client.snapshot()
+    made = with_topic()
     made.end_offsets = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20}
     return made
-
-
-def look(cluster: MemoryCluster, wants: Wanted) -> Observation:
-    return observe(MemoryClient(cluster), wants)
 
 
 def test_a_leader_that_does_not_answer_spoils_no_other_offsets(cluster: MemoryCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted, observe
+from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
@@ -31,6 +31,7 @@ from logyard.operators.triggers.watch import ClusterWatch
 from tests.support.airflow_tasks import context, first_event, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.three_brokers import look, with_topic
 
 pytestmark = pytest.mark.airflow
 
@@ -39,17 +40,10 @@ WAITING: dict[str, Any] = {"logyard_conn_id": "logyard_default", "poll_interval_
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
-    client = MemoryClient(made)
-    client.create_topic(NewTopic("t", 2, 3))
-    client.snapshot()
+    made = with_topic()
     made.end_offsets = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20}
     use(monkeypatch, made)
     return made
-
-
-def look(cluster: MemoryCluster, wants: Wanted | None = None) -> Observation:
-    return observe(MemoryClient(cluster), wants)
 
 
 # -- offsets -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from logyard.operators.reassignment import ExecuteReassignmentOperator, StalePla
 from logyard.operators.triggers import base as trigger_base
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.verification import NotAsPlanned
-from tests.support.airflow_tasks import Store, context, remade, run, use
+from tests.support.airflow_tasks import Store, context, killed_in, remade, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify
@@ -215,12 +215,7 @@ def test_a_killed_task_cancels_only_where_that_was_asked_for(cluster: MemoryClus
 def test_preferred_leaders_are_elected_where_needed(cluster: MemoryCluster) -> None:
     moved = [tp for tp, a in cluster.assignments.items() if a.replicas[0] == 1]
     cluster.ticks_to_expire = 0
-    cluster.kill(1)
-    for _ in range(3):
-        cluster.tick()
-    cluster.start(1)
-    for _ in range(3):
-        cluster.tick()
+    cluster.restart(1)
     result, _ = run(ElectLeadersOperator(task_id="e", topics="[]"), context())
     assert result["elected"] == [str(tp) for tp in sorted(moved)]
     assert run(ElectLeadersOperator(task_id="e"), context())[0]["elected"] == []
@@ -241,16 +236,9 @@ def test_killing_a_deferred_task_cancels_its_moves_and_puts_the_throttle_back(cl
 def test_a_throttle_is_remembered_before_it_is_set(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker dies while it sets the throttle: the next try must not take the half of it for somebody else's."""
     document, store = plan(drain=[1]), Store()
-    whole = MemoryClient.alter_broker_configs
-
-    def dies(*_: object, **__: object) -> None:
-        raise SystemExit("killed")
-
-    monkeypatch.setattr(MemoryClient, "alter_broker_configs", dies)
-    with pytest.raises(SystemExit):
+    with killed_in(monkeypatch, MemoryClient, "alter_broker_configs"):
         execute(document, throttle="700").execute(context(store))
     assert settings.LEADERS in cluster.configs["t"]
-    monkeypatch.setattr(MemoryClient, "alter_broker_configs", whole)
     run(execute(document, throttle="700"), context(store))
     assert all(not config for config in cluster.broker_config.values())
     assert cluster.configs["t"] == {}

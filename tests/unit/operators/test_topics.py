@@ -24,7 +24,7 @@ from logyard.operators.topics import (
 )
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import TopicGoneTrigger
-from tests.support.airflow_tasks import Store, context, run, use
+from tests.support.airflow_tasks import Store, context, killed_in, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -156,14 +156,8 @@ def test_a_retry_of_a_deletion_spares_a_topic_that_was_made_since(
     """The first try's topic is gone when its worker dies, and somebody makes another one before the next try."""
     run(create(), context())
     operator, store = DeleteTopicOperator(task_id="d", topic="t", deferrable=deferrable), Store()
-
-    def dies(*_: object, **__: object) -> None:
-        raise SystemExit("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DeleteTopicOperator, "wait", dies)
-        with pytest.raises(SystemExit):
-            operator.execute(context(store))
+    with killed_in(monkeypatch, DeleteTopicOperator, "wait"):
+        operator.execute(context(store))
     assert "t" not in cluster.configs
     run(create(partitions=1), context())
     made = MemoryClient(cluster).snapshot(["t"]).topics["t"].topic_id

@@ -3,14 +3,15 @@
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from logyard.broker.log.disk import page_cache
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.disk.port import DiskError
+from logyard.broker.log.disk.port import DiskError, DiskFile
 from logyard.broker.log.disk.real import OsDisk
 
 PAGE = mmap.PAGESIZE
@@ -33,6 +34,22 @@ def pages_of(fd: int) -> page_cache.FilePages:
     pages = page_cache.pages_of(fd)
     assert pages is not None
     return pages
+
+
+def written(directory: Path, size: int) -> DiskFile:
+    """A file of the broker's."""
+    file = OsDisk().open(str(directory / "f"), create=True, write=True)
+    file.write_at(b"x" * size, 0)
+    return file
+
+
+def failing(number: int) -> Callable[..., NoReturn]:
+    """A system call that ends with this error."""
+
+    def fails(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return fails
 
 
 def forget(fd: int, position: int = 0, size: int = 0) -> None:
@@ -86,10 +103,7 @@ def test_of_a_file_of_others_the_system_says_that_all_is_there(
 
 
 def test_a_file_system_that_cannot_read_without_waiting(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> int:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(os, "preadv", refused)
+    monkeypatch.setattr(os, "preadv", failing(errno.EOPNOTSUPP))
     assert page_cache.pages_of(descriptor) is None
 
 
@@ -159,8 +173,7 @@ def test_a_system_that_does_not_count_is_asked_of_each_page(descriptor: int, mon
 
 
 def test_what_is_written_behind_what_was_found_is_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x" * 5000, 0)
+    file = written(tmp_path, 5000)
     fd = file.sendable(5000, 0)
     assert fd is not None
     skip_unless_counted(fd)
@@ -175,8 +188,7 @@ def test_what_is_written_behind_what_was_found_is_only_counted(tmp_path: Path, m
 
 
 def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x" * SIZE, 0)
+    file = written(tmp_path, SIZE)
     assert file.sendable(SIZE, 0) is not None
     asked = Asked(monkeypatch)
     for come in (lambda: file.warm(1, 0), lambda: file.read_at(1, 0)):
@@ -186,8 +198,7 @@ def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkey
 
 
 def test_what_was_dropped_is_brought_back(tmp_path: Path) -> None:
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x" * SIZE, 0)
+    file = written(tmp_path, SIZE)
     file.sync()
     fd = file.sendable(SIZE, 0)
     assert fd is not None
@@ -199,18 +210,13 @@ def test_what_was_dropped_is_brought_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS])
 def test_where_nothing_can_be_sent_to_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def refused(*_: object) -> int:
-        raise OSError(number, os.strerror(number))
-
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x", 0)
-    monkeypatch.setattr(os, "sendfile", refused)
+    file = written(tmp_path, 1)
+    monkeypatch.setattr(os, "sendfile", failing(number))
     assert not file.warm(1, 0)
 
 
 def test_where_there_is_no_such_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x", 0)
+    file = written(tmp_path, 1)
     monkeypatch.setattr(os, "devnull", str(tmp_path / "none" / "null"))
     page_cache.nowhere.cache_clear()
     try:
@@ -220,19 +226,14 @@ def test_where_there_is_no_such_device(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(*_: object) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x", 0)
-    monkeypatch.setattr(os, "sendfile", failed)
+    file = written(tmp_path, 1)
+    monkeypatch.setattr(os, "sendfile", failing(errno.EIO))
     with pytest.raises(DiskError):
         file.warm(1, 0)
 
 
 def test_files(tmp_path: Path) -> None:
-    file = OsDisk().open(str(tmp_path / "f"), create=True, write=True)
-    file.write_at(b"x" * SIZE, 0)
+    file = written(tmp_path, SIZE)
     file.sync()
     fd = file.sendable(SIZE, 0)
     assert fd is not None
