@@ -79,7 +79,10 @@ def warm_up(cluster: RealCluster, replicas: int) -> None:
     """
     for acks in ("1", "all"):
         for _ in range(4):
-            rows.produce_and_consume(cluster, size=1024, replicas=replicas, acks=acks, codec="none", megabytes=200)
+            each = rows.produce_and_consume(
+                cluster, size=1024, replicas=replicas, acks=acks, codec="none", megabytes=200
+            )
+            measure.in_turn([each])
             if replicas == FULL:
                 rows.latency(cluster, acks=acks)
     for partitions in (1, 20):

@@ -6,20 +6,36 @@ seconds of CPU for a GB of 100 B, three times what a broker does. So a row tells
 
 import os
 import shutil
+import statistics
 import subprocess
 import time
+from collections.abc import Generator
+from dataclasses import dataclass
 
-from tests.benchmarks.reference.measure import Measured, cpu_s
+from tests.benchmarks.reference.measure import Steps, cpu_s
 from tests.benchmarks.reference.tls import client
 from tests.support.real_cluster import RealCluster
 
-READS = 5
+READS = 12
 """Readings of the same records in one run: one of them takes some tenths of a second."""
+FLOOR_READS = 6
 READ_S = 120.0
 REPLICATED_S = 20.0
+FIRST = "0"
+"""An offset, not `beginning`: librdkafka asks a broker for that one, and waits for half a second before it asks again
+where it does not know the broker yet. One reading in thirty was so, with either kind of broker."""
 
 
-def command(cluster: RealCluster, topic: str, *, tls: bool = False, start: str = "beginning") -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The median second of a reading, and the brokers' and kcat's CPU seconds of all readings, a reading."""
+
+    seconds: float
+    brokers_s: float
+    own_s: float
+
+
+def command(cluster: RealCluster, topic: str, *, tls: bool = False, start: str = FIRST) -> list[str]:
     """kcat on a topic, from its first record or from `start` to its end; nothing is printed.
 
     By default librdkafka waits a second when its queue was full for a moment, and half a second for what comes after
@@ -37,47 +53,52 @@ def command(cluster: RealCluster, topic: str, *, tls: bool = False, start: str =
 
 def readings(
     cluster: RealCluster, topic: str, count: int, size: int, what: str, *, tls: bool = False, committed: bool = False
-) -> Measured:
+) -> Steps:
     """Read all of a topic READS times: the rate, what the brokers took and what kcat did, named after `what`.
 
     One reading before them is not timed: it finds no record less or more than `count`. *floor* is a kcat that has
-    nothing to read: its start, its connections and its end, which are in the time of each reading.
+    nothing to read: its start, its connections and its end, which are in the time of each reading. Yields before each.
     """
     isolation = ["-X", f"isolation.level=read_{'' if committed else 'un'}committed"]
     words = [*command(cluster, topic, tls=tls), *isolation]
-    rate, used, own, each = _read(cluster, words, count, size)
-    begun = time.perf_counter()
-    for _ in range(READS):
-        _run([*command(cluster, topic, tls=tls, start="end"), *isolation])
-    nothing = (time.perf_counter() - begun) / READS
+    read = yield from _read(cluster, words, count, READS)
+    nothing = yield from in_steps(cluster, [*command(cluster, topic, tls=tls, start="end"), *isolation], READS)
+    amount = count * size / 1e6
     return {
-        f"{what} MB/s": rate,
-        f"{what} CPU s per GB": used,
-        f"{what}, client's CPU s per GB": own,
-        f"{what}, a reading, s": each,
-        f"{what}, floor: kcat with nothing to read, s": nothing,
+        f"{what} MB/s": amount / read.seconds,
+        f"{what} CPU s per GB": read.brokers_s / amount * 1000,
+        f"{what}, client's CPU s per GB": read.own_s / amount * 1000,
+        f"{what}, a reading, s": read.seconds,
+        f"{what}, floor: kcat with nothing to read, s": nothing.seconds,
     }
 
 
-def floor(cluster: RealCluster, topic: str, count: int, size: int, what: str) -> Measured:
-    """What bare senders take for the same readings, and kcat for what it got of them."""
-    _, used, own, _ = _read(cluster, command(cluster, topic), count, size)
+def floor(cluster: RealCluster, topic: str, count: int, size: int, what: str) -> Steps:
+    """What bare senders take for the same readings, and kcat for what it got of them. Yields before each reading."""
+    read = yield from _read(cluster, command(cluster, topic), count, FLOOR_READS)
+    amount = count * size / 1e6
     return {
-        f"{what}, floor: bare senders, CPU s per GB": used,
-        f"{what}, floor: their client's CPU s per GB": own,
+        f"{what}, floor: bare senders, CPU s per GB": read.brokers_s / amount * 1000,
+        f"{what}, floor: their client's CPU s per GB": read.own_s / amount * 1000,
     }
 
 
-def _read(cluster: RealCluster, words: list[str], count: int, size: int) -> tuple[float, float, float, float]:
-    """Return MB/s, the brokers' and kcat's CPU seconds a GB, and the seconds of a reading."""
+def _read(cluster: RealCluster, words: list[str], count: int, times: int) -> Generator[None, None, Read]:
     seen = _seen(words, count)
     assert seen == count, f"{seen} instead of {count} records read"
-    cpu, own, begun = cpu_s(cluster), _children_s(), time.perf_counter()
-    for _ in range(READS):
-        _run(words)
-    taken, used, own = time.perf_counter() - begun, cpu_s(cluster) - cpu, _children_s() - own
-    amount = READS * count * size / 1e6
-    return amount / taken, used / amount * 1000, own / amount * 1000, taken / READS
+    return (yield from in_steps(cluster, words, times))
+
+
+def in_steps(cluster: RealCluster, words: list[str], times: int, readers: int = 1) -> Generator[None, None, Read]:
+    """Run the command so often, by so many processes at once each time, and yield before each time."""
+    taken, used, own = [], 0.0, 0.0
+    for _ in range(times):
+        yield
+        cpu, children, begun = cpu_s(cluster), _children_s(), time.perf_counter()
+        _run(words, readers)
+        taken.append(time.perf_counter() - begun)
+        used, own = used + cpu_s(cluster) - cpu, own + _children_s() - children
+    return Read(statistics.median(taken), used / times, own / times)
 
 
 def _seen(words: list[str], count: int) -> int:
@@ -89,10 +110,18 @@ def _seen(words: list[str], count: int) -> int:
             return seen
 
 
-def _run(words: list[str]) -> bytes:
-    done = subprocess.run(words, capture_output=True, timeout=READ_S, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-500:]
-    return done.stdout
+def _run(words: list[str], readers: int = 1) -> bytes:
+    """Return what the last of them has printed."""
+    started = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(readers)]
+    try:
+        for process in started:
+            printed, said = process.communicate(timeout=READ_S)
+            assert process.returncode == 0, said.decode(errors="replace")[-500:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return printed
 
 
 def _children_s() -> float:

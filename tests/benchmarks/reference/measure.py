@@ -1,13 +1,14 @@
 """The same work on two clusters in one run, alternating: medians, and their ratio.
 
-A row is a function that does one piece of work on a cluster and returns what it measured. More is better for rates,
-less for times and costs; a ratio above 1 is in our favour either way.
+A row is a function that does one piece of work on a cluster and returns what it measured. One that yields in between
+lets the other cluster do its part, so that what is compared is seconds apart: a machine's pace changes within a minute.
+More is better for rates, less for times and costs; a ratio above 1 is in our favour either way.
 """
 
 import math
 import os
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 import psutil
@@ -16,7 +17,8 @@ from tests.benchmarks.harness import process_cpu_s
 from tests.support.real_cluster import RealCluster
 
 Measured = Mapping[str, float]
-Work = Callable[[RealCluster], Measured]
+Steps = Generator[None, None, Measured]
+Work = Callable[[RealCluster], Measured | Steps]
 
 # What a figure's unit says about its direction.
 MORE_IS_BETTER = ("MB/s", "/s")
@@ -54,10 +56,10 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
     clusters = {"ours": ours, "kafka": kafka}
     runs: dict[str, list[Measured]] = {"ours": [], "kafka": []}
     for number in range(row.rounds + 1):
-        for name in ("ours", "kafka") if number % 2 else ("kafka", "ours"):
-            measured = row.work(clusters[name])
-            if number > 0:
-                runs[name].append(measured)
+        names = ("ours", "kafka") if number % 2 else ("kafka", "ours")
+        measured = in_turn(row.work(clusters[name]) for name in names)
+        for name, figures in zip(names, measured, strict=True) if number else ():
+            runs[name].append(figures)
     outcomes = []
     for figure in runs["ours"][0]:
         mine, theirs = ([run[figure] for run in runs[name]] for name in ("ours", "kafka"))
@@ -66,6 +68,29 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
         ratio = more / less if less else math.nan  # less than the clock can tell
         outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs, round(os.getloadavg()[0], 1)))
     return outcomes
+
+
+def in_turn(works: Iterable[Measured | Steps]) -> list[Measured]:
+    """What each piece of work returns; those that yield go on a step each, in turn, until all have ended."""
+    begun = list(works)
+    ended: dict[int, Measured] = {}
+    try:
+        while len(ended) < len(begun):
+            for number, work in enumerate(begun):
+                if number in ended:
+                    continue
+                if isinstance(work, Mapping):
+                    ended[number] = work
+                    continue
+                try:
+                    next(work)
+                except StopIteration as end:
+                    ended[number] = end.value
+    finally:
+        for work in begun:  # what another one's failure has left in the middle
+            if not isinstance(work, Mapping):
+                work.close()
+    return [ended[number] for number in range(len(begun))]
 
 
 def broker_processes(cluster: RealCluster) -> list[psutil.Process]:

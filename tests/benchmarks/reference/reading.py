@@ -2,7 +2,7 @@
 
 import itertools
 import os
-import subprocess
+import statistics
 import time
 
 from confluent_kafka import Producer
@@ -11,37 +11,40 @@ from logyard.broker.model import TopicPartition
 from tests.benchmarks import frames, harness
 from tests.benchmarks.reference import kcat
 from tests.benchmarks.reference.cost import Meter
-from tests.benchmarks.reference.measure import Measured, cpu_s
+from tests.benchmarks.reference.measure import Measured, Steps, cpu_s
 from tests.benchmarks.reference.moves import client_of, once
 from tests.benchmarks.reference.rows import create, pour, topic
 from tests.support.real_cluster import RealCluster, eventually
 
 PARTITIONS = 6
-READ_S = 300.0
+READS = 5
+"""Readings of a run of many readers."""
 SMALL, SMALL_FETCHES, CONNECTIONS = "small-batches", 10_000, 10
 GROWING = "growing"
 OLD, OLD_VERSION, OLD_BATCHES, OLD_RECORDS = "old-readers", 2, 2000, 16
 
 
-def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, cold: bool = False) -> Measured:
+def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, cold: bool = False) -> Steps:
     """`readers` processes of kcat (librdkafka in C, nothing decoded or printed) read one topic of 1 KiB records.
 
-    `megabytes` are what all of them receive together. `cold`: none of it is in the page cache when they begin.
+    `megabytes` are what all of them receive together, READS times. `cold`: none of it is in the page cache when they
+    begin. Yields before each time.
     """
     each = megabytes // readers
     name = f"read-{each}"
     once(cluster, name, lambda: fill(cluster, name, each))
-    if cold:
-        forget_pages(cluster, name)
-    cpu, begun = cpu_s(cluster), time.perf_counter()
     command = [*kcat.command(cluster, name), "-X", "fetch.message.max.bytes=1048576"]
-    started = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(readers)]
-    for process in started:
-        _, said = process.communicate(timeout=READ_S)
-        assert process.returncode == 0, said.decode()[-500:]
-    taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
+    found: list[kcat.Read] = []
+    for _ in range(READS):
+        if cold:
+            forget_pages(cluster, name)
+        found.append((yield from kcat.in_steps(cluster, command, 1, readers)))
     amount = each * readers
-    return {"MB/s": amount / taken, "CPU s per GB": used / amount * 1000}
+    return {
+        "MB/s": amount / statistics.median(read.seconds for read in found),
+        "CPU s per GB": statistics.fmean(read.brokers_s for read in found) / amount * 1000,
+        "client's CPU s per GB": statistics.fmean(read.own_s for read in found) / amount * 1000,
+    }
 
 
 def fill(cluster: RealCluster, name: str, megabytes: int, *, size: int = 1024, replicas: int = 1) -> None:

@@ -16,7 +16,7 @@ from tests.benchmarks import bare_files
 from tests.benchmarks.reference import bare_senders, kcat
 from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.group import Group
-from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
+from tests.benchmarks.reference.measure import Measured, Steps, cpu_s, resident_mb
 from tests.benchmarks.reference.tls import client
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
@@ -59,7 +59,7 @@ def produce_and_consume(
     large: bool = False,
     megabytes: int = 300,
     tls: bool = False,
-) -> Measured:
+) -> Steps:
     """librdkafka with its default batches or `large` ones of a megabyte, six partitions: in, then out again.
 
     `megabytes` of records of 1 KiB or more; of smaller ones a million records. kcat reads them from another topic, in
@@ -72,15 +72,18 @@ def produce_and_consume(
     batches = {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
     # Both topics are deleted at the end: to give their pages back is work, too.
     with topic(cluster, 6, replicas) as name, topic(cluster, 6, replicas) as full:
+        yield
         meter, begun = Meter(cluster), time.perf_counter()
         pour(Producer({**settings, **batches}), name, (values[n % 1024] for n in range(count)))
         produced = time.perf_counter() - begun
         cost = meter.figures(count * size / 1e6, "produce")
+        yield
         pour(Producer({**settings, "linger.ms": 1000}), full, (values[n % 1024] for n in range(count)))
-        consumed = kcat.readings(cluster, full, count, size, "consume", tls=tls)
+        consumed = yield from kcat.readings(cluster, full, count, size, "consume", tls=tls)
         if not tls:
             with bare_senders.running(cluster, full) as bare:
-                consumed = {**consumed, **kcat.floor(cast(RealCluster, bare), full, count, size, "consume")}
+                floor = yield from kcat.floor(cast(RealCluster, bare), full, count, size, "consume")
+            consumed = {**consumed, **floor}
     return {"produce MB/s": count * size / 1e6 / produced, **cost, **consumed}
 
 

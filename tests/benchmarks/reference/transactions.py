@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.benchmarks.reference import kcat
-from tests.benchmarks.reference.measure import Measured, cpu_s
+from tests.benchmarks.reference.measure import Measured, Steps, cpu_s
 from tests.benchmarks.reference.rows import topic
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster
@@ -98,7 +98,7 @@ def java_commits(cluster: RealCluster, *, records: int, producers: int, transact
     return _figures(count, taken, commits, used)
 
 
-def written_and_read(cluster: RealCluster, *, size: int, records: int, megabytes: int) -> Measured:
+def written_and_read(cluster: RealCluster, *, size: int, records: int, megabytes: int) -> Steps:
     """librdkafka: transactions of `records` records, every tenth aborted; then kcat reads the committed ones."""
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]
     transactions = megabytes * 1_000_000 // size // records
@@ -118,7 +118,7 @@ def written_and_read(cluster: RealCluster, *, size: int, records: int, megabytes
                 producer.commit_transaction(WAIT_S)
         produced, cpu_of_producing = time.perf_counter() - begun, cpu_s(cluster) - cpu
         committed = (transactions - transactions // 10) * records
-        read = kcat.readings(cluster, name, committed, size, "read_committed", committed=True)
+        read = yield from kcat.readings(cluster, name, committed, size, "read_committed", committed=True)
     written = transactions * records * size / 1e6
     return {
         "produce MB/s": written / produced,

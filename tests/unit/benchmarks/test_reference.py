@@ -1,6 +1,7 @@
 """The rows beside Apache Kafka measure what they say: with a kcat and brokers of the tests' own."""
 
 import signal
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.reference import bare_replicas, catalogue, kcat, rows
+from tests.benchmarks.reference import bare_replicas, catalogue, kcat, measure, rows
 
 # As many dots as the file `records` says, where dots are asked for; its words are kept for the test.
 KCAT = """#!/bin/sh
@@ -36,13 +37,17 @@ def asked(fake: Path) -> list[str]:
     return (fake / "asked").read_text().splitlines()
 
 
+def read(fake: Path, count: int = 60, size: int = 100, **options: bool) -> measure.Measured:
+    return measure.in_turn([kcat.readings(cluster(fake), "t", count, size, "consume", **options)])[0]
+
+
 def test_a_topic_is_counted_once_and_read_several_times_without_printing(fake: Path) -> None:
-    found = kcat.readings(cluster(fake), "t", 60, 1_000_000, "consume")
+    found = read(fake, size=1_000_000)
     counted, *others = asked(fake)
     assert counted.endswith("-f .")
     timed, floors = others[: kcat.READS], others[kcat.READS :]
     assert len(floors) == kcat.READS
-    assert all("-o beginning" in each and "-f ." not in each for each in timed)
+    assert all("-o 0 " in each and "-f ." not in each for each in timed)
     assert all("-o end" in each and "-f ." not in each for each in floors)
     assert found["consume MB/s"] == pytest.approx(60 / found["consume, a reading, s"])
 
@@ -53,18 +58,18 @@ def test_a_reader_that_misses_records_or_finds_too_many_fails_the_row(
     monkeypatch.setattr(kcat, "REPLICATED_S", 0.2)  # for so long it is asked again
     for count in (59, 61):
         with pytest.raises(AssertionError, match=f"60 instead of {count} records read"):
-            kcat.readings(cluster(fake), "t", count, 100, "consume")
+            read(fake, count)
 
 
 def test_a_reader_that_fails_fails_the_row(fake: Path) -> None:
     (fake / "kcat").write_text("#!/bin/sh\necho 'no such topic' >&2\nexit 1\n")
     with pytest.raises(AssertionError, match="no such topic"):
-        kcat.readings(cluster(fake), "t", 60, 100, "consume")
+        read(fake)
 
 
 def test_only_what_is_committed_is_read_where_the_row_says_so(fake: Path) -> None:
-    kcat.readings(cluster(fake), "t", 60, 100, "consume", committed=True)
-    kcat.readings(cluster(fake), "t", 60, 100, "consume")
+    read(fake, committed=True)
+    read(fake)
     levels = [each.split("isolation.level=")[1].split()[0] for each in asked(fake)]
     each = 1 + 2 * kcat.READS
     assert levels == ["read_committed"] * each + ["read_uncommitted"] * each
@@ -73,9 +78,62 @@ def test_only_what_is_committed_is_read_where_the_row_says_so(fake: Path) -> Non
 def test_rows_of_tls_read_by_tls(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:8", "security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
     monkeypatch.setattr(kcat, "client", lambda _, tls: settings if tls else {"bootstrap.servers": "127.0.0.1:9"})
-    kcat.readings(cluster(fake), "t", 60, 100, "consume", tls=True)
+    read(fake, tls=True)
     assert all("-b 127.0.0.1:8" in each for each in asked(fake))
     assert all("-X security.protocol=SSL -X ssl.ca.location=/ca.pem" in each for each in asked(fake))
+
+
+def test_a_rate_is_that_of_the_median_reading_and_cpu_is_of_all(fake: Path) -> None:
+    """Every sixth reading stands still for a moment, as a reader that asks a broker again does."""
+    (fake / "kcat").write_text(
+        KCAT + "n=$(wc -l < asked)\ncase \"$*\" in *'-f .'*) ;; *) [ $((n % 6)) -ne 0 ] || sleep 0.5 ;; esac\n"
+    )
+    found = read(fake, size=1_000_000)
+    assert found["consume, a reading, s"] < 0.4
+
+
+class Worked:
+    """What two rows did, step by step."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def row(self, cluster: Any, steps: int = 3) -> measure.Steps:
+        try:
+            for step in range(steps):
+                self.steps.append(f"{cluster}{step}")
+                yield
+        finally:
+            self.steps.append(f"{cluster} ends")
+        return {"MB/s": {"a": 6.0, "b": 2.0}[cluster]}
+
+
+def test_rows_that_yield_work_in_turn_and_change_who_is_first() -> None:
+    worked, ours, kafka = Worked(), "a", "b"
+    found = measure.compare(measure.Row("row", worked.row, rounds=1), ours, kafka)  # type: ignore[arg-type]
+    first = ["b0", "a0", "b1", "a1", "b2", "a2", "b ends", "a ends"]
+    second = ["a0", "b0", "a1", "b1", "a2", "b2", "a ends", "b ends"]
+    assert worked.steps == first + second
+    assert [(each.ours, each.kafka, each.ratio) for each in found] == [(6.0, 2.0, 3.0)]
+
+
+def test_rows_that_do_not_yield_work_one_after_the_other() -> None:
+    done: list[Any] = []
+    row = measure.Row("row", lambda cluster: done.append(cluster) or {"s": 1.0}, rounds=1)  # type: ignore[func-returns-value]
+    measure.compare(row, "a", "b")  # type: ignore[arg-type]
+    assert done == ["b", "a", "a", "b"]
+
+
+def test_what_one_row_has_begun_is_ended_when_the_other_fails() -> None:
+    worked = Worked()
+
+    def fails() -> Iterator[None]:
+        yield
+        raise AssertionError("no such topic")
+
+    with pytest.raises(AssertionError, match="no such topic"):
+        measure.in_turn([worked.row("a"), fails()])  # type: ignore[list-item]
+    assert worked.steps == ["a0", "a1", "a ends"]
 
 
 def test_the_floor_of_a_latency_is_that_of_the_same_client_with_bare_processes(monkeypatch: pytest.MonkeyPatch) -> None:
