@@ -119,7 +119,7 @@ def test_rows_that_yield_work_in_turn_and_change_who_is_first() -> None:
 
 def test_rows_that_do_not_yield_work_one_after_the_other() -> None:
     done: list[Any] = []
-    row = measure.Row("row", lambda cluster: done.append(cluster) or {"s": 1.0}, rounds=1)  # type: ignore[func-returns-value]
+    row = measure.Row("row", lambda cluster: done.append(cluster) or {"s": 1.0}, rounds=1)
     measure.compare(row, "a", "b")  # type: ignore[arg-type]
     assert done == ["b", "a", "a", "b"]
 
