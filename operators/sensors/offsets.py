@@ -11,10 +11,15 @@ from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsR
 
 
 class ConsumerLagBelowSensor(ClusterSensor):
-    """A group's lag, summed over its partitions, is at most `max_lag`.
+    """A group's lag, summed over its partitions, is at most `max_lag`: so many records are left to read.
+
+    Records that retention has deleted cannot be read, and do not count: a commit before a log's first offset counts
+    from there. `kafka-consumer-groups` counts them, since its lag is the end less the commit; so this sensor is never
+    behind what the tool shows, and may be before it. A consumer with `auto.offset.reset=latest` reads less still.
 
     :param group: the group; the sensor also waits for its first commit. (templated)
-    :param max_lag: the largest lag in records. (templated)
+    :param max_lag: the most records that may be left to read. Partitions of `topics` without a commit count from their
+        first record. (templated)
     :param topics: topics that count, a list or its JSON; empty: those that the group has committed for. (templated)
     """
 

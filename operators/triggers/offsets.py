@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logyard.admin.cluster.observation import Observation, Wanted
+from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted
 from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.cluster import some
 
 
 class ConsumerLagBelowTrigger(ClusterTrigger):
-    """A group's lag, summed over its partitions (or those of some topics), is at most `max_lag`.
+    """The records that a group has left to read, of all its partitions or those of some topics, are at most `max_lag`.
 
     :param group: the group; the trigger also waits for its first commit.
     :param topics: topics that count; empty: those that the group has committed offsets for.
-    :param max_lag: the largest lag in records.
+    :param max_lag: the most records that may be left.
     """
 
     def __init__(self, *, group: str, topics: Sequence[str] | None, max_lag: int, **waiting: Any) -> None:
@@ -24,7 +24,8 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
         self.max_lag = max_lag
 
     def wants(self) -> Wanted:
-        return Wanted(frozenset({self.group}), frozenset(self.topics or ()))
+        topics = frozenset(self.topics or ())
+        return Wanted(frozenset({self.group}), topics, starts=topics or frozenset({EVERY_TOPIC}))
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
         lag = seen.lag(self.group, self.topics or ())

@@ -23,7 +23,7 @@ EVERY_TOPIC = "*"  # no topic's name
 class Wanted:
     """What an observation contains beside the snapshot: offsets of groups, end offsets of topics, hanging transactions.
 
-    `starts`: topics of which the first offsets are wanted too.
+    `starts`: topics of which the first offsets are wanted too. EVERY_TOPIC: those that the groups have committed for.
     `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
     that is behind has them of an earlier topic of the name. EVERY_TOPIC: all, once the snapshot has full ISRs.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
@@ -75,7 +75,8 @@ class Observation:
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
     `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for, but for those
     of leaders that did not answer.
-    `starts`: the first offsets of the partitions of `Wanted.starts` of which a wanted group has not committed the end.
+    `starts`: the first offsets of the partitions of `Wanted.starts` of which a wanted group has not committed the end,
+    but for those of leaders that did not answer.
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
     were not asked, or cannot tell now. `whole`: the same of EVERY_TOPIC. `away`: the brokers of `Wanted.brokers` that
@@ -94,9 +95,10 @@ class Observation:
     away: frozenset[int] = frozenset()
 
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
-        """Records that the group has not consumed, by partition of those topics (of all it committed for).
+        """Records that the group has left to read, by partition of those topics (of all it committed for).
 
-        A partition of a named topic without a commit counts from its end offset: nothing of it was consumed yet.
+        What retention has deleted cannot be read: a commit before the first offset counts from there, and so does a
+        partition of a named topic without a commit. Needs these topics in `Wanted.starts`.
         None if it is unknown now: the group, or a partition's leader, did not answer.
         """
         if group not in self.committed:
@@ -107,7 +109,11 @@ class Observation:
         partitions |= {tp for tp, _ in self.snapshot.partitions(sorted(named))} if named else set()
         if not all(tp in self.ends for tp in partitions):
             return None
-        return {tp: max(self.ends[tp] - committed.get(tp, 0), 0) for tp in sorted(partitions)}
+        behind = {tp for tp in partitions if committed.get(tp, 0) < self.ends[tp]}
+        if not behind <= self.starts.keys():
+            return None
+        left = {tp: self.ends[tp] - max(committed.get(tp, 0), self.starts[tp]) for tp in behind}
+        return {tp: max(left.get(tp, 0), 0) for tp in sorted(partitions)}
 
 
 def observe(client: DescribingClient, wants: Wanted | None = None) -> Observation:
@@ -131,10 +137,11 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
     partitions = {tp for tp, _ in snapshot.partitions(sorted(wants.topics))}
     partitions |= {tp for offsets in committed.values() for tp in offsets}
     ends = _offsets(client, snapshot, partitions, LATEST, problems)
+    every = EVERY_TOPIC in wants.starts
     behind = {
         tp
         for tp, end in ends.items()
-        if tp.topic in wants.starts and any(c.get(tp, 0) < end for c in committed.values())
+        if (every or tp.topic in wants.starts) and any(c.get(tp, 0) < end for c in committed.values())
     }
     starts = _offsets(client, snapshot, behind, EARLIEST, problems)
     whole = _whole(client, snapshot) if EVERY_TOPIC in wants.ready else None

@@ -295,7 +295,8 @@ async def test_one_look_holds_what_all_want(cluster: MemoryCluster) -> None:
     cluster.group_commits = {"g": {TopicPartition("t", 0): 1}, "h": {TopicPartition("t", 1): 2}}
     watch = ClusterWatch.of("logyard_default")
     before = cluster.looks
-    wants = [Wanted(frozenset({"g"})), Wanted(frozenset({"h"})), Wanted(topics=frozenset({"t"}))]
+    every = frozenset({EVERY_TOPIC})
+    wants = [Wanted(frozenset({"g"}), starts=every), Wanted(frozenset({"h"})), Wanted(topics=frozenset({"t"}))]
     looks = await asyncio.gather(*(watch.next_look(0.01, want) for want in wants))
     assert cluster.looks - before == 1
     seen = looks[0]
