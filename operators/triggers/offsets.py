@@ -25,7 +25,7 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
 
     def wants(self) -> Wanted:
         topics = frozenset(self.topics or ())
-        return Wanted(frozenset({self.group}), topics, starts=topics or frozenset({EVERY_TOPIC}))
+        return Wanted(frozenset({self.group}), topics, starts=topics or frozenset({EVERY_TOPIC}), ready=topics)
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
         lag = seen.lag(self.group, self.topics or ())
@@ -45,7 +45,9 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
             return f"topics {some(self._absent(seen))} to appear"
         lag = seen.lag(self.group, self.topics or ())
         if lag is None:
-            why = seen.problems.get(self.group) or seen.problems.get("") or "a partition has no leader"
+            untold = [topic for topic in self.topics or () if seen.snapshot.ready(topic) and seen.listed(topic) is None]
+            why = f"the controller does not tell which partitions {some(untold)} has" if untold else ""
+            why = seen.problems.get(self.group) or why or seen.problems.get("") or "a partition has no leader"
             return f"the lag of group {self.group} to be known ({why})"
         if not lag or not seen.committed[self.group]:
             return f"group {self.group} to commit offsets"
@@ -54,6 +56,8 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
 
 class OffsetsReachedTrigger(ClusterTrigger):
     """Partitions of a topic have been written up to given offsets (their end offset is at least that).
+
+    Which partitions it has, the controller's broker tells: another may not have heard of new ones.
 
     :param offsets: partition (as text: what JSON has for keys) → offset; the key `*` stands for every partition.
     """
@@ -64,10 +68,11 @@ class OffsetsReachedTrigger(ClusterTrigger):
         self.offsets = offsets
 
     def wants(self) -> Wanted:
-        return Wanted(topics=frozenset({self.topic}))
+        topics = frozenset({self.topic})
+        return Wanted(topics=topics, ready=topics if "*" in self.offsets else frozenset())
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        if self.topic not in seen.snapshot.topics or self._behind(seen):
+        if self.topic not in seen.snapshot.topics or self._is_untold(seen) or self._behind(seen):
             return None
         ends = {tp.partition: end for tp, end in seen.ends.items() if tp.topic == self.topic}
         return {"topic": self.topic, "offsets": {str(partition): end for partition, end in sorted(ends.items())}}
@@ -75,12 +80,17 @@ class OffsetsReachedTrigger(ClusterTrigger):
     def missing(self, seen: Observation) -> str:
         if self.topic not in seen.snapshot.topics:
             return f"topic {self.topic} to appear"
+        if self._is_untold(seen) and seen.snapshot.ready(self.topic):
+            return f"the controller to tell which partitions topic {self.topic} has"
         behind = [f"{tp} at {seen.ends.get(tp, 'an unknown offset')} of {wanted}" for tp, wanted in self._behind(seen)]
         return f"offsets: {some(behind)}"
+
+    def _is_untold(self, seen: Observation) -> bool:
+        return "*" in self.offsets and seen.listed(self.topic) is None
 
     def _behind(self, seen: Observation) -> list[tuple[TopicPartition, int]]:
         wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in self.offsets.items() if p != "*"}
         if "*" in self.offsets:
-            for tp, _ in seen.snapshot.partitions([self.topic]):
+            for tp in seen.listed(self.topic) or [tp for tp, _ in seen.snapshot.partitions([self.topic])]:
                 wanted.setdefault(tp, int(self.offsets["*"]))
         return [(tp, offset) for tp, offset in sorted(wanted.items()) if seen.ends.get(tp, -1) < offset]

@@ -25,7 +25,8 @@ class Wanted:
 
     `starts`: topics of which the first offsets are wanted too. EVERY_TOPIC: those that the groups have committed for.
     `ready`: topics of which the witnesses are asked too, once the snapshot has a leader for each partition. A broker
-    that is behind has them of an earlier topic of the name. EVERY_TOPIC: all, once the snapshot has full ISRs.
+    that is behind has them of an earlier topic of the name, or lacks new partitions; the offsets are those of the
+    partitions that the witnesses know. EVERY_TOPIC: all, once the snapshot has full ISRs.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `brokers`: the same of brokers.
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
@@ -94,19 +95,30 @@ class Observation:
     whole: ClusterSnapshot | None = None
     away: frozenset[int] = frozenset()
 
+    def listed(self, topic: str) -> list[TopicPartition] | None:
+        """The partitions of a topic of `Wanted.ready`; None while the witnesses do not tell, or know no such topic."""
+        if self.witnessed is None or topic not in self.witnessed.topics:
+            return None
+        return [tp for tp, _ in self.witnessed.partitions([topic])]
+
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
         """Records that the group has left to read, by partition of those topics (of all it committed for).
 
         What retention has deleted cannot be read: a commit before the first offset counts from there, and so does a
-        partition of a named topic without a commit. Needs these topics in `Wanted.starts`.
-        None if it is unknown now: the group, or a partition's leader, did not answer.
+        partition of a named topic without a commit. Needs these topics in `Wanted.starts`, and in `Wanted.ready`:
+        which partitions a named topic has, one broker's list does not tell.
+        None if it is unknown now: the group, the witnesses or a partition's leader did not answer.
         """
         if group not in self.committed:
             return None
         named = set(topics)
         committed = self.committed[group]
         partitions = {tp for tp in committed if not named or tp.topic in named}
-        partitions |= {tp for tp, _ in self.snapshot.partitions(sorted(named))} if named else set()
+        for topic in named:
+            listed = self.listed(topic)
+            if listed is None:
+                return None
+            partitions |= set(listed)
         if not all(tp in self.ends for tp in partitions):
             return None
         behind = {tp for tp in partitions if committed.get(tp, 0) < self.ends[tp]}
@@ -134,18 +146,19 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
             committed[group] = client.group_offsets(group)
         except (ApiError, ClusterUnreachable) as problem:
             problems[group] = str(problem)
-    partitions = {tp for tp, _ in snapshot.partitions(sorted(wants.topics))}
+    whole = _whole(client, snapshot) if EVERY_TOPIC in wants.ready else None
+    witnessed = whole or _witnessed(client, wants.ready - {EVERY_TOPIC}, snapshot)
+    known = snapshot if witnessed is None else replace(snapshot, topics={**snapshot.topics, **witnessed.topics})
+    partitions = {tp for tp, _ in known.partitions(sorted(wants.topics))}
     partitions |= {tp for offsets in committed.values() for tp in offsets}
-    ends = _offsets(client, snapshot, partitions, LATEST, problems)
+    ends = _offsets(client, known, partitions, LATEST, problems)
     every = EVERY_TOPIC in wants.starts
     behind = {
         tp
         for tp, end in ends.items()
         if (every or tp.topic in wants.starts) and any(c.get(tp, 0) < end for c in committed.values())
     }
-    starts = _offsets(client, snapshot, behind, EARLIEST, problems)
-    whole = _whole(client, snapshot) if EVERY_TOPIC in wants.ready else None
-    witnessed = whole or _witnessed(client, wants.ready - {EVERY_TOPIC}, snapshot)
+    starts = _offsets(client, known, behind, EARLIEST, problems)
     seen = Observation(snapshot, committed, ends, starts, problems, witnessed=witnessed, whole=whole, away=away)
     if not wants.hanging:
         return seen

@@ -8,7 +8,7 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.cluster import FullyReplicatedTrigger
-from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger
+from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.three_brokers import look, with_topic
@@ -55,3 +55,39 @@ def test_full_isrs_are_not_said_by_a_broker_that_lags(cluster: MemoryCluster, to
     found = trigger.look(look(cluster, trigger.wants()))
     assert found is not None
     assert found["partitions"] == 2
+
+
+def test_a_partition_that_one_broker_does_not_know_yet_is_waited_for(cluster: MemoryCluster) -> None:
+    t1, t2 = TopicPartition("t", 1), TopicPartition("t", 2)
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    MemoryClient(cluster).add_partitions("t", 3)
+    cluster.tick()
+    cluster.outdated = {"t": before}
+    cluster.end_offsets[t2] = 5
+    cluster.group_commits["g"] = {TopicPartition("t", 0): 10, t1: 20}
+    reached = OffsetsReachedTrigger(topic="t", offsets={"*": 6}, **WAITING)
+    seen = look(cluster, reached.wants())
+    assert reached.look(seen) is None
+    assert reached.missing(seen) == "offsets: t-2 at 5 of 6"
+    caught_up = ConsumerLagBelowTrigger(group="g", topics=["t"], max_lag=0, **WAITING)
+    seen = look(cluster, caught_up.wants())
+    assert caught_up.look(seen) is None
+    assert "5 records behind" in caught_up.missing(seen)
+    cluster.end_offsets[t2] = 6
+    found = reached.look(look(cluster, reached.wants()))
+    assert found == {"topic": "t", "offsets": {"0": 10, "1": 20, "2": 6}}
+
+
+def test_partitions_of_which_no_controller_tells_are_waited_for(cluster: MemoryCluster) -> None:
+    cluster.electing, cluster.controller = False, None
+    cluster.group_commits["g"] = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20}
+    waits = (
+        OffsetsReachedTrigger(topic="t", offsets={"*": 0}, **WAITING),
+        ConsumerLagBelowTrigger(group="g", topics=["t"], max_lag=1000, **WAITING),
+    )
+    for trigger in waits:
+        seen = look(cluster, trigger.wants())
+        assert trigger.look(seen) is None
+        assert "controller" in trigger.missing(seen)
+    named = OffsetsReachedTrigger(topic="t", offsets={"0": 10}, **WAITING)  # needs no list
+    assert named.look(look(cluster, named.wants())) is not None
