@@ -157,7 +157,7 @@ class UnderReplicatedPartitionsSensor(ClusterSensor):
 
 
 class ControllerElectedSensor(ClusterSensor):
-    """A live broker is the controller.
+    """A live broker is the controller, as it says itself; what another broker says of it may be out of date.
 
     :param other_than: a broker that does not count as the controller. (templated)
     """

@@ -113,7 +113,7 @@ class FullyReplicatedTrigger(ClusterTrigger):
             return None
         return {
             "partitions": sum(1 for _ in told.partitions(self.topics)),
-            "controller": snapshot.controller,
+            "controller": told.controller,
             "held_s": held_s,
         }
 
@@ -140,18 +140,27 @@ class FullyReplicatedTrigger(ClusterTrigger):
 
 
 class ControllerElectedTrigger(ClusterTrigger):
-    """A live broker is the controller, and not `other_than`, if given."""
+    """A live broker is the controller, and not `other_than`, if given.
+
+    It has to answer that it is: another broker names a dead one until it hears of the next. In a KRaft cluster, where
+    Metadata names any broker as controller, all brokers have to answer.
+    """
 
     def __init__(self, *, other_than: int | None, **waiting: Any) -> None:
         super().__init__(**waiting)
         self.other_than = other_than
 
+    def wants(self) -> Wanted:
+        return Wanted(controller=True)
+
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        snapshot = seen.snapshot
-        elected = snapshot.controller in snapshot.brokers and snapshot.controller != self.other_than
-        return {"controller": snapshot.controller} if elected else None
+        found = seen.controller
+        return None if found in (None, self.other_than) else {"controller": found}
 
     def missing(self, seen: Observation) -> str:
+        named = seen.snapshot.controller
+        if seen.controller is None and named in seen.snapshot.brokers and named != self.other_than:
+            return f"broker {named}, which another names as the controller, to say that it is"
         return "a controller" if self.other_than is None else f"a controller other than {self.other_than}"
 
 

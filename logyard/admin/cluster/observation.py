@@ -29,6 +29,7 @@ class Wanted:
     partitions that the witnesses know. EVERY_TOPIC: all, once the snapshot has full ISRs.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `brokers`: the same of brokers.
+    `controller`: who the controller is, as it says itself, once the snapshot names a live one.
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
     """
 
@@ -39,6 +40,7 @@ class Wanted:
     ready: frozenset[str] = frozenset()
     brokers: frozenset[int] = frozenset()
     starts: frozenset[str] = frozenset()
+    controller: bool = False
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -50,6 +52,7 @@ class Wanted:
         ready: set[str] = set()
         brokers: set[int] = set()
         starts: set[str] = set()
+        controller = False
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
@@ -58,6 +61,7 @@ class Wanted:
             ready |= wants.ready
             brokers |= wants.brokers
             starts |= wants.starts
+            controller |= wants.controller
         return cls(
             frozenset(groups),
             frozenset(topics),
@@ -66,6 +70,7 @@ class Wanted:
             frozenset(ready),
             frozenset(brokers),
             frozenset(starts),
+            controller,
         )
 
 
@@ -81,7 +86,8 @@ class Observation:
     `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
     were not asked, or cannot tell now. `whole`: the same of EVERY_TOPIC. `away`: the brokers of `Wanted.brokers` that
-    the witnesses do not know either.
+    the witnesses do not know either. `controller`: the broker that says so itself, and no other says otherwise; None
+    where it was not asked, or there is none now.
     """
 
     snapshot: ClusterSnapshot
@@ -94,6 +100,7 @@ class Observation:
     witnessed: ClusterSnapshot | None = None
     whole: ClusterSnapshot | None = None
     away: frozenset[int] = frozenset()
+    controller: int | None = None
 
     def listed(self, topic: str) -> list[TopicPartition] | None:
         """The partitions of a topic of `Wanted.ready`; None while the witnesses do not tell, or know no such topic."""
@@ -159,7 +166,10 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         if (every or tp.topic in wants.starts) and any(c.get(tp, 0) < end for c in committed.values())
     }
     starts = _offsets(client, known, behind, EARLIEST, problems)
-    seen = Observation(snapshot, committed, ends, starts, problems, witnessed=witnessed, whole=whole, away=away)
+    controller = _controller(client, snapshot) if wants.controller else None
+    seen = Observation(
+        snapshot, committed, ends, starts, problems, witnessed=witnessed, whole=whole, away=away, controller=controller
+    )
     if not wants.hanging:
         return seen
     try:
@@ -189,6 +199,15 @@ def _offsets(
     if told.untold:
         problems[""] = next(iter(told.untold.values()))
     return told.offsets
+
+
+def _controller(client: DescribingClient, snapshot: ClusterSnapshot) -> int | None:
+    if snapshot.controller not in snapshot.brokers:
+        return None
+    with suppress(ApiError, ClusterUnreachable):
+        told = client.witnessed([])
+        return told.controller if told.controller in told.brokers else None
+    return None
 
 
 def _whole(client: DescribingClient, snapshot: ClusterSnapshot) -> ClusterSnapshot | None:

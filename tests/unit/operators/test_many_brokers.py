@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("airflow.sdk")
 
 from logyard.broker.model import TopicPartition
-from logyard.operators.triggers.cluster import FullyReplicatedTrigger
+from logyard.operators.triggers.cluster import ControllerElectedTrigger, FullyReplicatedTrigger
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -91,3 +91,23 @@ def test_partitions_of_which_no_controller_tells_are_waited_for(cluster: MemoryC
         assert "controller" in trigger.missing(seen)
     named = OffsetsReachedTrigger(topic="t", offsets={"0": 10}, **WAITING)  # needs no list
     assert named.look(look(cluster, named.wants())) is not None
+
+
+@pytest.mark.parametrize("end", ["kill", "hang"])
+def test_a_controller_that_only_others_name_is_none(end: str) -> None:
+    """Its session has not expired yet, or its process hangs: the brokers that live still name it."""
+    cluster = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=1000)
+    first = cluster.controller
+    assert first is not None
+    trigger = ControllerElectedTrigger(other_than=None, **WAITING)
+    assert trigger.look(look(cluster, trigger.wants())) == {"controller": first}
+    if end == "kill":
+        cluster.kill(first)
+    else:
+        cluster.hung = {first}
+    seen = look(cluster, trigger.wants())
+    assert seen.snapshot.controller == first
+    assert trigger.look(seen) is None
+    assert trigger.missing(seen) == f"broker {first}, which another names as the controller, to say that it is"
+    cluster.controller, cluster.epoch = first % 3 + 1, cluster.epoch + 1
+    assert trigger.look(look(cluster, trigger.wants())) == {"controller": first % 3 + 1}
