@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.cluster import elections
 from logyard.admin.cluster.presence import require_told
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
@@ -20,6 +21,8 @@ _PATIENCE_S = 60.0
 
 class ElectLeadersOperator(ClusterOperator):
     """Elect the preferred leader of every partition that another replica leads.
+
+    Returns elected (a list of partitions), kind ("preferred" or "unclean"), and with `dry_run` would_elect.
 
     :param topics: topics, a list or its JSON; empty: all topics. (templated)
     :param plan: instead of topics, a plan of moves, or its JSON: only its partitions, but for those that are deleted.
@@ -63,10 +66,11 @@ class ElectLeadersOperator(ClusterOperator):
             if plan is not None:
                 planned = {move.tp for move in plan.moves}
                 wanted = [tp for tp in wanted if tp in planned]
+            kind = elections.UNCLEAN if unclean else elections.PREFERRED
             if self.checks_only:
-                return {"elected": [], "would_elect": [str(tp) for tp in wanted]}
+                return {"elected": [], "would_elect": [str(tp) for tp in wanted], "kind": kind}
             elected = elect_unclean(client, wanted) if unclean else elect_preferred(client, hook.pause(), wanted)
-        return {"elected": [str(tp) for tp in elected]}
+        return {"elected": [str(tp) for tp in elected], "kind": kind}
 
 
 def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

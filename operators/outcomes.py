@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from logyard.admin.cluster.elections import UNCLEAN
 from logyard.admin.quantities import plural, size
 from logyard.admin.recovery.diagnosis import Finding
 from logyard.operators.outcome import Outcome
@@ -180,7 +181,8 @@ def elected(result: Result) -> Outcome:
         wanted = result["would_elect"]
         return Outcome(f"{plural(len(wanted), 'leader')} to elect", ("partition",), _column(wanted))
     if not result["elected"]:
-        return Outcome("Every leader is the preferred one already, none was elected")
+        well = "partition has a leader" if result["kind"] == UNCLEAN else "leader is the preferred one"
+        return Outcome(f"Every {well} already, none was elected")
     return Outcome(f"{plural(len(result['elected']), 'leader')} elected", ("partition",), _column(result["elected"]))
 
 

@@ -95,3 +95,20 @@ def test_an_unclean_election_tells_what_was_elected(cluster: MemoryCluster, monk
 
     monkeypatch.setattr(MemoryClient, "elect_leaders", answer)
     assert elect_unclean(MemoryClient(cluster), [back, unled]) == [unled]
+
+
+@pytest.mark.parametrize(
+    ("unclean", "said"),
+    [
+        ("False", "Every leader is the preferred one already, none was elected"),
+        ("True", "Every partition has a leader already, none was elected"),
+    ],
+)
+def test_an_election_with_nothing_to_do_says_what_it_looked_for(
+    cluster: MemoryCluster, unclean: str, said: str
+) -> None:
+    if unclean == "False":
+        elect()
+    ctx = context()
+    run(ElectLeadersOperator(task_id="e", unclean=unclean), ctx)
+    assert ctx["ti"].values["outcome"]["sentence"] == said

@@ -250,7 +250,7 @@ def test_a_dry_run_names_the_first_wave_and_moves_nothing(cluster: MemoryCluster
     assert len(result["to_do"]) == len(document["partitions"]) > len(result["first_wave"]) > 0
     assert not any(a.is_reassigning for a in cluster.assignments.values())
     would, _ = run(ElectLeadersOperator(task_id="e", dry_run=True), context())
-    assert would == {"elected": [], "would_elect": []}
+    assert would == {"elected": [], "would_elect": [], "kind": "preferred"}
 
 
 def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
