@@ -4,18 +4,23 @@ A record is expired if it is older than `retention.ms` and still there. There ar
 by whole segments. Many of them mean that segments are too large for the retention, or that nothing deletes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, ReplicaSize
-from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
+from logyard.admin.ports import EARLIEST, LATEST, ClusterClient, ClusterUnreachable
+from logyard.admin.quantities import plural
+from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """One topic. Sizes are bytes, of one copy of each partition and of all replicas; None: no limit is set."""
+    """One topic. Sizes are bytes, of one copy of each partition and of all replicas; None: no limit is set.
+
+    What brokers did not tell is not in the numbers; `findings` says what that is.
+    """
 
     topic: str
     policy: str
@@ -33,23 +38,84 @@ class TopicRetention:
 
 
 def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> list[TopicRetention]:
-    """Read those topics (default: all but internal ones), the largest first. Raises ApiError, ClusterUnreachable."""
+    """Read those topics (default: all but internal ones), the largest first.
+
+    Where a broker does not answer, only what it has is missing. Raises ApiError, ClusterUnreachable where none does.
+    """
     snapshot = client.snapshot(topics)
     names = [name for name, topic in snapshot.topics.items() if topics or not topic.internal]
     settings = client.topics_configs(names)
     names = [name for name in names if name in settings]  # the others were deleted meanwhile
-    led = [tp for tp, view in snapshot.partitions(names) if view.is_led]
-    first, last = client.offsets(led, EARLIEST), client.offsets(led, LATEST)
-    sizes = client.replica_sizes()
+    leaders = _Leaders(client, snapshot, names)
+    first, last = leaders.offsets(names, EARLIEST), leaders.offsets(names, LATEST)
+    if leaders.silent and not last:
+        raise ClusterUnreachable(next(iter(leaders.silent.values())))
+    limited: dict[int, list[str]] = {}
+    for name in names:
+        limit = _limit(settings[name], "retention.ms")
+        if limit is not None and "delete" in policy_of(settings[name]):
+            limited.setdefault(limit, []).append(name)
+    in_time: dict[TopicPartition, int] = {}
+    for limit, alike in limited.items():  # most topics have the default
+        in_time |= leaders.offsets(alike, max(now_ms - limit, 0))
+    sizes, unsized = _sizes(client, snapshot, names, leaders.silent)
     found = []
     for name in names:
-        configs = settings[name]
-        mine = [tp for tp in led if tp.topic == name]
-        limit = _limit(configs, "retention.ms")
-        deletes = "delete" in policy_of(configs)
-        overdue = client.offsets(mine, max(now_ms - limit, 0)) if limit is not None and deletes and mine else {}
-        found.append(judge(name, snapshot, configs, sizes, first, last, overdue))
+        mine = {tp: offset for tp, offset in in_time.items() if tp.topic == name}
+        found.append(judge(name, snapshot, settings[name], sizes, first, last, mine, leaders.untold, unsized))
     return sorted(found, key=lambda entry: (-entry.bytes_all, entry.topic))
+
+
+class _Leaders:
+    """The leaders of some topics. Those without an answer are not asked again: `silent` has why, and `untold` for each
+    partition."""
+
+    def __init__(self, client: ClusterClient, snapshot: ClusterSnapshot, topics: Sequence[str]) -> None:
+        self._client = client
+        self._leaders: dict[str, dict[TopicPartition, int]] = {name: {} for name in topics}
+        self.silent: dict[int, str] = {}
+        self.untold: dict[TopicPartition, str] = {}
+        for tp, view in snapshot.partitions(topics):
+            if view.leader in snapshot.brokers:
+                self._leaders[tp.topic][tp] = view.leader
+            else:
+                self.untold[tp] = "no leader"
+
+    def offsets(self, topics: Iterable[str], timestamp: int) -> Mapping[TopicPartition, int]:
+        """Each partition's offset for that timestamp, of all leaders that tell it."""
+        leaders = {tp: leader for name in topics for tp, leader in self._leaders[name].items()}
+        asked = {tp: leader for tp, leader in leaders.items() if leader not in self.silent}
+        if not asked:
+            return {}
+        told = self._client.told_offsets(asked, timestamp)
+        self.untold |= told.untold
+        self.silent |= {asked[tp]: why for tp, why in told.untold.items() if asked[tp] in told.silent}
+        return told.offsets
+
+
+def _sizes(
+    client: ClusterClient, snapshot: ClusterSnapshot, topics: Sequence[str], silent: Mapping[int, str]
+) -> tuple[list[ReplicaSize], dict[int, str]]:
+    """What the brokers that have replicas of these topics hold, and why others' sizes are not known.
+
+    Raises ClusterUnreachable, ApiError where no broker tells.
+    """
+    holders = sorted({broker for _, view in snapshot.partitions(topics) for broker in view.replicas})
+    sizes: list[ReplicaSize] = []
+    unsized: dict[int, str] = {}
+    refusal: LogyardError | None = None
+    for broker in holders:
+        if broker in silent or broker not in snapshot.brokers:
+            unsized[broker] = silent.get(broker, "it is away")
+            continue
+        try:
+            sizes += client.replica_sizes([broker])
+        except (ApiError, ClusterUnreachable) as problem:
+            unsized[broker] = str(problem)
+            refusal = problem
+    if refusal is not None and len(unsized) == len(holders):
+        raise refusal
+    return sizes, unsized
 
 
 def judge(
@@ -60,8 +126,13 @@ def judge(
     first: Mapping[TopicPartition, int],
     last: Mapping[TopicPartition, int],
     in_time: Mapping[TopicPartition, int],
+    untold: Mapping[TopicPartition, str] = {},
+    unsized: Mapping[int, str] = {},
 ) -> TopicRetention:
-    """Return one topic's figures; `in_time` is each partition's first offset that is not expired (-1: none)."""
+    """Return one topic's figures; `in_time` is each partition's first offset that is not expired (-1: none).
+
+    `untold`, `unsized`: the partitions whose offsets, and the brokers whose sizes, are not known, and why.
+    """
     partitions = [tp for tp, _ in snapshot.partitions([topic])]
     mine = [entry for entry in sizes if entry.tp.topic == topic and not entry.is_future]
     largest: dict[TopicPartition, int] = {}
@@ -70,8 +141,8 @@ def judge(
     records = sum(max(last[tp] - first[tp], 0) for tp in partitions if tp in last and tp in first)
     overdue = 0
     for tp, offset in in_time.items():
-        until = offset if offset >= 0 else last[tp]
-        overdue += max(until - first[tp], 0)
+        if tp in first and tp in last:
+            overdue += max((offset if offset >= 0 else last[tp]) - first[tp], 0)
     retention_ms, retention_bytes = _limit(configs, "retention.ms"), _limit(configs, "retention.bytes")
     policy = policy_of(configs)
     findings = []
@@ -83,8 +154,13 @@ def judge(
             findings.append(f"{len(over)} partitions hold more than twice retention.bytes")
     if records and overdue * 2 > records:
         findings.append(f"{overdue} of {records} records are older than retention.ms: are its segments too large?")
-    if not records:
+    unknown = [tp for tp in partitions if tp in untold]
+    if unknown:
+        findings.append(f"the records of {plural(len(unknown), 'partition')} are not known ({untold[unknown[0]]})")
+    elif not records:
         findings.append("it is empty")
+    holders = {broker for _, view in snapshot.partitions([topic]) for broker in view.replicas}
+    findings += [f"its bytes on broker {b} are not known ({unsized[b]})" for b in sorted(holders & unsized.keys())]
     return TopicRetention(
         topic=topic,
         policy=policy,

@@ -1,12 +1,16 @@
 """Waits that go by many brokers: one that lags, or does not answer, neither ends a wait nor hides what others tell."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.broker.model import TopicPartition
+from logyard.admin.cluster.told_offsets import ToldOffsets
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.topics import retention
+from logyard.broker.model import Assignment, TopicPartition
 from logyard.operators.triggers.cluster import ControllerElectedTrigger, FullyReplicatedTrigger
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
 from tests.support.memory_clients import MemoryClient
@@ -111,3 +115,45 @@ def test_a_controller_that_only_others_name_is_none(end: str) -> None:
     assert trigger.missing(seen) == f"broker {first}, which another names as the controller, to say that it is"
     cluster.controller, cluster.epoch = first % 3 + 1, cluster.epoch + 1
     assert trigger.look(look(cluster, trigger.wants())) == {"controller": first % 3 + 1}
+
+
+def test_a_report_of_retention_has_all_that_brokers_tell(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that does not answer is asked once, and keeps nobody's records out."""
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    silent = cluster.states[t1].leader
+    cluster.hung, cluster.sizes = {silent}, {t0: 100, t1: 50}
+    cluster.configs["t"]["retention.ms"] = "1000"
+    asked: list[int] = []
+    told = MemoryClient.told_offsets
+
+    def noted(self: MemoryClient, leaders: Mapping[TopicPartition, int], timestamp: int) -> ToldOffsets:
+        asked.extend(leaders.values())
+        return told(self, leaders, timestamp)
+
+    monkeypatch.setattr(MemoryClient, "told_offsets", noted)
+    (entry,) = retention.read(MemoryClient(cluster), None, 10_000)
+    assert (entry.records, entry.overdue, entry.bytes_all) == (10, 10, 300)
+    assert entry.findings == (
+        "10 of 10 records are older than retention.ms: are its segments too large?",
+        f"the records of 1 partition are not known (broker {silent}: no answer in time)",
+        f"its bytes on broker {silent} are not known (broker {silent}: no answer in time)",
+    )
+    assert asked.count(silent) == 1
+    cluster.hung = {1, 2, 3}
+    with pytest.raises(ClusterUnreachable, match="no answer in time"):
+        retention.read(MemoryClient(cluster), None, 10_000)
+
+
+def test_a_report_of_retention_says_what_is_unled_and_away(cluster: MemoryCluster) -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    gone = cluster.states[t1].leader
+    cluster.assignments = {t0: cluster.assignments[t0], t1: Assignment((gone,))}
+    cluster.states[t1] = cluster.states[t1]._replace(isr=(gone,))
+    cluster.kill(gone)
+    cluster.tick()
+    (entry,) = retention.read(MemoryClient(cluster), ["t"], 10_000)
+    assert entry.records == 10
+    assert "the records of 1 partition are not known (no leader)" in entry.findings
+    assert f"its bytes on broker {gone} are not known (it is away)" in entry.findings
