@@ -230,8 +230,8 @@ def _hanging(
     client: DescribingClient, wanted: Collection[tuple[str, int]], snapshot: ClusterSnapshot
 ) -> list[OpenTransaction]:
     named = {topic for topic, _ in wanted}
-    # That nothing hangs is not said by the list of one broker, which may lack a topic.
-    everything = client.witnessed() if EVERY_TOPIC in named else None
-    searched = [tp for tp, _ in (everything or snapshot).partitions(None if everything else sorted(named))]
+    # That nothing hangs is not said by the list of one broker, which may lack a topic, or new partitions of one.
+    topics = None if EVERY_TOPIC in named else sorted(named & snapshot.topics.keys())
+    searched = [] if topics == [] else [tp for tp, _ in client.witnessed(topics).partitions()]
     idle_ms = min(minutes for _, minutes in wanted) * 60_000
     return find_hanging(client, searched, now_ms=snapshot.taken_at_ms, idle_ms=idle_ms)

@@ -135,6 +135,19 @@ def test_in_a_topic_that_is_not_there_nothing_is_known_to_hang(cluster: MemoryCl
     assert (trigger.look(seen), trigger.missing(seen)) == (None, "topics absent to appear")
 
 
+def test_a_partition_that_one_broker_does_not_know_yet_is_searched(cluster: MemoryCluster) -> None:
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    added = TopicPartition("t", len(before.partitions))
+    MemoryClient(cluster).add_partitions("t", added.partition + 1)
+    MemoryClient(cluster).snapshot()
+    cluster.outdated = {"t": before}
+    cluster.producers = {added: cluster.producers[T0]}
+    trigger = NoHangingTransactionsTrigger(topics=["t"], idle_minutes=15, **WAITING)
+    seen = look(cluster, trigger.wants())
+    assert trigger.look(seen) is None
+    assert f"{added} from offset" in trigger.missing(seen)
+
+
 def test_a_cluster_that_does_not_tell(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object) -> None:
         raise ClusterUnreachable("no answer")
