@@ -18,7 +18,7 @@ from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_names, as_truth
 from logyard.operators.planned import as_plan, refuse_another_cluster
-from logyard.operators.throttles import WORKING, book_of, sweep
+from logyard.operators.throttles import WORKING, book_of, every_broker, sweep
 from logyard.operators.triggers.cluster import some
 
 
@@ -122,7 +122,7 @@ class CancelReassignmentOperator(ClusterOperator):
         Throttles of dead runs are ended first, which restores the values before them.
         """
         still = client.list_reassignments()
-        snapshot = client.snapshot([])
+        snapshot = every_broker(client, client.snapshot([]))
         book = book_of(client, snapshot, self.hook.pause())
         sweep(book, ti, still)
         found = []

@@ -4,13 +4,15 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import Variable
 
+from logyard.admin.cluster.presence import with_all_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.admin.errors import CorruptData
-from logyard.admin.ports import ClusterClient, Pause
+from logyard.admin.errors import ApiError, CorruptData
+from logyard.admin.ports import ClusterClient, ClusterUnreachable, Pause
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import Record
 from logyard.admin.settings import BadSettings, ClusterSettings
@@ -53,9 +55,17 @@ class VariableRecords:
         return self._prefix + hashlib.sha256(owner.encode()).hexdigest()[:24]
 
 
+def every_broker(client: ClusterClient, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot with the brokers that the witnesses know too: one that is left out would keep its throttle, or get
+    none. As it is where nobody can tell now."""
+    with suppress(ApiError, ClusterUnreachable):
+        return with_all_brokers(client, snapshot)
+    return snapshot
+
+
 def book_of(client: ClusterClient, snapshot: ClusterSnapshot, pause: Pause) -> ThrottleBook:
     """The book of that cluster's throttles."""
-    live = None if client.reaches_dead_brokers else list(snapshot.brokers)
+    live = None if client.reaches_dead_brokers else list(every_broker(client, snapshot).brokers)
     return ThrottleBook(client, VariableRecords(snapshot.cluster_id), pause, live)
 
 

@@ -12,7 +12,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.reassignment.plan import StalePlan
 from logyard.admin.reassignment.throttles import settings
-from logyard.broker.model import Assignment
+from logyard.broker.model import Assignment, TopicPartition
 from logyard.operators.airflow_names import AirflowFailException, TaskDeferred
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
@@ -274,3 +274,39 @@ def test_a_killed_task_keeps_the_throttle_of_moves_that_go_on(
         operator.on_kill()
     assert any(placed.is_reassigning for placed in cluster.assignments.values())
     assert throttled(cluster)
+
+
+def test_a_broker_that_one_broker_does_not_know_is_throttled_and_freed(cluster: MemoryCluster) -> None:
+    """It is back, and only the controller's broker knows."""
+    document = plan(drain=[1])
+    target = document["partitions"][0]["replicas"][0]
+    cluster.ticks_to_move = 5000
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(context())
+    assert all(cluster.broker_config[broker] for broker in (1, target))
+    client = MemoryClient(cluster)
+    client.alter_reassignments(dict.fromkeys(client.list_reassignments()))
+    cluster.unmet = {target}
+    with pytest.raises(NotAsPlanned):
+        run(verify(document), context(task_id="v"))
+    assert not throttled(cluster)
+
+
+def test_a_move_is_throttled_on_brokers_that_one_broker_does_not_know(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    cluster.unmet, cluster.ticks_to_move = {2}, 5000
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(context())
+    assert cluster.broker_config[2]
+
+
+def test_a_cancellation_frees_brokers_that_one_broker_does_not_know(cluster: MemoryCluster) -> None:
+    client = MemoryClient(cluster)
+    placed = next(a.replicas for tp, a in sorted(cluster.assignments.items()) if tp.partition == 0)
+    added = next(broker for broker in (1, 2, 3, 4) if broker not in placed)
+    cluster.ticks_to_move = 5000
+    client.alter_reassignments({TopicPartition("t", 0): (added, *placed[1:])})
+    client.alter_broker_configs(added, {settings.FOLLOWER_RATE: "5"})
+    cluster.unmet = {added}
+    run(CancelReassignmentOperator(task_id="c"), context())
+    assert not throttled(cluster)
