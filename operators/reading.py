@@ -159,6 +159,9 @@ def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> d
         wanted = asked("committed offsets", consumer.committed, wanted, timeout=REQUEST_S)
     found: dict[str, int] = {}
     for tp in wanted:
+        name = f"{tp.topic}-{tp.partition}"
+        if tp.error is not None:
+            raise refusal(f"committed offset of {name}", tp.error)
         low, high = log_of(consumer, tp)
-        found[f"{tp.topic}-{tp.partition}"] = max(tp.offset, low) if has_group else high
+        found[name] = max(tp.offset, low) if has_group else high
     return found

@@ -4,13 +4,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.operators.hooks.records import RecordsHook
+from logyard.admin.errors import ApiError
+from logyard.operators.hooks.records import RecordsHook, library
+from logyard.operators.reading import first_offsets
 from logyard.operators.triggers.records import AwaitRecordTrigger
 
 pytestmark = pytest.mark.airflow
@@ -152,3 +155,17 @@ async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_re
     async with asyncio.timeout(20):
         while not all(one.closed.is_set() for one in made):
             await asyncio.sleep(0.01)
+
+
+def test_a_commit_that_nobody_tells_is_not_taken_for_none() -> None:
+    """The sensor would find a record again that its group has read long ago."""
+    refused = library().KafkaError(library().KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    view = SimpleNamespace(error=None, partitions={0: None})
+    consumer = SimpleNamespace(
+        list_topics=lambda *_, **__: SimpleNamespace(topics={"t": view}),
+        committed=lambda *_, **__: [SimpleNamespace(topic="t", partition=0, offset=-1001, error=refused)],
+        get_watermark_offsets=lambda *_, **__: (0, 10),
+    )
+    with pytest.raises(ApiError, match="committed offset of t-0: TOPIC_AUTHORIZATION_FAILED"):
+        first_offsets(consumer, ["t"], has_group=True)
+    assert first_offsets(consumer, ["t"], has_group=False) == {"t-0": 10}
