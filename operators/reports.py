@@ -113,10 +113,10 @@ class ChooseCompactionOperator(ClusterOperator):
             names = [name for name, topic in snapshot.topics.items() if not topic.internal]
             # Of one that was deleted meanwhile, or whose settings this user may not see, nothing is told.
             policies = {name: retention.policy_of(found) for name, found in client.topics_configs(names).items()}
-            return retention.compaction_candidates(
-                snapshot,
-                policies,
-                client.replica_sizes(),
-                limit=limit,
-                bytes_min=as_integer("bytes_min", self.bytes_min, 0),
-            )
+            compacted = [name for name, policy in policies.items() if "compact" in policy]
+            sizes, unsized = retention.read_sizes(client, snapshot, compacted)
+        for broker, why in unsized.items():
+            self.log.warning("the bytes on broker %d are not known and do not count: %s", broker, why)
+        return retention.compaction_candidates(
+            snapshot, policies, sizes, limit=limit, bytes_min=as_integer("bytes_min", self.bytes_min, 0)
+        )

@@ -277,7 +277,7 @@ class MemoryClient(MemoryTransactions, MemoryAccess, MemoryGroups, MemoryFetch):
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         c = self._cluster
-        for broker in brokers or ():
+        for broker in c.live() if brokers is None else brokers:
             self._reachable(broker)
         return [
             ReplicaSize(broker, c.log_dirs.get((*tp, broker), f"/data/{broker}"), tp, c.sizes.get(tp, 0))

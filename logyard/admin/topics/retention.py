@@ -58,7 +58,7 @@ def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> li
     in_time: dict[TopicPartition, int] = {}
     for limit, alike in limited.items():  # most topics have the default
         in_time |= leaders.offsets(alike, max(now_ms - limit, 0))
-    sizes, unsized = _sizes(client, snapshot, names, leaders.silent)
+    sizes, unsized = read_sizes(client, snapshot, names, leaders.silent)
     found = []
     for name in names:
         mine = {tp: offset for tp, offset in in_time.items() if tp.topic == name}
@@ -93,11 +93,12 @@ class _Leaders:
         return told.offsets
 
 
-def _sizes(
-    client: ClusterClient, snapshot: ClusterSnapshot, topics: Sequence[str], silent: Mapping[int, str]
+def read_sizes(
+    client: ClusterClient, snapshot: ClusterSnapshot, topics: Sequence[str], silent: Mapping[int, str] = {}
 ) -> tuple[list[ReplicaSize], dict[int, str]]:
     """What the brokers that have replicas of these topics hold, and why others' sizes are not known.
 
+    :param silent: brokers that gave no answer, and why: they are not asked.
     Raises ClusterUnreachable, ApiError where no broker tells.
     """
     holders = sorted({broker for _, view in snapshot.partitions(topics) for broker in view.replicas})

@@ -8,6 +8,7 @@ pytest.importorskip("airflow.sdk")
 
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
+from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.topics.retention import TopicRetention, judge
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException, AirflowSkipException
@@ -48,6 +49,14 @@ def test_the_largest_compacted_topics_are_chosen(cluster: MemoryCluster) -> None
     assert choose(max_topics_a_job="100") == [["big", "small"]]
     with pytest.raises(AirflowSkipException):
         choose(bytes_min="100000")
+
+
+def test_a_broker_that_does_not_answer_keeps_no_topic_from_being_chosen(cluster: MemoryCluster) -> None:
+    cluster.hung = {2}
+    assert choose() == [["big"], ["small"]]
+    cluster.hung = {1, 2}
+    with pytest.raises(ClusterUnreachable, match="is silent"):
+        choose()
 
 
 @pytest.mark.parametrize("limit", [-1, "0"])
