@@ -67,7 +67,7 @@ class CreateTopicOperator(TopicOperator):
     :param partitions: the number of partitions; -1 is the broker's default. (templated)
     :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
     :param configs: settings of the topic, a mapping or its JSON; those that are null are left out. (templated)
-    :param assignment: instead of the two numbers, partition → list of brokers. (templated)
+    :param assignment: instead of the two numbers, partition → list of brokers, which need not be alive. (templated)
     :param if_exists: `fail`, `skip`, or `reconcile`: log the differences, set what differs and add partitions. What
         cannot be made equal (fewer partitions, other replicas) makes the task fail after the rest is done; the error
         names it. (templated)

@@ -38,7 +38,7 @@ class TopicRetention:
 
 
 def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> list[TopicRetention]:
-    """Read those topics (default: all but internal ones), the largest first.
+    """Read those topics (default: all but internal ones), the largest first; a finding says which do not exist.
 
     Where a broker does not answer, only what it has is missing. Raises ApiError, ClusterUnreachable where none does.
     """
@@ -63,6 +63,9 @@ def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> li
     for name in names:
         mine = {tp: offset for tp, offset in in_time.items() if tp.topic == name}
         found.append(judge(name, snapshot, settings[name], sizes, first, last, mine, leaders.untold, unsized))
+    for name in sorted(set(topics or ()) - set(snapshot.topics)):
+        finding = "it does not exist" if name in snapshot.missing else "no broker tells whether it exists"
+        found.append(TopicRetention(name, "none", None, None, 0, 0, 0, 0, 0, (finding,)))
     return sorted(found, key=lambda entry: (-entry.bytes_all, entry.topic))
 
 

@@ -117,6 +117,14 @@ def test_a_report_names_sizes_records_and_what_is_wrong(cluster: MemoryCluster) 
     assert [entry["topic"] for entry in one["topics"]] == ["small"]
 
 
+def test_a_report_says_that_a_named_topic_does_not_exist(cluster: MemoryCluster) -> None:
+    ctx = context()
+    found, _ = run(RetentionReportOperator(task_id="r", topics=["plain", "plian"]), ctx)
+    assert [entry["topic"] for entry in found["topics"]] == ["plain", "plian"]
+    assert found["findings"]["plian"] == ["it does not exist"]
+    assert ctx["ti"].values["outcome"]["rows"][1][-1] == "it does not exist"
+
+
 def test_limits_are_judged(cluster: MemoryCluster) -> None:
     client = MemoryClient(cluster)
     snapshot, sizes, tp = client.snapshot(), client.replica_sizes(), TopicPartition("plain", 0)
