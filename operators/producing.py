@@ -9,7 +9,7 @@ from airflow.sdk import Context
 from logyard.admin.settings import BadSettings
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.callables import called
-from logyard.operators.fields import as_json, as_list, as_mapping
+from logyard.operators.fields import as_integer, as_json, as_list, as_mapping
 from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.transaction_outcomes import transaction_options
 from logyard.operators.writing import EndsItsTransaction, Writer, counted, timestamp_of
@@ -107,9 +107,9 @@ def as_record(given: Any) -> dict[str, Any]:
             pairs = given["headers"].items() if isinstance(given["headers"], Mapping) else given["headers"]
             made["headers"] = [(str(name), as_bytes(value)) for name, value in pairs]
         if given.get("partition") is not None:
-            made["partition"] = int(given["partition"])
+            made["partition"] = as_integer("partition of a record", given["partition"], -1)
         if given.get("timestamp_ms") is not None:
-            made["timestamp"] = timestamp_of(int(given["timestamp_ms"]))
+            made["timestamp"] = timestamp_of(as_integer("timestamp_ms of a record", given["timestamp_ms"], 0))
         return made
     if isinstance(given, (list, tuple)) and len(given) == 2:
         return {"key": as_bytes(given[0]), "value": as_bytes(given[1])}
@@ -117,7 +117,10 @@ def as_record(given: Any) -> dict[str, Any]:
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """Bytes as they are, text as UTF-8, None as null, other values as JSON."""
+    """Bytes as they are, text as UTF-8, None as null, other values as JSON. Raises BadSettings."""
     if value is None or isinstance(value, bytes):
         return value
-    return (value if isinstance(value, str) else json.dumps(value)).encode()
+    try:
+        return (value if isinstance(value, str) else json.dumps(value)).encode()
+    except (TypeError, ValueError) as problem:
+        raise BadSettings(f"a record cannot be written as JSON in UTF-8: {problem}") from None

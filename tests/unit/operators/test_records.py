@@ -125,7 +125,14 @@ def test_a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again(
         run(ProduceToTopicOperator(task_id="p", topic="p4"), context())
 
 
-@pytest.mark.parametrize("wrong", [{"key": "k"}, {"value": 1, "other": 2}, ("k",), "text", 7])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"key": "k"}, {"value": 1, "other": 2}, ("k",), "text", 7),
+        *({"value": 1, "partition": "one"}, {"value": 1, "timestamp_ms": "now"}),
+        *({"value": object()}, ("k", {"of": {1}}), ("\ud800", 1)),
+    ],
+)
 def test_what_is_no_record_is_refused(wrong: Any) -> None:
     with pytest.raises(BadSettings):
         as_record(wrong)
