@@ -56,8 +56,8 @@ def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> li
         if limit is not None and "delete" in policy_of(settings[name]):
             limited.setdefault(limit, []).append(name)
     in_time: dict[TopicPartition, int] = {}
-    for limit, alike in limited.items():  # most topics have the default
-        in_time |= leaders.offsets(alike, max(now_ms - limit, 0))
+    for age_ms, alike in limited.items():  # most topics have the default
+        in_time |= leaders.offsets(alike, max(now_ms - age_ms, 0))
     sizes, unsized = read_sizes(client, snapshot, names, leaders.silent)
     found = []
     for name in names:
