@@ -39,7 +39,12 @@ def run_job(
         return _fail(parser.prog, line)
     text = json.dumps(summary, sort_keys=True)
     if arguments.output:
-        write_atomically(arguments.output, text + "\n")
+        try:
+            write_atomically(arguments.output, text + "\n")
+        except OSError as error:
+            # What was done is told all the same.
+            status = status or FAILED
+            _fail(parser.prog, f"the summary could not be written: {error}")
     print(text, flush=True)
     return status
 

@@ -8,10 +8,12 @@ Each topic has leases, a failure and a part of the summary of its own; a few are
 application.
 
 The last line printed is the summary as JSON. Exit status: 0 if there are no findings or only warnings, 2 if a finding
-is bad, 1 if the audit, or that of a topic, could not be done.
+is bad, 1 if the audit, or that of a topic, could not be done, or its report not be written: then the summary's `error`
+says why, and the log has the findings.
 """
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -30,7 +32,7 @@ from logyard.spark_jobs.audit.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.audit.partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
 from logyard.spark_jobs.audit.replica_state import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.audit.segment import SegmentAudit
-from logyard.spark_jobs.command import FAILED, run_job, say
+from logyard.spark_jobs.command import FAILED, line_of, run_job, say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partitions_status
@@ -40,6 +42,8 @@ from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_lease
 from logyard.spark_jobs.turns import Turns, add_option, take_turns
 
 FINDINGS_IN_SUMMARY = 50
+# How many are told in the log, if the report cannot have them.
+FINDINGS_IN_LOG = 1000
 # A tenth of a second's work.
 SMALL_BYTES = 64 * 1024 * 1024
 
@@ -94,6 +98,8 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
     if wants_quarantine and arguments.log_dir:
         raise JobFailed("--quarantine needs brokers: it cannot be combined with --log-dir")
+    if arguments.report:
+        report.check(arguments.report)
     spark = session.SparkStart("logyard audit")
     more: dict[str, Any] = {}
     if arguments.log_dir:
@@ -105,10 +111,23 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if wants_quarantine:
         summary["quarantined"] = _quarantine(whole.replicas, whole.findings, arguments.re_replicate)
     if arguments.report:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        report.write(arguments.report, summary, whole.findings, whole.totals, now)
-    status = 2 if summary["verdict"] == BAD else FAILED if more.get("topics_failed") else 0
-    return status, summary
+        summary |= _report(arguments.report, summary, whole)
+    failed = more.get("topics_failed") or "error" in summary
+    return 2 if summary["verdict"] == BAD else FAILED if failed else 0, summary
+
+
+def _report(directory: str, summary: dict[str, Any], whole: Audited) -> dict[str, Any]:
+    """Write the report; if that fails, the audit is told all the same: returns `error` then, for the summary."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    try:
+        report.write(directory, summary, whole.findings, whole.totals, now)
+    except Exception as error:
+        why = " ".join((line_of(error) or f"{type(error).__name__}: {error}").split())
+        say(f"audit: the report could not be written to {directory}: {why}")
+        for found in _worst_first(whole.findings)[:FINDINGS_IN_LOG]:
+            say(f"audit: {json.dumps(found.to_json(), sort_keys=True)}")
+        return {"error": f"the report could not be written: {why}"}
+    return {}
 
 
 def _directories(arguments: argparse.Namespace, spark: session.SparkStart) -> Audited:
@@ -331,7 +350,6 @@ def _summary(whole: Audited, seconds: float) -> dict[str, Any]:
     for replica in sorted(replicas, key=lambda r: r.tp):
         known = compared.get(str(replica.tp), replica.high_watermark)
         compared[str(replica.tp)] = min(known, replica.high_watermark)
-    worst_first = sorted(findings, key=lambda f: (f.level != BAD, f.topic, f.partition, f.replica, f.offset))
     return {
         "job": "audit",
         "verdict": verdict,
@@ -344,9 +362,13 @@ def _summary(whole: Audited, seconds: float) -> dict[str, Any]:
         "bytes": sum(int(t["bytes"]) for t in totals),
         "compared_to": compared,
         "findings": {BAD: levels[BAD], WARN: levels[WARN]},
-        "first_findings": [f.to_json() for f in worst_first[:FINDINGS_IN_SUMMARY]],
+        "first_findings": [f.to_json() for f in _worst_first(findings)[:FINDINGS_IN_SUMMARY]],
         "seconds": round(seconds, 2),
     }
+
+
+def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda f: (f.level != BAD, f.topic, f.partition, f.replica, f.offset))
 
 
 if __name__ == "__main__":

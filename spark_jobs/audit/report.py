@@ -3,6 +3,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,13 @@ FINDINGS_SCHEMA = pa.schema(
 )
 HISTORY = "history.jsonl"
 HISTORY_LINES_MAX = 1000
+
+
+def check(directory: str) -> None:
+    """Make the directory and write a file there: who cannot is told so before the audit. Raises OSError."""
+    os.makedirs(directory, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory) as file:
+        file.write(b"-")
 
 
 def write(

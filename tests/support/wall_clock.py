@@ -109,7 +109,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "a date in a file's head, a report or a name": (
         "broker.log.store:LogStore.claim",
         "local.demo.run:run",
-        "spark_jobs.audit.job:audit",
+        "spark_jobs.audit.job:_report",
         "spark_jobs.cluster:run_id",
     ),
     "stored, for a process after this one": (

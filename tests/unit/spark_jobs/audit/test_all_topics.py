@@ -1,7 +1,10 @@
 """An audit of all topics: what nobody answered for is not passed over, and nothing at all is no success."""
 
 import argparse
-from typing import Any
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -42,6 +45,54 @@ def test_a_broker_that_does_not_answer_does_not_end_the_audit(monkeypatch: pytes
     ]
     said = next(each["message"] for each in found if each["check"] == "stray")
     assert "its directories were not looked at: broker 1 at http://127.0.0.1:1" in said
+
+
+class Told(NamedTuple):
+    """What a whole run of the job left: its status, its summary, and its other lines."""
+
+    status: int
+    summary: dict[str, Any]
+    lines: str
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+    """Run the job on a cluster with a topic of which nobody answers."""
+
+    def go(*words: str) -> Told:
+        there = Cluster(Metadata("c", (1,), {}, missing=("half-made",)), {})
+        monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: there)
+        status = job.main(words)
+        told = capsys.readouterr()
+        return Told(status, json.loads(told.out.splitlines()[-1]) if told.out else {}, told.err)
+
+    return go
+
+
+def test_a_report_that_cannot_be_written_in_the_end_does_not_lose_the_audit(
+    run: Callable[..., Told], tmp_path: Path
+) -> None:
+    (tmp_path / "index.html").mkdir()
+    told = run("--report", str(tmp_path))
+    assert told.status == 1
+    assert told.summary["first_findings"][0]["topic"] == "half-made"
+    assert "the report could not be written: [Errno 21] Is a directory" in told.summary["error"]
+    assert '"topic": "half-made"' in told.lines
+
+
+def test_a_place_that_takes_no_report_is_refused_before_the_work(run: Callable[..., Told], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = run("--report", str(tmp_path / "file" / "report"), "--topic", "never-looked-at")
+    assert told.status == 1
+    assert told.summary == {}
+    assert "Not a directory" in told.lines
+
+
+def test_a_summary_that_has_no_file_is_printed(run: Callable[..., Told], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = run("--output", str(tmp_path / "file" / "summary.json"))
+    assert (told.status, told.summary["findings"]["warn"]) == (1, 1)
+    assert "the summary could not be written" in told.lines
 
 
 def test_nothing_to_audit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
