@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import Any, BinaryIO
 
 from logyard.broker.errors import LogyardError
@@ -31,6 +32,7 @@ else:
 # Larger files go in parts of this size.
 PART_BYTES = 16 * 1024 * 1024
 PARTS_AT_ONCE = 4
+DELETED_AT_ONCE = 1000
 # How long the library repeats requests for data, and how long one request may take.
 RETRY_S, REQUEST_S, ONCE_S = 120, 300, 30
 # The library's words for an answer that says: this request will never succeed. Not so 408 (slow), 429 (too many).
@@ -109,7 +111,21 @@ class ObjectStore:
                 yield from map(_found, chunk)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, of which some may be gone; raises StoreFailed."""
+        """Delete objects, of which some may be gone; raises StoreFailed.
+
+        The library asks for as many by one request as the store takes: S3 1,000, Azure 256, Google Cloud Storage one,
+        ten side by side.
+        """
+        left = iter(keys)
+        while some := list(islice(left, DELETED_AT_ONCE)):
+            try:
+                with self._telling(some[0]):
+                    obstore.delete(self._patient, some)
+            except FileNotFoundError:
+                # Not S3, but others say that one was gone; the library asks for no more then.
+                self._delete_one_by_one(some)
+
+    def _delete_one_by_one(self, keys: Iterable[str]) -> None:
         for key in keys:
             try:
                 with self._telling(key):

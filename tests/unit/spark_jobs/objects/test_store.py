@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from logyard.spark_jobs.objects.store import ObjectStore, StoreFailed, Unclear, settings_of, without_secrets
+from tests.support.counting_store import CountingStore
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
 
@@ -71,3 +72,22 @@ def test_a_file_that_is_wrong_is_named_and_not_quoted(content: str, tmp_path: Pa
     with pytest.raises(StoreFailed, match=r"store\.json") as failed:
         settings_of(str(path))
     assert SECRET not in str(failed.value)
+
+
+KEYS = [f"data/t/p é+&<'{number}.parquet" for number in range(1200)]
+
+
+def test_many_objects_are_deleted_by_few_requests() -> None:
+    with CountingStore() as server:
+        server.objects |= {*(f"x/{key}" for key in KEYS), "x/other"}
+        ObjectStore("s3://bucket/x", server.s3).delete(["data/gone", *KEYS])
+        assert server.objects == {"x/other"}
+        assert len(server.requests) == 2
+
+
+def test_one_that_is_gone_does_not_keep_the_others() -> None:
+    """Google Cloud Storage says that it is not there, and the library ends at the first that says so."""
+    with CountingStore() as server:
+        server.objects |= {*(f"x/{key}" for key in KEYS[:100]), "x/other"}
+        ObjectStore("gs://bucket/x", server.gcs).delete(["data/gone", *KEYS[:100]])
+        assert server.objects == {"x/other"}
