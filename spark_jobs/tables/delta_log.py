@@ -4,6 +4,9 @@ created under a name that must not exist. Neither Spark's SQL nor Delta's jar is
 Each commit has a `txn` action with the export's id and the manifest's version: a version that the log has is not added
 again. Another writer may take a number first; then the log is read on, and the next number is tried. The table's
 metadata is written by the first commit, and again when the schema grows.
+
+The log is listed from a commit of ours on: the last one that this run knows, or that the manifest names (`delta_commit`
+of its layout, which each run sets anew). If that one is not there, because somebody has cleaned the log, all of it is.
 """
 
 import json
@@ -26,6 +29,7 @@ from logyard.spark_jobs.tables.publisher import TableFailed, begin_plainly, chec
 LOG = f"{DATA}/_delta_log"
 # Commits that are read back from the newest one to find ours; others' may lie between.
 LOOKED_AT = 1000
+COMMIT = "delta_commit"
 _TYPES = {
     pa.bool_(): "boolean",
     pa.int8(): "byte",
@@ -46,12 +50,15 @@ class DeltaLog:
 
     def __init__(self, objects: ObjectStore, output: Output) -> None:
         self._objects, self._output = objects, output
+        # The newest commit of ours that is known; -1: none.
+        self._known = -1
 
     def check(self) -> None:
         pass
 
     def begin(self, store: ManifestStore, manifest: Manifest, layout: dict[str, Any]) -> tuple[dict[str, Any], Output]:
-        return begin_plainly(self, store, manifest, layout, self._output)
+        layout, output = begin_plainly(self, store, manifest, layout, self._output)
+        return (layout if self._known < 0 else {**layout, COMMIT: self._known}), output
 
     def kept(self, store: ManifestStore) -> Iterable[str]:
         return ()
@@ -59,6 +66,7 @@ class DeltaLog:
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Add a version's files, once; raises TableFailed, Undecided, StoreFailed."""
         files = of_table(manifest.files, DATA)
+        self._known = max(self._known, int(manifest.layout.get(COMMIT, -1)))
         while files:
             newest, ours = self._newest()
             if ours is not None and _txn(ours, manifest)["version"] >= manifest.version:
@@ -71,16 +79,30 @@ class DeltaLog:
 
     def _newest(self) -> tuple[int, Sequence[Action] | None]:
         """Return the newest commit's number (-1: none), and the actions of the newest commit that is an export's."""
-        numbers = sorted(number for found in self._objects.list(LOG) if (number := _number(found.key)) >= 0)
+        if self._known >= 0:
+            numbers = self._numbers(self._known)
+            if numbers[:1] == [self._known] and (ours := self._newest_ours(numbers)) is not None:
+                return numbers[-1], ours
+        numbers = self._numbers(0)
+        ours = self._newest_ours(numbers)
+        if numbers and ours is None:
+            raise TableFailed(f"{self._objects.url}/{LOG}: none of the last {len(numbers)} commits is of this export")
+        return (numbers[-1] if numbers else -1), ours
+
+    def _numbers(self, first: int) -> list[int]:
+        """Return the commits from this one on, in order."""
+        there = self._objects.list(LOG, _key(first - 1) if first else "")
+        return sorted(number for found in there if (number := _number(found.key)) >= 0)
+
+    def _newest_ours(self, numbers: Sequence[int]) -> Sequence[Action] | None:
         for number in reversed(numbers[-LOOKED_AT:]):
             actions = list(_actions(self._objects.get(_key(number))))
             if any("txn" in action and "logyard" in _info(actions) for action in actions):
-                return numbers[-1], actions
+                self._known = number
+                return actions
             if any("protocol" in action for action in actions):
                 raise TableFailed(f"{self._objects.url}/{_key(number)}: another program made or changed this table")
-        if numbers:
-            raise TableFailed(f"{self._objects.url}/{LOG}: none of the last {len(numbers)} commits is of this export")
-        return -1, None
+        return None
 
     def _append(self, number: int, ours: Sequence[Action] | None, manifest: Manifest, files: Sequence[Any]) -> bool:
         """Create a commit; returns False if another one has its number."""
@@ -109,7 +131,9 @@ class DeltaLog:
         def is_ours(there: bytes) -> bool:
             return bool(_info(list(_actions(there))).get("logyard", {}).get("write") == mine)
 
-        return create_once(self._objects, _key(number), content, is_ours)
+        created = create_once(self._objects, _key(number), content, is_ours)
+        self._known = number if created else self._known
+        return created
 
     def _metadata(self, manifest: Manifest, schema: str) -> Action:
         return {

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from logyard.spark_jobs.export import manifest_store
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.manifest_store import Fenced, ManifestStore
 from logyard.spark_jobs.export.staged_files import NotShared
+from logyard.spark_jobs.objects.store import Found
 from logyard.spark_jobs.tables.publisher import TableFailed
 from tests.support import memory_objects
 from tests.support.export_runs import Flights, pairs
@@ -143,6 +145,46 @@ def test_another_writer_may_take_a_number_first(flights: Flights, objects: Memor
     run(flights)
     assert [len(commit) for commit in commits(objects)][1] == 1
     assert offsets(objects) == list(range(20))
+
+
+def listed(flights: Flights, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many commits a run with something new is told of by listings."""
+    found = 0
+
+    def counting(prefix: str, after: str = "") -> Iterator[Found]:
+        nonlocal found
+        there = list(MemoryObjects.list(objects, prefix, after))
+        found += len(there) if prefix == LOG else 0
+        return iter(there)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(objects, "list", counting)
+        flights.grow(pairs(2))
+        run(flights)
+    return found
+
+
+def test_the_log_is_not_listed_whole_by_each_run(
+    flights: Flights, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        listed(flights, objects, monkeypatch)
+    early = listed(flights, objects, monkeypatch)
+    for _ in range(8):
+        listed(flights, objects, monkeypatch)
+    assert listed(flights, objects, monkeypatch) == early
+    assert offsets(objects) == list(range(12 + 2 * 14))
+
+
+def test_a_log_that_was_cleaned_is_listed_whole(
+    flights: Flights, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        listed(flights, objects, monkeypatch)
+    for number in range(2):
+        del objects.objects[f"{LOG}/{number:020d}.json"]
+    listed(flights, objects, monkeypatch)
+    assert sorted(key for key in objects.objects if key.startswith(LOG))[-1] == f"{LOG}/{3:020d}.json"
 
 
 def test_a_table_of_others_is_refused(flights: Flights, objects: MemoryObjects) -> None:
