@@ -17,10 +17,6 @@ from logyard.broker.compiled.kernels import BASE_OFFSET, LAST_DELTA, Array
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.port import DiskFile
 
-# Of one chunk. Batches that become larger than this are cleaned one by one, in plain Python: a producer can send 4 MiB
-# that decompress to gigabytes, and the broker's machine has other work.
-PAYLOAD_BYTES_MAX = 512 << 20
-
 
 class CompiledPasses:
     """passes.Passes over chunks."""
@@ -50,7 +46,6 @@ class CompiledPasses:
                 work.at = segment.base_offset, chunk.file_position, int.from_bytes(chunk.data[:8].tobytes(), "big")
                 work.bytes_read += len(chunk.data)
                 work.throttle(len(chunk.data))
-                chunk.payload_bytes_max = PAYLOAD_BYTES_MAX
                 yield name, chunk
                 after = int(chunk.headers[-1, BASE_OFFSET] + chunk.headers[-1, LAST_DELTA])
 

@@ -21,8 +21,7 @@ from logyard.broker.records import compression, decompression_stream
 CHUNK_BYTES = 4 * 1024 * 1024
 # How many times larger compressed batches usually become; memory that is allocated but not used costs nothing.
 RATIO_GUESS = 6
-PAYLOAD_BYTES_MAX = 2**31 - 1
-# How much of a chunk is decompressed at a time by `opened_parts`; one more batch may follow.
+# How much of a chunk is decompressed at a time; one more batch may follow. Offsets into it have 32 bits in Arrow.
 PART_BYTES = 64 << 20
 _CODEC_MASK = 0x07
 _CRC_START = 21
@@ -60,7 +59,6 @@ class Chunk:
     # The payloads of messages before v2, by position in `data`.
     old_payloads: Payloads = field(default_factory=dict)
     old_faults: Faults = field(default_factory=dict)
-    payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
@@ -75,7 +73,7 @@ class Chunk:
     def select(self, mask: Array | slice) -> "Chunk":
         """Return the chunk with the batches of `mask` (bool per batch, or which rows) only."""
         payloads = None if self.payloads is None else self.payloads[mask]
-        rest = self.old_payloads, self.old_faults, self.payload_bytes_max
+        rest = self.old_payloads, self.old_faults
         return Chunk(self.file_position, self.data, self.headers[mask], self.raw, payloads, *rest)
 
 
@@ -142,36 +140,21 @@ def check_crcs(chunk: Chunk) -> list[Damage]:
     return damages
 
 
-def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
-    """Fill `raw` and `payloads`: decompress what is compressed (of the `wanted` batches, if given; the others' payloads
-    are empty).
-
-    Returns the batches that do not decompress.
-    """
-    wanted = np.ones(len(chunk.headers), bool) if wanted is None else wanted
-    damages, _ = _open(chunk, wanted, _Limit(chunk.payload_bytes_max))
-    return damages
-
-
 def opened_parts(chunk: Chunk, wanted: Array | None = None) -> Iterator[tuple[Chunk, list[Damage]]]:
-    """Yield a chunk's batches as `open_payloads` opens them, with those that do not decompress, in parts of about
-    PART_BYTES: a few MiB of batches may become hundreds of GiB."""
+    """Yield a chunk's batches with `raw` and `payloads` filled, and those of them that do not decompress, in parts of
+    about PART_BYTES: a few MiB of batches may become hundreds of GiB.
+
+    :param wanted: which batches are decompressed (a mask), if not all; the others' payloads are empty.
+    """
     rest, wanted = chunk, np.ones(len(chunk.headers), bool) if wanted is None else wanted
     while len(rest.headers):
         part = rest.select(slice(None))
-        damages, done = _open(part, wanted, _Limit(PART_BYTES, ends_part=True))
+        damages, done = _open(part, wanted)
         part.headers, rest, wanted = part.headers[:done], rest.select(slice(done, None)), wanted[done:]
         yield part, damages
 
 
-class _Limit(NamedTuple):
-    """How many bytes are decompressed, and whether the batches after them are left out; otherwise they are an error."""
-
-    most: int
-    ends_part: bool = False
-
-
-def _open(chunk: Chunk, wanted: Array, limit: _Limit) -> tuple[list[Damage], int]:
+def _open(chunk: Chunk, wanted: Array) -> tuple[list[Damage], int]:
     """Fill `raw` and `payloads`; returns the damaged batches, and how many batches were gone through."""
     headers = chunk.headers
     starts = headers[:, k.POSITION] + k.HEADER_SIZE
@@ -179,7 +162,7 @@ def _open(chunk: Chunk, wanted: Array, limit: _Limit) -> tuple[list[Damage], int
     codecs = headers[:, k.ATTRIBUTES] & _CODEC_MASK
     damages: dict[int, Damage] = {}
     if codecs.any() or chunk.old_payloads:
-        chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages, limit)
+        chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages)
     else:
         chunk.raw, chunk.payloads = chunk.data, np.stack([starts, np.where(wanted, ends, starts)], axis=1)
     done = len(chunk.payloads)
@@ -196,7 +179,6 @@ def _decompressed(
     codecs: Array,
     wanted: Array,
     damages: dict[int, Damage],
-    limit: _Limit,
 ) -> tuple[Array, Array]:
     view, old = memoryview(chunk.data), chunk.old_payloads
     room = _Room(RATIO_GUESS * len(view))
@@ -213,11 +195,8 @@ def _decompressed(
                 room.copy(view[start:end])
         except LogyardError as error:
             damages[index] = chunk.damage(index, f"it does not decompress: {error}")
-        if room.used > limit.most and not limit.ends_part:
-            what = f"{len(view)} bytes of batches decompress to more than {limit.most}"
-            raise CorruptBatch(chunk.damage(index, what))
         bounds[index] = before, room.used
-        if room.used >= limit.most and limit.ends_part:
+        if room.used >= PART_BYTES:
             bounds = bounds[: index + 1]
             break
     return room.data[: room.used], bounds
@@ -260,7 +239,7 @@ class _Room:
 def walk(chunk: Chunk, where: str = "") -> Array:
     """Return the record matrix (kernels.RECORD_COLUMNS) of a decompressed chunk; raises CorruptBatch at the first
     damaged batch, naming `where`."""
-    assert chunk.raw is not None, "open_payloads comes first"
+    assert chunk.raw is not None, "opened_parts comes first"
     records = np.empty((int(chunk.headers[:, k.COUNT].sum()), k.RECORD_COLUMNS), np.int64)
     damaged, fault = k.walk_records(chunk.raw, chunk.payloads, chunk.headers, records)
     if damaged >= 0:
@@ -304,14 +283,6 @@ def trusted_chunks(
         yield chunk
 
 
-def open_checked(chunk: Chunk, where: str, wanted: Array | None = None) -> Chunk:
-    """Decompress a chunk whose checksums have been checked, or the `wanted` batches of it; raises CorruptBatch naming
-    the file."""
-    for damage in open_payloads(chunk, wanted):
-        raise CorruptBatch(damage, where)
-    return chunk
-
-
 def trusted_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:
     """Check a chunk and yield it decompressed in parts; raises CorruptBatch naming the file at the first damage."""
     for damage in check_crcs(chunk):
@@ -319,9 +290,10 @@ def trusted_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:
     yield from checked_parts(chunk, where)
 
 
-def checked_parts(chunk: Chunk, where: str) -> Iterator[Chunk]:
-    """Yield a chunk whose checksums have been checked, decompressed in parts; raises CorruptBatch naming the file."""
-    for part, damages in opened_parts(chunk):
+def checked_parts(chunk: Chunk, where: str, wanted: Array | None = None) -> Iterator[Chunk]:
+    """Yield a chunk whose checksums have been checked, decompressed in parts, or the `wanted` batches of it; raises
+    CorruptBatch naming the file."""
+    for part, damages in opened_parts(chunk, wanted):
         for damage in damages:
             raise CorruptBatch(damage, where)
         yield part

@@ -16,7 +16,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
 from logyard.broker.compiled import kernels as k
 from logyard.broker.compiled.chunk_survey import flags_of, offset_set, wanted_batches
-from logyard.broker.compiled.chunks import Chunk, CorruptBatch, check_crcs, open_checked
+from logyard.broker.compiled.chunks import Chunk, CorruptBatch, check_crcs, checked_parts
 from logyard.broker.compiled.kernels import Array
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records.header import parse_header
@@ -53,7 +53,7 @@ class DirtyTable:
             part = chunk if inside.all() else chunk.select(inside)
             for damage in check_crcs(part):
                 raise CorruptBatch(damage, name)
-            stopped_at = self._take(name, part, _data_batches(part, transactions))
+            stopped_at = self._take_chunk(name, part, _data_batches(part, transactions))
             if stopped_at is not None:
                 end = stopped_at
                 break
@@ -62,11 +62,18 @@ class DirtyTable:
         self._last_offsets = self._table.last_offsets()
         return end
 
+    def _take_chunk(self, name: str, chunk: Chunk, wanted: Array) -> int | None:
+        for part in checked_parts(chunk, name, wanted):
+            rows, wanted = wanted[: len(part.headers)], wanted[len(part.headers) :]
+            stopped_at = self._take(name, part, rows)
+            if stopped_at is not None:
+                return stopped_at
+        return None
+
     def _take(self, name: str, chunk: Chunk, wanted: Array) -> int | None:
         """Take the keys of the wanted batches; returns the offset of the batch whose keys may not fit, None if all
         were taken."""
         headers = chunk.headers
-        open_checked(chunk, name, wanted)
         counts = np.where(wanted, headers[:, k.COUNT], 0).cumsum()
         done, before = 0, 0
         while done < len(headers):
@@ -113,17 +120,24 @@ class DirtyTable:
         known = self._known(headers, wanted & ~opened)
         if not opened.any():
             return [known]
-        open_checked(chunk, name, opened)
-        kept, tombstones, damaged, fault = self._table.look_up(chunk.raw, chunk.payloads, headers, opened)
-        if damaged >= 0:
-            raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), name)
-        for offset, index in tombstones.tolist():
-            survey.tombstone(offset, int(flags_of(headers[index])), int(headers[index, k.BASE_TIMESTAMP]))
+        kept = []
+        for part in checked_parts(chunk, name, opened):
+            rows, opened = opened[: len(part.headers)], opened[len(part.headers) :]
+            kept.append(self._looked_up(name, part, rows, survey))
         if not len(known):
-            return [kept]
-        both = np.concatenate([known, kept])
+            return kept
+        both = np.concatenate([known, *kept])
         both.sort()
         return [both]
+
+    def _looked_up(self, name: str, part: Chunk, wanted: Array, survey: Survey) -> Array:
+        headers = part.headers
+        kept, tombstones, damaged, fault = self._table.look_up(part.raw, part.payloads, headers, wanted)
+        if damaged >= 0:
+            raise CorruptBatch(part.damage(damaged, k.FAULT_TEXT[fault]), name)
+        for offset, index in tombstones.tolist():
+            survey.tombstone(offset, int(flags_of(headers[index])), int(headers[index, k.BASE_TIMESTAMP]))
+        return kept
 
     def _known(self, headers: Array, batches: Array) -> Array:
         """Return the last offsets of keys that lie in these batches (bool per batch)."""

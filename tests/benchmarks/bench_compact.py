@@ -21,7 +21,7 @@ from crc32c import crc32c
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compiled import kernels as k
-from logyard.broker.compiled.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
+from logyard.broker.compiled.chunks import CHUNK_BYTES, Chunk, opened_parts, read_chunks, walk
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
@@ -92,8 +92,8 @@ def _template(count: int, value_bytes: int) -> tuple[Any, Any]:
     template = np.frombuffer(bytes(batch.build(records)), np.uint8)
     chunk = Chunk(0, template, np.zeros((1, k.HEADER_COLUMNS), np.int64))
     k.read_headers(template, chunk.headers)
-    open_payloads(chunk)
-    return template, walk(chunk)[:, k.KEY_AT][:, None] + np.arange(KEY_BYTES)
+    ((part, _),) = opened_parts(chunk)
+    return template, walk(part)[:, k.KEY_AT][:, None] + np.arange(KEY_BYTES)
 
 
 def _sealed(made: bytes, offset: int, codec: int) -> bytes:

@@ -104,11 +104,12 @@ def quickly(files: list[SegmentFile]) -> list[Row]:
             assert isinstance(chunk, chunks.Chunk)
             bad = {d.position - chunk.file_position for d in chunks.check_crcs(chunk)}
             sound = chunk.select(~np.isin(chunk.headers[:, kernels.POSITION], list(bad)))
-            table = arrow.record_batch(sound, chunks.walk(chunks.open_checked(sound, file.name)))
-            plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
-            for r in plain:
-                headers = tuple((h["key"], h["value"]) for h in r["headers"])
-                rows.append((r["offset"], r["timestamp"], r["key"], r["value"], headers))
+            for part in chunks.checked_parts(sound, file.name):
+                table = arrow.record_batch(part, chunks.walk(part))
+                plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
+                for r in plain:
+                    headers = tuple((h["key"], h["value"]) for h in r["headers"])
+                    rows.append((r["offset"], r["timestamp"], r["key"], r["value"], headers))
     return rows
 
 

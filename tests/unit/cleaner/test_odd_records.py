@@ -3,6 +3,7 @@
 import gzip
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -12,6 +13,7 @@ from logyard.broker.cleaner.engines import Engines
 from logyard.broker.cleaner.leased_log import Json
 from logyard.broker.cleaner.passes import Engine
 from logyard.broker.clock import ManualClock
+from logyard.broker.compiled import chunks
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import read_whole
 from tests.support.batches import GZIP, HORIZON, ZSTD, Batch, Rec, batch, read_back, records_of
@@ -133,17 +135,29 @@ def chosen() -> tuple[Engines, list[str]]:
     return made, said
 
 
-def test_what_becomes_too_large_is_cleaned_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = [batch([Rec(n, b"k%d" % (n % 2), bytes(1 << 20))], codec=ZSTD).encode() for n in range(5)]
-    yard = Yard(large)
-    monkeypatch.setattr(compiled_passes, "PAYLOAD_BYTES_MAX", 3 << 20)
-    refused = yard.cleaned(compiled_passes.ENGINE)
-    assert "decompress to more than 3145728" in refused["message"]
-    made, said = chosen()
-    answer = made.answer({"lease": yard.lease, "keys_max": 100}, yard.disk, cleaning.unthrottled)
-    assert "failed" not in answer
-    assert [record.offset for record in records_of(yard.part())] == [3, 4]
-    assert (made.choose(LARGE).name, said) == ("compiled", [])
+def test_chunks_that_become_large_are_cleaned_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer can send 4 MiB that decompress to gigabytes; tombstones and transactions are opened by the survey."""
+    most = 0
+
+    def open_part(chunk: chunks.Chunk, *words: Any) -> Any:
+        nonlocal most
+        answer = plain(chunk, *words)
+        most = max(most, len(chunk.raw) if chunk.raw is not None else 0)
+        return answer
+
+    plain = chunks._open
+    monkeypatch.setattr(chunks, "_open", open_part)
+    monkeypatch.setattr(chunks, "PART_BYTES", 2 << 20)
+    large = [batch([Rec(n, b"k%d" % (n % 2), bytes(1 << 20))], codec=ZSTD).encode() for n in range(8)]
+    gone = batch([Rec(8, b"k0", None), Rec(9, b"k2", bytes(1 << 20))], codec=ZSTD).encode()
+    yard = Yard([*large, gone], last=9)
+    assert "failed" not in yard.cleaned(compiled_passes.ENGINE)
+    assert [record.offset for record in records_of(yard.part())] == [7, 8, 9]
+    assert 2 << 20 <= most < 4 << 20
+    made = yard.part()
+    yard = Yard([*large, gone], last=9)
+    assert "failed" not in yard.cleaned(plain_passes.ENGINE)
+    assert yard.part() == made
 
 
 def test_where_both_engines_fail_the_compiled_one_is_not_to_blame() -> None:

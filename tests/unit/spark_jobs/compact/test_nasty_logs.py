@@ -4,7 +4,7 @@ damage is named."""
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from logyard.broker.cleaner import cleaning, compiled_passes
 from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.compiled import chunks
-from logyard.broker.compiled.chunks import Chunk
 from logyard.broker.compiled.key_table import KeyTable
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.real import OsDisk
@@ -283,14 +282,7 @@ def test_chunks_that_are_unpacked_in_parts_give_the_same(
 
 def test_a_chunk_that_unpacks_to_too_much_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(tmp_path, [[batch([r(2 * n, A, bytes(50_000)), r(2 * n + 1, B)], codec=4) for n in range(5)]])
-    whole, plain = log.by_spark(), SegmentFile.chunks
-
-    def limited(segment: SegmentFile) -> Iterator[Chunk]:
-        for chunk in plain(segment):
-            chunk.payload_bytes_max = 100_000
-            yield chunk
-
-    monkeypatch.setattr(SegmentFile, "chunks", limited)
+    whole = log.by_spark()
     monkeypatch.setattr(chunks, "PART_BYTES", 60_000)
     assert log.by_spark() == whole
     assert [record.offset for record in read_any(whole[0])] == [8, 9]

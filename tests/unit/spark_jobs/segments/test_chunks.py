@@ -66,7 +66,8 @@ def decoded(data: bytes, chunk_bytes: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for chunk in chunks.read_chunks(Bytes(data), chunk_bytes=chunk_bytes):
         assert isinstance(chunk, chunks.Chunk)
-        table = arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "memory")))
+        opened = open_trusted(chunk, "memory")
+        table = arrow.record_batch(opened, chunks.walk(opened))
         plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
         rows += [
             (r["offset"], r["timestamp"], r["key"], r["value"], [(h["key"], h["value"]) for h in r["headers"]])
@@ -90,7 +91,8 @@ def test_batch_columns() -> None:
     ]
     (chunk,) = chunks.read_chunks(Bytes(b"".join(b.encode() for b in log)))
     assert isinstance(chunk, chunks.Chunk)
-    rows = arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "m"))).to_pylist()
+    opened = open_trusted(chunk, "m")
+    rows = arrow.record_batch(opened, chunks.walk(opened)).to_pylist()
     assert [r["offset"] for r in rows] == [5, 7, 8, 9, 10]
     assert [r["sequence"] for r in rows] == [2**31 - 2, 0, -1, -1, -1], "sequences wrap"
     assert [r["leaderEpoch"] for r in rows] == [3, 3, 0, 0, 0]
@@ -157,13 +159,13 @@ def test_records_that_do_not_parse_are_named_not_followed() -> None:
         with pytest.raises(chunks.CorruptBatch, match=reason):
             chunks.walk(open_trusted(chunk_of(damaged_record_batch(records, 1)), "m"))
     for count in (-1, 2, 2**31 - 1):
-        (damage,) = chunks.open_payloads(chunk_of(damaged_record_batch(record, count)))
+        ((_, (damage,)),) = chunks.opened_parts(chunk_of(damaged_record_batch(record, count)))
         assert "do not fit" in damage.reason
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 5, 7])
 def test_a_payload_that_does_not_decompress_is_named(codec: int) -> None:
-    (damage,) = chunks.open_payloads(chunk_of(damaged_record_batch(b"not compressed at all", 1, codec)))
+    ((_, (damage,)),) = chunks.opened_parts(chunk_of(damaged_record_batch(b"not compressed at all", 1, codec)))
     assert "does not decompress" in damage.reason
 
 
@@ -254,7 +256,7 @@ def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: 
     monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 100_000)
     (chunk,) = chunks.read_chunks(Bytes(data))
     assert isinstance(chunk, chunks.Chunk)
-    damages = chunks.open_payloads(chunk)
+    ((_, damages),) = chunks.opened_parts(chunk)
     large = [d.base_offset for d in damages if "decompresses to more than 100000 bytes" in d.reason]
     assert large == ([10, 11] if codec else [])
     assert len(damages) == len(large)
@@ -263,7 +265,7 @@ def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: 
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_are_decompressed_in_parts(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of 4 MiB may become hundreds of GiB: a batch of 20 KB may be one of 256 MiB."""
-    assert chunks.PART_BYTES + compression.DECOMPRESSED_BYTES_MAX < chunks.PAYLOAD_BYTES_MAX
+    assert chunks.PART_BYTES + compression.DECOMPRESSED_BYTES_MAX < 2**31
     data = b"".join(batch([Rec(i, b"k", b"%d" % (i % 10) * 50_000)], codec=codec).encode() for i in range(7))
     chunk = chunk_of(data)
     monkeypatch.setattr(chunks, "PART_BYTES", 90_000)

@@ -113,7 +113,8 @@ def test_all_codecs(magic: int, codec: int) -> None:
         data = b"".join(message_set.message(r, r.offset, magic, 0) for r in records)
     (chunk,) = chunks.read_chunks(Bytes(data))
     assert isinstance(chunk, chunks.Chunk)
-    found = plain(arrow.record_batch(chunk, chunks.walk(open_trusted(chunk, "memory"))))
+    opened = open_trusted(chunk, "memory")
+    found = plain(arrow.record_batch(opened, chunks.walk(opened)))
     expected = [(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in records]
     assert [(f["offset"], f["timestamp"], f["key"], f["value"]) for f in found] == expected
 

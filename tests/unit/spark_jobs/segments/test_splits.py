@@ -1,7 +1,6 @@
 """Splits: every visible record is in exactly one file, whatever the range, the cuts and the isolation."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,13 +117,6 @@ def test_damage_stops_an_export(tmp_path: Path, replica: Replica) -> None:
 
 
 def test_a_chunk_that_unpacks_to_too_much_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def limited(*words: Any, **named: Any) -> Iterator[chunks.Chunk | chunks.Damage]:
-        for chunk in chunks.read_chunks(*words, **named):
-            assert isinstance(chunk, chunks.Chunk)
-            chunk.payload_bytes_max = 100_000
-            yield chunk
-
-    monkeypatch.setattr(splits, "read_chunks", limited)
     monkeypatch.setattr(chunks, "PART_BYTES", 90_000)
     log = [batch([Rec(2 * i + j, b"k", b"%d" % i * 50_000) for j in range(2)], codec=4) for i in range(4)]
     replica = of_partition_directory(str(write_partition(tmp_path, "t-0", [log])))
