@@ -145,23 +145,25 @@ class Export:
 
     def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Export piece by piece, each as a version; returns the last version. If leases are lost on the way, they are
-        taken again and the rest is planned anew."""
-        pieces = self._pieces(ranges)
-        total = pieces.offsets_left
-        say(f"export: {total:,} offsets of {len(ranges)} partitions")
+        taken again and the rest is planned anew; if partitions fail, the others go on as they are planned."""
+        pieces, done = self._pieces(ranges), 0
+        say(f"export: {pieces.offsets_left:,} offsets of {len(ranges)} partitions")
         while pieces.offsets_left:
             try:
-                manifest = self._piece(pieces, manifest, layout)
-            except (LeasesGone, PartitionsFailed) as trouble:
-                total -= pieces.offsets_left
-                ranges = self._replanned(ranges, trouble, manifest)
-                pieces = self._pieces(ranges)
-                total += pieces.offsets_left
+                manifest, offsets_done = self._piece(pieces, manifest, layout)
+            except PartitionsFailed as failed:
+                self._give_up(failed)
+                pieces.take_back(failed.reasons)
                 continue
-            left = pieces.offsets_left
+            except LeasesGone as gone:
+                ranges = self._replanned(ranges, gone, manifest)
+                pieces = self._pieces(ranges)
+                continue
+            done += offsets_done
+            total = done + pieces.offsets_left
             say(
-                f"export: version {manifest.version} is committed; {total - left:,} of {total:,} offsets"
-                f" ({100 * (total - left) // total} %)"
+                f"export: version {manifest.version} is committed; {done:,} of {total:,} offsets"
+                f" ({100 * done // total} %)"
             )
         return manifest
 
@@ -180,15 +182,10 @@ class Export:
     def _kept(self, ranges: Sequence[Range]) -> list[Range]:
         return [r for r in ranges if r.replica.tp not in self._failed.reasons]
 
-    def _replanned(
-        self, ranges: Sequence[Range], trouble: LeasesGone | PartitionsFailed, manifest: Manifest
-    ) -> list[Range]:
-        """Plan anew what is not committed yet: under new leases, or without the partitions that failed."""
+    def _replanned(self, ranges: Sequence[Range], gone: LeasesGone, manifest: Manifest) -> list[Range]:
+        """Plan anew what is not committed yet, under new leases."""
         replicas = {r.replica.tp: r.replica for r in ranges}
-        if isinstance(trouble, LeasesGone):
-            replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._failed)}
-        else:
-            self._give_up(trouble)
+        replicas |= {replica.tp: replica for replica in self._leaders.take_again(gone.lost, self._failed)}
 
         def plan(span: Range) -> Range:
             found = self._range(replicas[span.replica.tp], manifest)
@@ -198,8 +195,9 @@ class Export:
         planned = [self._failed.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
         return [span for span in planned if span is not None]
 
-    def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
-        """Write and commit the next piece; raises LeasesGone if a lost lease prevents it."""
+    def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> tuple[Manifest, int]:
+        """Write and commit the next piece; returns its version, and how many offsets it has. Raises LeasesGone if a
+        lost lease prevents it, PartitionsFailed if a log does."""
         self._tries += 1
         run_id, began = f"{self._run_id}-{self._tries}", clock()
         with self._store.working(run_id):
@@ -217,7 +215,10 @@ class Export:
             self._leaders.reset_attempts()
             following = self._commit(manifest, layout, piece, made, run_id, began)
         self._done.append(made)
-        return following
+        for tp, reason in pieces.broken.items():
+            if tp not in self._failed.reasons:
+                self._failed.give_up(tp, reason)
+        return following, piece.offsets
 
     def _piece_bytes(self) -> int:
         """Return how much of the log a version holds: at least enough splits to keep all executors busy."""

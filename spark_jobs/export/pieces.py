@@ -2,8 +2,10 @@
 killed keeps what it has committed."""
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.export.failures import PartitionsFailed
@@ -39,6 +41,9 @@ class Pieces:
         self.offsets_left = sum(span.end - span.start for span in self._ranges.values())
         # Partitions that have no split, though they have offsets: the next piece takes them to their end.
         self._empty: list[TopicPartition] = []
+        # Partitions whose plan broke off, and why: what comes before that place is handed out, and nothing after it.
+        self.broken: dict[TopicPartition, str] = {}
+        self._last: Piece | None = None
         failed: dict[TopicPartition, str] = {}
         for tp, span in self._ranges.items():
             left = splits_of(span) if span.start < span.end else iter(())
@@ -67,14 +72,52 @@ class Pieces:
             assert split is not None, "it is among those that have one"
             taken.setdefault(tp, []).append(split)
             total += split.size
-            self._next[tp] = next(self._left[tp], None)
+            self._next[tp] = self._following(tp, split)
             if self._next[tp] is None:
                 heapq.heappop(fewest)
             else:
                 heapq.heapreplace(fewest, (size + split.size, n, tp))
         ranges = self._reached | {tp: self._advance(tp, splits) for tp, splits in taken.items()}
         splits = [split for tp in self._ranges if tp in taken for split in taken[tp]]
-        return Piece(tuple(splits), tuple(ranges.values()))
+        self._last = Piece(tuple(splits), tuple(ranges.values()))
+        return self._last
+
+    def take_back(self, failed: Collection[TopicPartition]) -> None:
+        """Take back the last piece, which was not committed, and give up these partitions of it."""
+        assert self._last is not None, "a piece was taken"
+        splits: dict[TopicPartition, list[Split]] = defaultdict(list)
+        for split in self._last.splits:
+            splits[TopicPartition(split.segment.topic, split.segment.partition)].append(split)
+        for span in self._last.ranges:
+            tp = span.replica.tp
+            if tp in failed:
+                self.offsets_left -= self._ranges[tp].end - self._reached[tp].end
+                for known in (self._ranges, self._reached, self._left, self._next):
+                    known.pop(tp)
+            elif span.start < span.end:
+                self.offsets_left += span.end - span.start
+                self._reached[tp] = Range(span.replica, span.start, span.start)
+                self._put_back(tp, splits[tp])
+        self._last = None
+
+    def _put_back(self, tp: TopicPartition, splits: Sequence[Split]) -> None:
+        if not splits:
+            self._empty.append(tp)
+            return
+        following = self._next[tp]
+        ahead = [*splits, *([] if following is None else [following])]
+        self._next[tp], self._left[tp] = ahead[0], chain(ahead[1:], self._left[tp])
+
+    def _following(self, tp: TopicPartition, split: Split) -> Split | None:
+        """Return the split after this one; if it cannot be planned, the partition ends here."""
+        try:
+            return next(self._left[tp], None)
+        except PartitionsFailed as error:
+            self.broken |= error.reasons
+            span = self._ranges[tp]
+            self._ranges[tp] = Range(span.replica, span.start, split.end)
+            self.offsets_left -= span.end - split.end
+            return None
 
     def _advance(self, tp: TopicPartition, splits: Sequence[Split]) -> Range:
         """Return the range that is exported with these splits: to the partition's end if they are its last ones."""

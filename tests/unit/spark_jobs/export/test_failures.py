@@ -14,6 +14,8 @@ from logyard.broker.errors import LogyardError
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, options
 from logyard.spark_jobs.export.manifest_store import ManifestStore
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.splits import Range
 from tests.support.batches import TRANSACTIONAL, Rec, batch
 from tests.support.here_workers import HereWorkers
 from tests.support.segment_files import write_partition
@@ -158,6 +160,32 @@ def test_a_topic_made_again_is_that_topics_trouble(world: World) -> None:
     assert (status, list(summary["failed"])) == (1, ["weather-0"])
     assert "weather was deleted and created again" in summary["failed"]["weather-0"]
     assert world.rows()["airports-0"] == list(range(45))
+
+
+def test_partitions_that_fail_one_by_one_do_not_have_the_others_planned_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[str] = []
+
+    def counting(span: Range, **words: Any) -> Any:
+        planned.append(str(span.replica.tp))
+        return plain(span, **words)
+
+    plain = splits.plan_splits
+    monkeypatch.setattr(splits, "plan_splits", counting)
+    monkeypatch.setattr(job, "MEBIBYTE", 400)
+    for name, base in (("airports-0", 0), ("flights-0", 15)):
+        world.patch(name, 70, b"\xff", base)
+    status, summary = world.run("--commit-mib", "1", "--split-mib", "1")
+    assert status == 1
+    assert sorted(summary["failed"]) == ["airports-0", "flights-0"]
+    rows = world.rows()
+    assert (rows["flights-1"], rows["weather-0"], rows["flights-0"]) == (
+        list(range(30)),
+        list(range(30)),
+        list(range(15)),
+    )
+    assert sorted(planned) == list(TOPICS)
 
 
 def test_a_destination_that_fails_is_nobodys_trouble(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

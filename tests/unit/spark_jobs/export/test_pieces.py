@@ -258,3 +258,61 @@ def test_ranges_that_cannot_be_planned_are_named_together(replica: Replica) -> N
         Pieces(ranges, splits_of)
     assert sorted(tp.partition for tp in failed.value.reasons) == [1, 3, 5]
     assert asked == list(range(6))
+
+
+def test_a_partition_whose_plan_breaks_off_ends_there_and_the_others_go_on(replica: Replica) -> None:
+    spans = [Range(replace(replica, partition=n), 0, 40) for n in range(4)]
+    asked: list[int] = []
+
+    def splits_of(span: Range) -> Iterator[Split]:
+        asked.append(span.replica.partition)
+        segment = SegmentFile("t", span.replica.partition, 0, 0, 10**6, {}, "")
+        for at in range(0, 40, 10):
+            if (span.replica.partition, at) == (2, 20):
+                raise PartitionsFailed({span.replica.tp: "its index cannot be read"})
+            yield Split(segment, 0, 10, at, at + 10, (), True, (), "hash")
+
+    pieces = Pieces(spans, splits_of)
+    reached: dict[int, int] = {}
+    while (piece := pieces.take(30)) is not None:
+        assert piece.offsets > 0
+        reached |= {span.replica.partition: span.end for span in piece.ranges}
+    assert (reached, pieces.offsets_left) == ({0: 40, 1: 40, 2: 20, 3: 40}, 0)
+    assert [tp.partition for tp in pieces.broken] == [2]
+    assert asked == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pieces_that_are_taken_back_come_again_without_who_failed(seed: int, replica: Replica) -> None:
+    rng = random.Random(seed)
+    spans = [Range(replace(replica, partition=n), 0, rng.randrange(60)) for n in range(5)]
+    planned = {span.replica.partition: splits(span, rng) for span in spans}
+    asked: list[int] = []
+
+    def splits_of(span: Range) -> Iterator[Split]:
+        asked.append(span.replica.partition)
+        return iter(planned[span.replica.partition])
+
+    pieces, failed = Pieces(spans, splits_of), set[int]()
+    taken: dict[int, list[Split]] = {span.replica.partition: [] for span in spans}
+    at = dict.fromkeys(taken, 0)
+    while (piece := pieces.take(rng.choice([1, 50, 300]))) is not None:
+        there = sorted({split.segment.partition for split in piece.splits})
+        if there and rng.random() < 0.3:
+            gone = {rng.choice(there)} if rng.random() < 0.5 else set[int]()
+            failed |= gone
+            pieces.take_back({replace(replica, partition=n).tp for n in gone})
+            continue
+        for span in piece.ranges:
+            partition = span.replica.partition
+            assert partition not in failed
+            assert span.start == at[partition]
+            taken[partition] += [split for split in piece.splits if split.segment.partition == partition]
+            at[partition] = span.end
+    whole = [span.replica.partition for span in spans if span.replica.partition not in failed]
+    assert {n: taken[n] for n in whole} == {n: planned[n] for n in whole}
+    assert {n: at[n] for n in whole} == {
+        span.replica.partition: span.end for span in spans if span.replica.partition in whole
+    }
+    assert pieces.offsets_left == 0
+    assert asked == sorted(span.replica.partition for span in spans if span.start < span.end)
