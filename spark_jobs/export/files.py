@@ -290,16 +290,20 @@ class OpenFile:
         self._writer.close()
         self._writer = None
         made = self._new.finish()
+        self._new = None
         stats = None if self._ids is None else statistics_of(self._footers[0], self._schema, self._ids)
         return WrittenFile(self._table, made.path, made.staged, self._rows, made.bytes, int(self._digest), stats)
 
     def drop(self) -> None:
         """Remove what was not finished."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-            if self._new is not None:
-                self._new.drop()
+        new, self._new = self._new, None
+        try:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+        finally:
+            if new is not None:
+                new.drop()
 
 
 def open_parquet(

@@ -3,12 +3,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.export.files import Output, open_parquet
+from logyard.spark_jobs.export.files import OpenFile, Output, open_parquet
 from logyard.spark_jobs.export.partition_columns import parse
+from logyard.spark_jobs.export.places import folder
 from logyard.spark_jobs.export.schema.formats import Formats, SideFormat
 from logyard.spark_jobs.segments.arrow import HEADER_TYPE
 from logyard.spark_jobs.segments.splits import COLUMNS
@@ -49,6 +51,24 @@ def test_each_column_is_written_as_it_pays(tmp_path: Path) -> None:
 
     few: list[bytes | None] = [random.Random(i % 7).randbytes(50) for i in range(ROWS)]
     assert written(tmp_path, few, names)["value"].has_dictionary_page
+
+
+def test_a_disk_that_is_full_when_a_file_is_made_durable_keeps_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems say so only then; Spark tries again, and each try would leave its file."""
+
+    def full(path: str) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(folder, "sync", full)
+    rows = pa.record_batch({"offset": pa.array(range(ROWS), pa.int64())})
+    file = OpenFile("data", "data/t/0/x.parquet", folder.FolderRun(str(tmp_path), str(tmp_path / "run")), rows.schema)
+    file.add(rows, np.int64(0))
+    with pytest.raises(OSError, match="No space left"):
+        file.finish()
+    file.drop()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_what_is_decoded_is_what_is_written_or_may_be_a_dead_letter() -> None:
