@@ -148,6 +148,7 @@ TESTS: dict[str, Sequence[str]] = {
         "_when",
         "close_connection",
         "daemon_threads",
+        "do_DELETE",
         "do_GET",
         "do_POST",
         "do_PUT",

@@ -28,7 +28,6 @@ class CountingStore:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            wbufsize = -1
 
             def do_DELETE(self) -> None:
                 """Google Cloud Storage's: what is not there is an error."""

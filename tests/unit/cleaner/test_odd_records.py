@@ -2,7 +2,7 @@
 
 import gzip
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -139,14 +139,15 @@ def test_chunks_that_become_large_are_cleaned_in_parts(monkeypatch: pytest.Monke
     """A producer can send 4 MiB that decompress to gigabytes; tombstones and transactions are opened by the survey."""
     most = 0
 
-    def open_part(chunk: chunks.Chunk, *words: Any) -> Any:
+    def looked_at(*words: Any) -> Iterator[tuple[chunks.Chunk, list[chunks.Damage]]]:
         nonlocal most
-        answer = plain(chunk, *words)
-        most = max(most, len(chunk.raw) if chunk.raw is not None else 0)
-        return answer
+        for part, damages in plain(*words):
+            assert part.raw is not None
+            most = max(most, len(part.raw))
+            yield part, damages
 
-    plain = chunks._open
-    monkeypatch.setattr(chunks, "_open", open_part)
+    plain = chunks.opened_parts
+    monkeypatch.setattr(chunks, "opened_parts", looked_at)
     monkeypatch.setattr(chunks, "PART_BYTES", 2 << 20)
     large = [batch([Rec(n, b"k%d" % (n % 2), bytes(1 << 20))], codec=ZSTD).encode() for n in range(8)]
     gone = batch([Rec(8, b"k0", None), Rec(9, b"k2", bytes(1 << 20))], codec=ZSTD).encode()
