@@ -92,8 +92,7 @@ class Pieces:
             tp = span.replica.tp
             if tp in failed:
                 self.offsets_left -= self._ranges[tp].end - self._reached[tp].end
-                for known in (self._ranges, self._reached, self._left, self._next):
-                    known.pop(tp)
+                del self._ranges[tp], self._reached[tp], self._left[tp], self._next[tp]
             elif span.start < span.end:
                 self.offsets_left += span.end - span.start
                 self._reached[tp] = Range(span.replica, span.start, span.start)
