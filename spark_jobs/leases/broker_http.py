@@ -101,9 +101,15 @@ class BrokerHttp:
             return cast(dict[str, Any], _json(response.read()))
 
     def read(self, path: str, position: int, size: int, into: memoryview) -> int:
-        """Read up to `size` bytes from `position` of a leased file into `into`; returns how many were read."""
+        """Read up to `size` bytes from `position` of a leased file into `into`; returns how many were read.
+
+        Raises LeaseError, also for the whole file: a proxy between may ignore ranges, and its front is not what was
+        asked for, which would look like damage.
+        """
         headers = {"Range": f"bytes={position}-{position + size - 1}"}
         with _Exchange(self, "GET", path, None, headers, TIMEOUT_S) as response:
+            if response.status != http.client.PARTIAL_CONTENT:
+                raise LeaseError("bad_answer", f"{path}: a range was asked for, and the answer is {response.status}")
             got = 0
             while got < size:
                 count = response.readinto(into[got:size])

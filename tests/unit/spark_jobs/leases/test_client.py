@@ -57,6 +57,14 @@ def test_hidden_files_are_read_over_http_in_ranges(broker: FakeBroker) -> None:
     assert active.read_all("index") == b""
 
 
+def test_a_proxy_that_ignores_ranges_is_no_damage(broker: FakeBroker) -> None:
+    """Its bytes, the file's front, would be an audit's proof that a sound replica is to be set aside."""
+    broker.hidden = broker.ignores_ranges = True
+    source = of_lease(acquire(http(broker), "t", 0, "r", "audit"))[0].open()
+    with pytest.raises(LeaseError, match="a range was asked for, and the answer is 200"):
+        source.read(10, 20)
+
+
 def test_a_lease_of_another_broker_is_not_taken_for_a_local_one(broker: FakeBroker) -> None:
     lease = acquire(http(broker), "t", 0, "r", "audit")
     assert lease.local_links() is not None
