@@ -190,12 +190,7 @@ def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAn
         )
         return
     before = context.failed_dirs.get(event.broker_id, set())
-    translated = 0
-    for cost in event.partitions.translate(context.names_by_id):
-        translated += cost
-        if translated >= effects.DONE_PER_TURN:
-            translated = 0
-            yield [effects.Turn()]
+    yield from effects.spread(event.partitions.translate(context.names_by_id))
     codes = event.partitions.codes
     failed = {tp for tp, code in codes.items() if code is ErrorCode.KAFKA_STORAGE_ERROR}
     healthy = {tp for tp in before if codes.get(tp) is ErrorCode.NONE}

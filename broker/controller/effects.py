@@ -184,6 +184,16 @@ def done(number: int) -> Steps[None]:
         yield [Turn()]
 
 
+def spread(costs: Iterable[int]) -> Steps[None]:
+    """Do work that yields the cost of each portion: after each DONE_PER_TURN of it others have a turn."""
+    used = 0
+    for cost in costs:
+        used += cost
+        if used >= DONE_PER_TURN:
+            used = 0
+            yield [Turn()]
+
+
 def picked(things: Iterable[T], wanted: Callable[[T], bool]) -> Steps[list[T]]:
     """Return those of very many things that are wanted, with turns for others."""
     found: list[T] = []

@@ -125,11 +125,15 @@ class UpdateMetadataAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDeleted:
-    """A broker has answered a StopReplica that deletes; `partitions` are those it was to delete."""
+    """A broker has answered a StopReplica that deletes; `partitions` are those it was to delete.
+
+    One that is missing in the answer does not exist on the broker, or the whole request was refused: `error` counts.
+    """
 
     broker_id: int
     error: ErrorCode
-    partitions: Mapping[TopicPartition, ErrorCode]
+    partitions: Sequence[TopicPartition]
+    answered: PartitionCodes
 
 
 # From timers and settings

@@ -3,7 +3,7 @@
 Rule 1: the first op of every multi is check(/controller_epoch, the version of our own election). If it fails, another
 broker has been elected: ControllerMoved, and nothing more is written.
 Rule 2: writes are given as units, each all-or-nothing and independent of the others; units share transactions of at
-most 200 ops and 512 KiB, which are sent back to back.
+most 200 ops and 512 KiB, which are sent back to back, those of UNITS_AT_ONCE units.
 Rule 3: a unit that fails is settled alone; the others of its transaction are sent again, in smaller and smaller
 transactions, so that even many failures cost few rounds.
 """
@@ -19,6 +19,8 @@ from logyard.broker.znodes.ops import Check, Create, OpResult, SetData, ZkCode, 
 
 OPS_MAX = 200
 BYTES_MAX = 512 * 1024
+# Some milliseconds of work between the answers of ZooKeeper.
+UNITS_AT_ONCE = 1000
 _SHRINK = 6
 
 Unit = Sequence[ZkOp]
@@ -30,6 +32,13 @@ class ControllerMoved(LogyardError):
 
 def write(context: ControllerContext, units: Sequence[Unit]) -> Steps[list[list[OpResult]]]:
     """Write units and return the op results of each, in order; raises ControllerMoved."""
+    settled: list[list[OpResult]] = []
+    for start in range(0, len(units), UNITS_AT_ONCE):
+        settled += yield from _write_some(context, units[start : start + UNITS_AT_ONCE])
+    return settled
+
+
+def _write_some(context: ControllerContext, units: Sequence[Unit]) -> Steps[list[list[OpResult]]]:
     settled: list[list[OpResult]] = [[] for _ in units]
     waiting = list(range(len(units)))
     limit = OPS_MAX

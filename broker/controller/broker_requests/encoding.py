@@ -30,7 +30,7 @@ from logyard.broker.controller.broker_requests.partition_states import (
 from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import BrokerInfo, TopicPartition
+from logyard.broker.model import BrokerInfo
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, partition_states.STOP_REPLICA, 6
 
@@ -175,10 +175,4 @@ def answered(request: BrokerRequest, response: Any) -> Event | None:
         case StopReplicaRequest():
             if not request.topic_deletions:
                 return None
-            said = {
-                TopicPartition(e.topic_name, e.partition_index): error_code(e.error_code)
-                for e in response.partition_errors
-            }
-            # A partition missing in the response does not exist on the broker (or the whole request was refused).
-            codes = {tp: said.get(tp, error) for tp in request.topic_deletions}
-            return ReplicasDeleted(request.broker_id, error, codes)
+            return ReplicasDeleted(request.broker_id, error, request.topic_deletions, PartitionCodes(response))

@@ -42,17 +42,18 @@ def change(
     strategy: Strategy = Strategy.OFFLINE,
 ) -> Steps[Failures]:
     """Move partitions to a phase; return why some could not be moved (all others were)."""
-    failures = {
-        p.tp: f"illegal move from {p.phase.name} to {target.name}"
-        for p in partitions
-        if p.phase not in PREVIOUS[target]
-    }
-    moving = [p for p in partitions if p.tp not in failures]
+    failures: Failures = {}
+    moving: list[Partition] = []
+    for number, partition in enumerate(partitions, 1):
+        if partition.phase not in PREVIOUS[target]:
+            failures[partition.tp] = f"illegal move from {partition.phase.name} to {target.name}"
+        elif target is ONLINE:
+            moving.append(partition)
+        else:
+            partition.phase = target
+        yield from effects.done(number)
     if target is ONLINE:
         failures |= yield from _bring_online(context, moving, strategy)
-    else:
-        for partition in moving:
-            partition.phase = target
     if failures:
         yield from effects.note(
             "partitions were not moved",

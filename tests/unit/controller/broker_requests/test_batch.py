@@ -241,9 +241,9 @@ def test_answers() -> None:
         assert not list(event.partitions.translate({TOPIC_ID: "t"}))
     assert answered(metadata, SimpleNamespace(error_code=0)) is None
     assert answered(metadata, SimpleNamespace(error_code=77)) == UpdateMetadataAnswered(1, ErrorCode.STALE_BROKER_EPOCH)
-    assert answered(stop, SimpleNamespace(error_code=11, partition_errors=[])) == ReplicasDeleted(
-        1, ErrorCode.STALE_CONTROLLER_EPOCH, {first.tp: ErrorCode.STALE_CONTROLLER_EPOCH}
-    )
-    assert answered(stop, SimpleNamespace(error_code=31415, partition_errors=[by_name])) == ReplicasDeleted(
-        1, ErrorCode.UNKNOWN_SERVER_ERROR, {first.tp: ErrorCode.NONE}
-    )
+    for number, code in ((11, ErrorCode.STALE_CONTROLLER_EPOCH), (31415, ErrorCode.UNKNOWN_SERVER_ERROR)):
+        event = answered(stop, SimpleNamespace(error_code=number, partition_errors=[by_name]))
+        assert isinstance(event, ReplicasDeleted)
+        assert (event.broker_id, event.error, list(event.partitions)) == (1, code, [first.tp])
+        assert sum(event.answered.translate({})) == 1
+        assert event.answered.codes == {first.tp: ErrorCode.NONE}

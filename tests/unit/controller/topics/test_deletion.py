@@ -1,10 +1,12 @@
 """Deletion of topics, its waits and its resumptions (facts §7)."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from logyard.broker.controller.broker_requests.encoding import STOP_REPLICA
+from logyard.broker.controller.broker_requests.partition_states import PartitionCodes
 from logyard.broker.controller.effects import Schedule
 from logyard.broker.controller.events import (
     AlterReassignments,
@@ -161,8 +163,9 @@ async def test_an_answer_to_a_brokers_earlier_registration_stops_no_deletion(wor
     await world.make_topic("t", (1, 2))
     world.brokers[2].silent = True
     await delete(world, "t")
-    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.STALE_BROKER_EPOCH, {TP: ErrorCode.NONE}))
-    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.NONE, {TP: ErrorCode.NONE}))
+    nothing = PartitionCodes(SimpleNamespace())
+    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.STALE_BROKER_EPOCH, [TP], nothing))
+    world.controller.runner.queue.put(ReplicasDeleted(2, ErrorCode.NONE, [TP], nothing))
     await world.settle()
     assert traces(world, "t") == []
 
