@@ -135,7 +135,8 @@ class FilePages:
             self._found = (begin, position + size)
 
     def come(self) -> None:
-        """Note that pages come from the disk now: one that was dropped may be on its way again."""
+        """Note that pages come from the disk now: one that was dropped may be on its way again. They come, too, where a
+        read that does not wait for the disk finds nothing."""
         self._found = _NOTHING
 
 

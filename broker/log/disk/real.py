@@ -66,10 +66,14 @@ class OsFile:
         try:
             got = os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
         except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
-                return None
-            self._disk.fail(self.path, error)
-        return memoryview(buffer) if got == size else None
+            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                self._disk.fail(self.path, error)
+            got = -1
+        if got == size:
+            return memoryview(buffer)
+        if self._pages:
+            self._pages.come()  # what is not there is read ahead now
+        return None
 
     def warm(self, size: int, position: int) -> bool:
         pages = self._known_pages()

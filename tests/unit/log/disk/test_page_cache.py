@@ -197,6 +197,21 @@ def test_what_comes_by_a_read_is_asked_of_each_page_again(tmp_path: Path, monkey
     assert asked.times == 2
 
 
+def test_what_comes_by_a_read_that_does_not_wait_is_asked_of_each_page_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was only counted, as if it were there already: to send it then held the event loop up for the disk."""
+    file = written(tmp_path, SIZE)
+    file.sync()
+    fd = file.sendable(SIZE, 0)
+    assert fd is not None
+    forget(fd)
+    assert file.read_nowait(1, 0) is None
+    monkeypatch.setattr(page_cache.Calls, "are_counted", lambda *_: True)
+    monkeypatch.setattr(page_cache.Calls, "are_in_memory", lambda *_: False)
+    assert file.sendable(PAGE, 0) is None
+
+
 def test_what_was_dropped_is_brought_back(tmp_path: Path) -> None:
     file = written(tmp_path, SIZE)
     file.sync()
