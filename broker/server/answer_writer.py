@@ -55,13 +55,14 @@ class AnswerWriter:
         if isinstance(answer, list):
             if self._answers:
                 self.flush()
-            self._sent += sum(map(len, answer))
+            size = sum(map(len, answer))
+            self._sent += size
             files = self._files
             if files is not None and (files.is_sending or has_file(answer)):
-                self._send_by(files, self._transport, answer)
+                self._send_by(files, self._transport, answer, size)
                 return
             if self.is_paused:
-                self._add_unread(sum(map(len, answer)))
+                self._add_unread(size)
             self._transport.writelines(answer)
             return
         self._answers.append(answer)
@@ -69,7 +70,7 @@ class AnswerWriter:
         if self._answers_size > TOGETHER_BYTES:
             self.flush()
 
-    def _send_by(self, files: FileAnswers, transport: asyncio.Transport, answer: Sequence[Piece]) -> None:
+    def _send_by(self, files: FileAnswers, transport: asyncio.Transport, answer: Sequence[Piece], size: int) -> None:
         """Send an answer of which some may be in files; the writer is paused until the peer has taken all of it."""
         if not files.is_sending and transport.get_write_buffer_size():
             try:
@@ -78,10 +79,10 @@ class AnswerWriter:
                 self._cut_off(error)
                 return
             if self.is_paused:
-                self._add_unread(sum(map(len, behind)))
+                self._add_unread(size)
             transport.writelines(behind)
             return
-        files.send(answer)
+        files.send(answer, size)
         if files.is_sending:
             self.is_paused = True
             # Records in files take no memory; the rest of an answer may.
@@ -110,7 +111,7 @@ class AnswerWriter:
             self._answers, self._answers_size = [], 0
             together = answers[0] if len(answers) == 1 else b"".join(answers)
             if self._files is not None and self._files.is_sending:
-                self._files.send([together])
+                self._files.send([together], size)
             else:
                 self._transport.write(together)
 

@@ -65,11 +65,12 @@ class FileAnswers:
         """Whether the peer has not taken all yet."""
         return bool(self._pieces)
 
-    def send(self, answer: Sequence[Piece]) -> None:
-        """Send an answer behind what is there: as much as the socket takes now, the rest as the peer takes it."""
+    def send(self, answer: Sequence[Piece], size: int) -> None:
+        """Send an answer of that size behind what is there: as much as the socket takes now, the rest as the peer takes
+        it."""
         begins = not self._pieces
         self._pieces.extend(answer)
-        self.unsent += sum(map(len, answer))
+        self.unsent += size
         if not begins:
             return
         try:

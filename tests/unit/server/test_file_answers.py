@@ -104,7 +104,8 @@ def test_every_byte_is_sent_once_and_in_order(file: Any, answers: list[Any], rea
         if reads:
             peer.begin()
         for answer in answers:
-            sending.send([each if isinstance(each, bytes) else part(file, *each) for each in answer])
+            pieces = [each if isinstance(each, bytes) else part(file, *each) for each in answer]
+            sending.send(pieces, sum(map(len, pieces)))
         if not reads:
             peer.begin()
         if sending.is_sending:
