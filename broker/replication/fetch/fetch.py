@@ -84,17 +84,24 @@ class Sessionless:
 class DelayedFetch(Delayed):
     """A fetch that waits for `min_bytes`, a change of leadership, or its time limit."""
 
-    __slots__ = ("_available", "_fetching", "_params", "_pending", "_source")
+    __slots__ = ("_available", "_fetching", "_params", "_pending", "_source", "_total")
 
     def __init__(
-        self, fetching: "Fetching", params: FetchParams, source: FetchSource, pending: Pending[Fetched]
+        self,
+        fetching: "Fetching",
+        params: FetchParams,
+        source: FetchSource,
+        pending: Pending[Fetched],
+        available: dict[TopicPartition, int],
     ) -> None:
+        """`available`: how many bytes of each partition the first reading has found."""
         super().__init__()
         self._fetching = fetching
         self._params = params
         self._source = source
         self._pending = pending
-        self._available: dict[TopicPartition, int] = {}
+        self._available = available
+        self._total = sum(available.values())
 
     def is_ready(self, key: Hashable | None) -> bool:
         if key is None:
@@ -107,8 +114,9 @@ class DelayedFetch(Delayed):
         available = self._fetching.available(self._params, ask)
         if available is None:
             return True
+        self._total += available - self._available.get(ask.tp, 0)
         self._available[ask.tp] = available
-        return available > 0 and sum(self._available.values()) >= self._params.min_bytes
+        return available > 0 and self._total >= self._params.min_bytes
 
     def answer(self, *, expired: bool) -> None:
         if expired or self._params.replica_id < 0:
@@ -143,7 +151,8 @@ class Fetching:
         if reading.urgent or params.max_wait_ms <= 0 or reading.size >= params.min_bytes:
             return self._load(reading, None, in_files=params.in_files)
         pending: Pending[Fetched] = self._hosted.new_pending()
-        operation = DelayedFetch(self, params, source, pending)
+        available = {result.tp: found.size for result, found, _, _ in reading.slices}
+        operation = DelayedFetch(self, params, source, pending, available)
         keys = source.keys()
         self._hosted.fetches.try_complete_else_watch(operation, keys, params.max_wait_ms)
         return pending
