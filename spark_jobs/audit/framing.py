@@ -49,6 +49,9 @@ class BlindOffsets:
         return at >= 0 and first <= self._lasts[at]
 
 
+NONE_BLIND = BlindOffsets(())
+
+
 @dataclass(frozen=True, slots=True)
 class Framed:
     """The batches of a segment in file order, an array per column; a damaged batch's time is NO_TIME.

@@ -111,16 +111,18 @@ def judge_partition(
     """
     rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
     verdict = PartitionVerdict()
+    blind = blind or {}
+    damaged = {r.broker_id: BlindOffsets(blind.get(r.broker_id, ())) for r in replicas}
     for replica in replicas:
-        unknown_end = BlindOffsets((blind or {}).get(replica.broker_id, ()))
-        verdict.findings += checkpoint_findings(replica, _end(replica, rows[replica.broker_id]), unknown_end)
+        end = _end(replica, rows[replica.broker_id])
+        verdict.findings += checkpoint_findings(replica, end, damaged[replica.broker_id])
     # A replica that was fetched from a cleaned one has no checkpoint of its own, so the highest one counts for all.
     cleaned_to = max((r.clean_offset for r in replicas), default=-1)
     replicas = [replace(r, clean_offset=cleaned_to) for r in replicas]
     for replica in replicas:
-        columns, unknown = rows[replica.broker_id], list((blind or {}).get(replica.broker_id, ()))
-        verdict.findings += _cut(order_findings(replica, columns, unknown))
-        unknown += [Blind(first, last) for _, first, last in gaps(replica, columns)]
+        columns, spans = rows[replica.broker_id], blind.get(replica.broker_id, ())
+        verdict.findings += _cut(order_findings(replica, columns, damaged[replica.broker_id]))
+        unknown = BlindOffsets([*spans, *(Blind(first, last) for _, first, last in gaps(replica, columns))])
         verdict.findings += _cut(sequence_findings(replica, columns, unknown))
         verdict.findings += _cut(epoch_findings(replica, columns, unknown))
         if aborted is not None:
@@ -128,7 +130,8 @@ def judge_partition(
             verdict.findings += _cut(transaction_findings(replica, columns, indexes, unknown))
         verdict.totals.append(_totals(replica, columns))
     if len(replicas) > 1:
-        verdict.findings += replica_findings(replicas, rows, [b for spans in (blind or {}).values() for b in spans])
+        damaged_somewhere = BlindOffsets(b for spans in blind.values() for b in spans)
+        verdict.findings += replica_findings(replicas, rows, damaged_somewhere)
     return verdict
 
 
@@ -147,10 +150,10 @@ def _columns(tables: Sequence[pa.Table]) -> Columns:
     return {name: column[order] for name, column in columns.items()}
 
 
-def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
+def order_findings(replica: Replica, c: Columns, unknown: BlindOffsets) -> Iterator[Finding]:
     """Find repeated offsets, gaps that cleaning does not explain, decreasing leader epochs, and files that end at
     another offset than the log."""
-    base, last, epoch, unknown = c["base"], c["last"], c["epoch"].astype(np.int64), BlindOffsets(blind)
+    base, last, epoch = c["base"], c["last"], c["epoch"].astype(np.int64)
     if not len(base):
         return
     before = _before(replica, c)
@@ -203,7 +206,7 @@ def _gap(replica: Replica, c: Columns, row: int, first: int) -> Finding:
     return Finding(BAD, "gap", *replica.tp, replica.broker_id, file, position, first, text)
 
 
-def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
+def sequence_findings(replica: Replica, c: Columns, unknown: BlindOffsets) -> Iterator[Finding]:
     """Find gaps in a producer's sequence numbers, above what has been cleaned."""
     data = (c["producer_id"] >= 0) & (c["sequence"] >= 0) & (c["attributes"] & CONTROL == 0)
     rows = np.flatnonzero(data & (c["base"] >= replica.clean_offset))
@@ -214,7 +217,6 @@ def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ())
     sequence = c["sequence"][rows].astype(np.int64)
     expected = (sequence + c["last"][rows] - c["base"][rows] + 1)[:-1] % SEQUENCES
     same = (producer[1:] == producer[:-1]) & (epoch[1:] == epoch[:-1])
-    unknown = BlindOffsets(blind)
     for at in np.flatnonzero(same & (expected != sequence[1:])).tolist():
         between = int(c["last"][rows[at]]), int(c["base"][rows[at + 1]])
         if unknown.meets(*between):
@@ -223,17 +225,15 @@ def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ())
         yield _finding(replica, c, int(rows[at + 1]), WARN, "sequence", text)
 
 
-def replica_findings(
-    replicas: Sequence[Replica], rows: Mapping[int, Columns], blind: Sequence[Blind] = ()
-) -> list[Finding]:
+def replica_findings(replicas: Sequence[Replica], rows: Mapping[int, Columns], unknown: BlindOffsets) -> list[Finding]:
     """Compare replicas below what all of them hold: by batch, and by record if one of them was cleaned.
 
-    :param blind: offsets that are damaged on one of them; the damage is a finding already.
+    :param unknown: offsets that are damaged on one of them; the damage is a finding already.
     """
     start = max(r.log_start_offset for r in replicas)
     end = min((r.high_watermark for r in replicas if r.high_watermark >= 0), default=2**62)
     cleaned_to = max(r.clean_offset for r in replicas)
-    findings, spans, unknown = [], [], BlindOffsets(blind)
+    findings, spans = [], []
     for base, last, holders, text in unlike_batches(replicas, rows, start, end):
         if unknown.meets(base, last):
             continue

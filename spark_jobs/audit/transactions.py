@@ -15,7 +15,7 @@ from logyard.broker.compiled.kernels import Array
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
-from logyard.spark_jobs.audit.framing import Blind, BlindOffsets
+from logyard.spark_jobs.audit.framing import NONE_BLIND, BlindOffsets
 from logyard.spark_jobs.audit.segment import NO_MARKER
 from logyard.spark_jobs.segments.replicas import Replica
 
@@ -23,16 +23,15 @@ Columns = Mapping[str, Array]
 
 
 def transaction_findings(
-    replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]], blind: Sequence[Blind] = ()
+    replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]], unknown: BlindOffsets = NONE_BLIND
 ) -> Iterator[Finding]:
     """Find transaction indexes that contradict the markers in their segments.
 
-    A transaction that reaches into `blind` offsets is not judged by what is missing there. If cleaning or retention
+    A transaction that reaches into `unknown` offsets is not judged by what is missing there. If cleaning or retention
     removed batches, only the rest is compared.
     """
     is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
     expected, begun = aborted_by_markers(c)
-    unknown = BlindOffsets(blind)
     for base, entries in indexes.items():
         listed = {entry.last_offset: entry for entry in entries}
         for last, found in expected.get(base, {}).items():
