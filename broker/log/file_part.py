@@ -17,7 +17,7 @@ class FilePart:
     __slots__ = ("_cuts", "_descriptor", "_file", "_position", "_segments", "_size")
 
     def __init__(self, segments: SegmentList, file: DiskFile, descriptor: int, position: int, size: int) -> None:
-        self._segments, self._cuts = segments, segments.cuts
+        self._segments, self._cuts = segments, segments.cuts - segments.swaps
         self._file, self._descriptor = file, descriptor
         self._position, self._size = position, size
 
@@ -26,8 +26,9 @@ class FilePart:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the log was cut meanwhile: other records may be at this position."""
-        return self._segments.cuts != self._cuts
+        """Whether the log was cut meanwhile: other records may be at this position. A segment that another has replaced
+        (compaction) is open, and has them still."""
+        return self._segments.cuts - self._segments.swaps != self._cuts
 
     def is_in_memory(self, begin: int) -> bool:
         """Whether the bytes from the part's `begin` on still are in memory."""

@@ -26,7 +26,7 @@ class SegmentList:
     return the paths of their renamed files, which are to be removed later.
     """
 
-    __slots__ = ("_held", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size")
+    __slots__ = ("_held", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size", "swaps")
 
     def __init__(self, disk: Disk, segments: list[Segment], open_segments: OpenSegments) -> None:
         self.disk = disk
@@ -35,6 +35,7 @@ class SegmentList:
         self.open_segments = open_segments
         self.size = sum(segment.size for segment in segments)
         self.cuts = 0
+        self.swaps = 0  # those of the cuts that leave open files as they are
         self.lost_tails: dict[int, int] = {}
         self._held: dict[str, frozenset[int]] = {}
 
@@ -175,7 +176,9 @@ class SegmentList:
                 raise swap.BadPart(
                     replacement.new.base_offset, "the log was cut since, and the segments it replaces are gone"
                 )
-        self.cuts += 1  # first: from now on the names of the old files belong to others
+        # First: from now on the names of the old files belong to others.
+        self.cuts += 1
+        self.swaps += 1
         swap.decide(replacements)
         retired = swap.complete(replacements)
         gone = {id(segment): replacement for replacement in replacements for segment in replacement.old}

@@ -17,7 +17,7 @@ from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from tests.support.dropped import drop, skip_unless_told
-from tests.support.logs import TP, create_log, new_log, offsets, produced
+from tests.support.logs import TP, create_log, new_log, offsets, produced, replace_segments
 
 BATCH = 40_000
 
@@ -134,6 +134,24 @@ def test_a_cut_log_is_told(tmp_path: Path) -> None:
     log.truncate_to(9)
     assert part.is_cut
     assert part_of(log) is not None
+
+
+def test_what_a_compaction_replaces_is_sent(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    """Each compaction of a partition ended the connections of its slow readers."""
+    log, (ours, theirs) = stored(tmp_path), pair
+    log.roll(log.log_end_offset, 1)
+    whole, part = content(log), part_of(log)
+    assert part is not None
+    compacted = tmp_path / "part"
+    compacted.write_bytes(whole[len(whole) // 10 * 9 :])
+    replace_segments(log, [str(compacted)], [[0]])
+    assert log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load() != whole
+    assert not part.is_cut
+    sent = part.send(ours)
+    assert sent > 0
+    assert theirs.recv(sent, socket.MSG_WAITALL) + part.read()[sent:] == whole
+    log.truncate_to(1)
+    assert part.is_cut
 
 
 def test_a_slice_of_a_cut_log_has_no_part(tmp_path: Path) -> None:
