@@ -115,6 +115,7 @@ class Admission:
         self._rate = SampledRate(limits.windows, limits.window_ms)
         self._listener_rates: dict[str, SampledRate] = {}
         self._ip_rates: dict[str, SampledRate] = {}
+        self._sweep_at = ADDRESSES_SWEPT_AT
         self._room = asyncio.Event()
         self._of_names: Mapping[str, int] = {}
         self._names = HostNames(self._addresses_changed)
@@ -191,8 +192,9 @@ class Admission:
         return min(wait_ms, self.limits.window_ms)
 
     def _ip_rate(self, host: str, now_ms: float) -> SampledRate:
-        if len(self._ip_rates) >= ADDRESSES_SWEPT_AT:
+        if len(self._ip_rates) >= self._sweep_at and host not in self._ip_rates:
             self._ip_rates = {ip: rate for ip, rate in self._ip_rates.items() if not rate.is_idle(now_ms)}
+            self._sweep_at = max(ADDRESSES_SWEPT_AT, 2 * len(self._ip_rates))
         return self._ip_rates.setdefault(host, SampledRate(self.limits.windows, self.limits.window_ms))
 
     def enter(self, connection: AnyConnection, host: str, listener: str, *, protected: bool) -> None:

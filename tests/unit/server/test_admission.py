@@ -13,7 +13,15 @@ import pytest
 from logyard.broker.config.addresses import address_counts
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.model import Endpoint
-from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from
+from logyard.broker.security.rates import SampledRate
+from logyard.broker.server.admission import (
+    ADDRESSES_SWEPT_AT,
+    UNLIMITED,
+    Admission,
+    Limits,
+    ListenerLimits,
+    limits_from,
+)
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.host_names import HostNames
 from logyard.broker.server.listener import Listener
@@ -203,6 +211,24 @@ def test_an_address_that_comes_too_often_is_kept_waiting_and_not_counted() -> No
     assert doors.delay_ms("b", "L", protected=False) == 500
     now[0] = 12_000
     assert doors.delay_ms("a", "L", protected=False) == 0
+
+
+def test_very_many_addresses_are_not_all_looked_at_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that has very many addresses chooses how long such a look takes."""
+    doors, looks = admission(lambda: 0.0), 0
+    doors.ip_quotas = lambda: {"<default>": {"connection_creation_rate": "2"}}
+    is_idle = SampledRate.is_idle
+
+    def counted(rate: SampledRate, now_ms: float) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_idle(rate, now_ms)
+
+    monkeypatch.setattr(SampledRate, "is_idle", counted)
+    count = 4 * ADDRESSES_SWEPT_AT
+    for number in range(2 * count):
+        assert doors.delay_ms(str(number % count), "L", protected=False) == 0
+    assert 0 < looks <= count
 
 
 # On real sockets
