@@ -58,6 +58,7 @@ class LogRegistry:
         self._settings, self._topic_config = settings, topic_config
         self._new_uuid, self._note, self._later = new_uuid, note, later
         self._high_watermarks: Offsets = {}
+        self._to_be_synced: set[str] = set()  # directories whose names a thread is about to sync
         self._wanted: dict[
             TopicPartition, str
         ] = {}  # the directory in which a replica that does not exist yet will be created
@@ -301,7 +302,7 @@ class LogRegistry:
         directory.replicas -= 1
         self._high_watermarks.pop(tp, None)
         self._wanted[tp] = directory.path
-        self._later(0, partial(self._disk.sync_directory, directory.root))
+        self._sync_names(directory.root)
         new = self.get_or_create(tp, old.topic_id, old.config, True)
         self._host.listener.cut(new, new.log_end_offset)
         return f"{directory.root}/{name}"
@@ -314,8 +315,18 @@ class LogRegistry:
         assert parsed is not None, path
         name = layout.marked_directory_name(parsed.partition, self._new_uuid(), DirectoryKind.DELETED)
         self._disk.rename(path, f"{directory.root}/{name}")
-        self._later(0, partial(self._disk.sync_directory, directory.root))
+        self._sync_names(directory.root)
         self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
+
+    def _sync_names(self, root: str) -> None:
+        """Sync a log directory's names soon, in a thread: once for all that are changed until it begins."""
+        if root not in self._to_be_synced:
+            self._to_be_synced.add(root)
+            self._later(0, partial(self._sync, root))
+
+    def _sync(self, root: str) -> None:
+        self._to_be_synced.discard(root)  # first: what is renamed from now on needs a sync of its own
+        self._disk.sync_directory(root)
 
     def lose(self, directory: LogDirectory, error: StorageError) -> list[TopicPartition]:
         """Drop the logs of a failed directory; returns their replicas (future logs excluded)."""
