@@ -67,6 +67,7 @@ class LogStore:
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
         self._background = BackgroundWork(note)
+        self._removal = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded = False
         self.logs = LogRegistry(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
@@ -299,8 +300,16 @@ class LogStore:
             self._note(str(error))
 
     def _later(self, delay_ms: int, work: Callable[[], object]) -> None:
-        """Run `work` in a thread after a delay; if the store closes first, the next start does it."""
-        self._background.later(delay_ms, lambda: self._in_thread(work))
+        """Run `work` in a thread after a delay; if the store closes first, the next start does it.
+
+        What has a delay removes files, and occupies one thread: the others are for who waits for the disk.
+        """
+        do = self._in_thread if delay_ms == 0 else self._in_turn
+        self._background.later(delay_ms, lambda: do(work))
+
+    async def _in_turn(self, work: Callable[[], object]) -> None:
+        async with self._removal:
+            await self._in_thread(work)
 
     # -- failing and ending ---------------------------------------------------------------------------------
 

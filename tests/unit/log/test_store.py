@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -142,6 +144,31 @@ class TestReplicas:
         await until(lambda: not any(name.endswith("-delete") for name in names(house.disk, ONE)))
         assert len(synced) <= 4
         assert "a-50" not in synced[-1]
+
+    async def test_many_deleted_ones_are_removed_by_one_thread(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They had all threads for the disk, where reads and flushes waited behind them."""
+        running, most, done, run = 0, 0, 0, house.run
+
+        async def counted(work: Callable[[], Any]) -> Any:
+            nonlocal running, most, done
+            removes = isinstance(work, partial) and work.func.__name__ == "remove_leftover"
+            running, most = running + removes, max(most, running + removes)
+            try:
+                return await run(work)
+            finally:
+                running, done = running - removes, done + removes
+
+        monkeypatch.setattr(house, "run", counted)
+        store = await house.loaded()
+        replicas = [TopicPartition("a", number) for number in range(20)]
+        for tp in replicas:
+            store.logs.get_or_create(tp, None, CONFIG, is_new=True)
+        for tp in replicas:
+            store.logs.delete(tp)
+        await until(lambda: done == len(replicas))
+        assert most == 1
 
     async def test_leftovers_of_a_deletion_go_after_the_next_start(self, house: House) -> None:
         store = await house.loaded()
