@@ -33,7 +33,7 @@ LOAD_AGAIN_S = 10.0
 # Turns of the event loop: it receives between the first and the second, and runs the tasks of requests after that.
 TURNS_BEFORE_DUE = 4
 # Groups and members: some milliseconds' work.
-RESIGNED_AT_ONCE = 1000
+AT_ONCE = 1000
 
 
 class GroupCoordinator:
@@ -110,7 +110,7 @@ class GroupCoordinator:
             except Exception as error:
                 tasks.failed("groups that are given up", error)
             self._gone.popleft()
-            if cost > RESIGNED_AT_ONCE:
+            if cost > AT_ONCE:
                 cost = 0
                 await asyncio.sleep(0)
 
@@ -132,12 +132,23 @@ class GroupCoordinator:
             return
         self.roster.loaded(partition, found)
         self.commits.loaded(found.values())
-        for group in found.values():
-            for member in group.members.values():
-                rebalance.touch(member, self.passed_ms())
-                timer = fx.StartTimer(rebalance.session_timer(member.member_id), member.session_timeout_ms)
-                self._perform(group, [timer])
         log.info("groups loaded", partition=partition, groups=len(found))
+        cost = 0
+        for group in found.values():
+            if self.roster.has(group):
+                self._begin_sessions(group)
+            cost += 1 + len(group.members)
+            if cost > AT_ONCE:
+                cost = 0
+                await asyncio.sleep(0)
+
+    def _begin_sessions(self, group: Group) -> None:
+        """Begin the sessions of a loaded group's members, but for those who have joined again meanwhile."""
+        for member in group.members.values():
+            name = rebalance.session_timer(member.member_id)
+            if (id(group), name) not in self._timers:
+                rebalance.touch(member, self.passed_ms())
+                self._start_timer(group, name, member.session_timeout_ms)
 
     def _note(self, text: str) -> None:
         log.error("skipped a record of the offsets topic", why=text)

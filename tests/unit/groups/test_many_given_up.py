@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups import membership
-from logyard.broker.groups.events import Join, Sync
+from logyard.broker.groups import membership, record_format
+from logyard.broker.groups.events import Join, Leaver, Sync
 from logyard.broker.groups.members import Group, GroupState, Member
-from logyard.broker.groups.runner import GroupCoordinator
+from logyard.broker.groups.runner import AT_ONCE, GroupCoordinator
 from tests.support.committing_world import CommittingWorld, turns
 from tests.support.longest_turn import longest_turn_of_the_new
 from tests.support.memory_offsets_log import MemoryOffsetsLog
@@ -71,6 +71,33 @@ async def test_a_group_that_is_given_up_leaves_the_timers_of_one_that_was_loaded
     await turns(50)
     assert made.describe("g").state == "Stable"
     assert len(running) == 1
+    await made.close()
+
+
+async def test_the_sessions_of_very_many_loaded_members_begin_in_turns() -> None:
+    """Those of all groups of a partition began in one turn."""
+    log, running = MemoryOffsetsLog(1), list[Timer]()
+    for number in range(3 * AT_ONCE):
+        group = Group(f"g{number}", GroupState.STABLE, generation=1)
+        group.protocol_type, group.protocol, group.leader_id = "consumer", "range", "m"
+        group.add(Member("m", None, "c", "h", 10_000, 10_000, "consumer", (("range", b""),)))
+        log.append(0, [(record_format.group_key(group.group_id), record_format.group_value(group, {"m": b"a"}))])
+
+    def call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
+        return Timer(running)
+
+    made = GroupCoordinator(log, ManualClock(), call_later, lambda: "id", membership.Rules(initial_delay_ms=0))
+    made.on_leader(0)
+    most = before = 0
+    for _ in range(50):
+        await asyncio.sleep(0)
+        most, before = max(most, len(running) - before), len(running)
+        if before and most == before:
+            # One that has just left has no session any more; it is not begun again.
+            assert made.leave(f"g{3 * AT_ONCE - 1}", [Leaver("m", None)]) == (ErrorCode.NONE, [ErrorCode.NONE])
+            assert made.heartbeat(f"g{3 * AT_ONCE - 2}", "m", None, 1) is ErrorCode.NONE
+    assert 0 < most <= AT_ONCE
+    assert len(running) == 3 * AT_ONCE - 1
     await made.close()
 
 
