@@ -4,6 +4,7 @@ Faults of kafka-python 3.0.12 that this avoids:
 - its bootstrap picks one server at random and may wait for a hung one until the end; here servers are tried in turn;
 - if its constructor fails, it leaves a thread behind; here that thread is stopped;
 - its back-off for a broker that was down grows to 30 s; here to 1 s;
+- it leaves the sockets of connections that it could not make to the garbage collector (`failed_sockets.py`);
 - it drops what a broker has sent just before it closed the connection: the refusal of a login (`last_words.py`);
 - it takes a null where the protocol has none, and stumbles on it later: such an answer is none (`nulls.py`);
 - it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
@@ -17,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
+from logyard.admin.cluster.failed_sockets import direct
 from logyard.admin.cluster.last_words import hear_last_words
 from logyard.admin.cluster.nulls import misplaced_null
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
@@ -205,6 +207,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
             request_timeout_ms=round(settings.request_timeout_s * 1000),
             bootstrap_timeout_ms=round(timeout_s * 1000),
             reconnect_backoff_max_ms=1000,
+            proxy_url=direct(),
             kafka_client=client.make,
             **login,
         )
