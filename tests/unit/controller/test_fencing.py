@@ -57,8 +57,9 @@ def test_bytes_are_limited_too() -> None:
     tree = Tree()
     tree.write([[Create(f"/n{i}", b"x" * 100_000)] for i in range(12)])
     (multis,) = tree.rounds
-    for ops in multis:
-        assert sum(len(op.data) for op in ops if isinstance(op, Create)) <= BYTES_MAX
+    sizes = [[len(op.data) for op in ops if isinstance(op, Create)] for ops in multis]
+    assert [size for each in sizes for size in each] == [100_000] * 12
+    assert max(map(sum, sizes)) <= BYTES_MAX
 
 
 def test_a_unit_beyond_the_limits_is_sent_alone() -> None:

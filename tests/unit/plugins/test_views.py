@@ -48,6 +48,7 @@ def test_problems_are_in_the_overview(cluster: MemoryCluster, known: Connections
     assert found["health"] == "warning"
     assert found["findings"] == [f"{found['under_replicated']} partitions are under-replicated", "broker 3 missing"]
     assert found["brokers"] == {"alive": 2, "expected": None, "missing": [3]}
+    assert len(found["troubles"]) == found["under_replicated"] > 0
     assert all(3 not in trouble["isr"] and 3 in trouble["replicas"] for trouble in found["troubles"])
     cluster.running = set()
     clock.now = 50.0

@@ -275,7 +275,7 @@ async def test_one_that_cannot_be_completed_after_a_load_holds_up_no_other(
 
 
 async def test_one_producer_has_one_place_in_a_request(world: TransactionWorld) -> None:
-    """A new election finds the same transaction while the old one's marker is queued."""
+    """A new election finds the same transaction while the old one's marker is queued, which is not sent any more."""
     world.links.gate.clear()
     await commit(world, "first", 0)
     await commit(world, "x", 0)
@@ -286,3 +286,5 @@ async def test_one_producer_has_one_place_in_a_request(world: TransactionWorld) 
         ids = [m.producer_id for m in markers]
         assert len(set(ids)) == len(ids)
     await ended(world, "first")
+    sent = [m.producer_id for _, markers in world.links.requests for m in markers]
+    assert sorted(map(sent.count, set(sent))) == [1, 2], "of the first its marker was under way"

@@ -56,7 +56,7 @@ def test_a_running_reassignment_is_shown_and_does_not_count_as_under_replicated(
 
 def test_a_topic_that_is_being_deleted() -> None:
     lines = describe([TopicLines("t", [FULL], deleting=True)], Report.ALL, [1])
-    assert all(line.endswith("\tMarkedForDeletion: true") for line in lines)
+    assert [line.endswith("\tMarkedForDeletion: true") for line in lines] == [True, True]
 
 
 def test_patterns() -> None:
