@@ -25,6 +25,7 @@ import httpx
 
 from logyard.local.ports import HOST, free_port
 from tests.support.needed import lacks
+from tests.support.pauses import Pauses
 
 WAIT_S = 20.0
 _STARTS_S = 20.0
@@ -164,7 +165,7 @@ class Browser:
 
     def wait_for(self, where: str, timeout_s: float = WAIT_S) -> str:
         """The first element there that is shown. Raises BrowserError."""
-        deadline = time.monotonic() + timeout_s
+        deadline, pauses = time.monotonic() + timeout_s, Pauses()
         while True:
             for element in self.find(where):
                 with suppress(BrowserError):  # gone in the meantime
@@ -172,26 +173,26 @@ class Browser:
                         return element
             if time.monotonic() > deadline:
                 raise BrowserError(f"nothing shown at {where} within {timeout_s} s, at {self.address()}: {self.text()}")
-            time.sleep(0.1)
+            pauses.sleep()
 
     def wait_gone(self, where: str, timeout_s: float = WAIT_S) -> None:
-        deadline = time.monotonic() + timeout_s
+        deadline, pauses = time.monotonic() + timeout_s, Pauses()
         while self.find(where):
             if time.monotonic() > deadline:
                 raise BrowserError(f"still there after {timeout_s} s: {where}")
-            time.sleep(0.1)
+            pauses.sleep()
 
     def wait_text(self, text: str, timeout_s: float = WAIT_S) -> None:
         """Wait until the page shows a text."""
-        deadline = time.monotonic() + timeout_s
+        deadline, pauses = time.monotonic() + timeout_s, Pauses()
         while text not in (shown := self.text()):
             if time.monotonic() > deadline:
                 raise BrowserError(f"no {text!r} within {timeout_s} s, at {self.address()}: {shown}")
-            time.sleep(0.1)
+            pauses.sleep()
 
     def click(self, where: str, timeout_s: float = WAIT_S) -> None:
         """Click as a person does: what is covered or moves away is tried again until the time is over."""
-        deadline = time.monotonic() + timeout_s
+        deadline, pauses = time.monotonic() + timeout_s, Pauses()
         while True:
             element = self.wait_for(where, timeout_s)
             try:
@@ -200,7 +201,7 @@ class Browser:
             except BrowserError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.1)
+                pauses.sleep()
 
     def fill(self, where: str, text: str) -> None:
         """Put a text into a field, instead of what is there."""

@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from logyard.local.cluster import LocalCluster
+from tests.support.pauses import Pauses
 
 WAIT_S = 30.0
 HEARD_S = 2.0
@@ -32,6 +33,7 @@ def eventually(look: Callable[..., Any], what: str, timeout_s: float = WAIT_S) -
     """Return the first truthy answer of `look`; fails with `what` and the last answer."""
     deadline = time.monotonic() + timeout_s
     found: Any = None
+    pauses = Pauses()
     while time.monotonic() < deadline:
         try:
             found = look()
@@ -39,7 +41,7 @@ def eventually(look: Callable[..., Any], what: str, timeout_s: float = WAIT_S) -
                 return found
         except (AssertionError, KafkaException) as error:
             found = error
-        time.sleep(0.1)
+        pauses.sleep()
     raise AssertionError(f"{what}: not within {timeout_s} s, last seen {found!r}")
 
 
