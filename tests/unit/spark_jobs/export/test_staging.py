@@ -148,12 +148,11 @@ def another(store: ManifestStore) -> Iterator["subprocess.Popen[str]"]:
     code = "import sys, time; from logyard.spark_jobs.export.staging import Alive\n"
     code += "with Alive(sys.argv[1]): print('alive', flush=True); time.sleep(600)"
     path = str(of_run(store))
-    process = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "alive\n"
-    yield process
-    process.kill()
-    process.wait(30)
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "alive\n"
+        yield process
+        process.kill()
 
 
 def test_a_killed_process_leaves_no_lock(store: ManifestStore, another: "subprocess.Popen[str]") -> None:
