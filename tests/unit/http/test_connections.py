@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -43,15 +43,22 @@ async def serving() -> AsyncIterator[HttpServer]:
         yield server
     finally:
         await server.close()
+        for peer in Peer.opened:
+            peer.writer.close()
+        Peer.opened.clear()
+        await asyncio.sleep(0)  # their sockets are closed at the next turn
 
 
 class Peer:
+    opened: ClassVar[list["Peer"]] = []
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
     @classmethod
     async def of(cls, server: HttpServer) -> "Peer":
-        return cls(*await asyncio.open_connection("127.0.0.1", server.port, limit=1024))
+        cls.opened.append(cls(*await asyncio.open_connection("127.0.0.1", server.port, limit=1024)))
+        return cls.opened[-1]
 
     async def head(self) -> bytes:
         async with asyncio.timeout(20):
