@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from logyard.broker.protocol import codec
+from tests.benchmarks.measuring import plain_python_us
 from tests.support import collecting
 from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import SaslClient
 
 TRIES = 3
+USUAL_US = 89.0  # of measuring.plain_python_us
 
 
 class LongestTurn:
@@ -96,7 +98,8 @@ async def least_answer(
 ) -> tuple[Any, float]:
     """As `timed_answer`: the last answer, and the least of up to TRIES where turns were not below the bound.
 
-    Work on the other half of a core makes CPU time dearer for a while.
+    Work on the other half of a core makes CPU time dearer for a while, and a slower machine for good: what is not below
+    the bound then is divided by how many times longer plain Python takes than where the bounds were set.
     """
     frame = asked if isinstance(asked, bytes) else frame_of(key, version, asked)
     answer, least = await timed_answer(broker, key, version, frame)
@@ -104,4 +107,4 @@ async def least_answer(
         if least >= bound_s:
             answer, longest = await timed_answer(broker, key, version, frame)
             least = min(least, longest)
-    return answer, least
+    return answer, least if least < bound_s else least / max(1.0, plain_python_us() / USUAL_US)
