@@ -9,7 +9,7 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from tests.benchmarks.reference.measure import Steps, cpu_s
@@ -28,7 +28,7 @@ where it does not know the broker yet. One reading in thirty was so, with either
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The median second of a reading, and the brokers' and kcat's CPU seconds of all readings, a reading."""
+    """Seconds of the median reading, and the mean CPU seconds of the brokers and of kcat for a reading."""
 
     seconds: float
     brokers_s: float
@@ -89,10 +89,17 @@ def _read(cluster: RealCluster, words: list[str], count: int, times: int) -> Gen
     return (yield from in_steps(cluster, words, times))
 
 
-def in_steps(cluster: RealCluster, words: list[str], times: int, readers: int = 1) -> Generator[None, None, Read]:
-    """Run the command so often, by so many processes at once each time, and yield before each time."""
+def in_steps(
+    cluster: RealCluster,
+    words: list[str],
+    times: int,
+    readers: int = 1,
+    prepare: Callable[[], object] = lambda: None,
+) -> Generator[None, None, Read]:
+    """Run the command so often, by so many processes at once each time; prepare and yield before each time."""
     taken, used, own = [], 0.0, 0.0
     for _ in range(times):
+        prepare()
         yield
         cpu, children, begun = cpu_s(cluster), _children_s(), time.perf_counter()
         _run(words, readers)

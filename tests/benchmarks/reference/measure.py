@@ -72,25 +72,25 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
 
 def in_turn(works: Iterable[Measured | Steps]) -> list[Measured]:
     """What each piece of work returns; those that yield go on a step each, in turn, until all have ended."""
-    begun = list(works)
     ended: dict[int, Measured] = {}
+    going_on: dict[int, Steps] = {}
+    for number, work in enumerate(works):
+        if isinstance(work, Mapping):
+            ended[number] = work
+        else:
+            going_on[number] = work
     try:
-        while len(ended) < len(begun):
-            for number, work in enumerate(begun):
-                if number in ended:
-                    continue
-                if isinstance(work, Mapping):
-                    ended[number] = work
-                    continue
+        while going_on:
+            for number, steps in list(going_on.items()):
                 try:
-                    next(work)
+                    next(steps)
                 except StopIteration as end:
                     ended[number] = end.value
+                    del going_on[number]
     finally:
-        for work in begun:  # what another one's failure has left in the middle
-            if not isinstance(work, Mapping):
-                work.close()
-    return [ended[number] for number in range(len(begun))]
+        for steps in going_on.values():  # what another one's failure has left in the middle
+            steps.close()
+    return [ended[number] for number in sorted(ended)]
 
 
 def broker_processes(cluster: RealCluster) -> list[psutil.Process]:

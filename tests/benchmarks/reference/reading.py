@@ -2,8 +2,8 @@
 
 import itertools
 import os
-import statistics
 import time
+from functools import partial
 
 from confluent_kafka import Producer
 
@@ -34,16 +34,13 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     name = f"read-{each}"
     once(cluster, name, lambda: fill(cluster, name, each))
     command = [*kcat.command(cluster, name), "-X", "fetch.message.max.bytes=1048576"]
-    found: list[kcat.Read] = []
-    for _ in range(READS):
-        if cold:
-            forget_pages(cluster, name)
-        found.append((yield from kcat.in_steps(cluster, command, 1, readers)))
+    prepare = partial(forget_pages, cluster, name) if cold else lambda: None
+    read = yield from kcat.in_steps(cluster, command, READS, readers, prepare)
     amount = each * readers
     return {
-        "MB/s": amount / statistics.median(read.seconds for read in found),
-        "CPU s per GB": statistics.fmean(read.brokers_s for read in found) / amount * 1000,
-        "client's CPU s per GB": statistics.fmean(read.own_s for read in found) / amount * 1000,
+        "MB/s": amount / read.seconds,
+        "CPU s per GB": read.brokers_s / amount * 1000,
+        "client's CPU s per GB": read.own_s / amount * 1000,
     }
 
 

@@ -1,7 +1,6 @@
 """The rows beside Apache Kafka measure what they say: with a kcat and brokers of the tests' own."""
 
 import signal
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,8 +108,10 @@ class Worked:
 
 
 def test_rows_that_yield_work_in_turn_and_change_who_is_first() -> None:
-    worked, ours, kafka = Worked(), "a", "b"
-    found = measure.compare(measure.Row("row", worked.row, rounds=1), ours, kafka)  # type: ignore[arg-type]
+    worked = Worked()
+    ours: Any = "a"
+    kafka: Any = "b"
+    found = measure.compare(measure.Row("row", worked.row, rounds=1), ours, kafka)
     first = ["b0", "a0", "b1", "a1", "b2", "a2", "b ends", "a ends"]
     second = ["a0", "b0", "a1", "b1", "a2", "b2", "a ends", "b ends"]
     assert worked.steps == first + second
@@ -119,20 +120,22 @@ def test_rows_that_yield_work_in_turn_and_change_who_is_first() -> None:
 
 def test_rows_that_do_not_yield_work_one_after_the_other() -> None:
     done: list[Any] = []
+    ours: Any = "a"
+    kafka: Any = "b"
     row = measure.Row("row", lambda cluster: done.append(cluster) or {"s": 1.0}, rounds=1)
-    measure.compare(row, "a", "b")  # type: ignore[arg-type]
+    measure.compare(row, ours, kafka)
     assert done == ["b", "a", "a", "b"]
 
 
 def test_what_one_row_has_begun_is_ended_when_the_other_fails() -> None:
     worked = Worked()
 
-    def fails() -> Iterator[None]:
+    def fails() -> measure.Steps:
         yield
         raise AssertionError("no such topic")
 
     with pytest.raises(AssertionError, match="no such topic"):
-        measure.in_turn([worked.row("a"), fails()])  # type: ignore[list-item]
+        measure.in_turn([worked.row("a"), fails()])
     assert worked.steps == ["a0", "a1", "a ends"]
 
 
