@@ -18,7 +18,9 @@ from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import SaslClient
 
 TRIES = 3
-USUAL_US = 89.0  # of measuring.plain_python_us
+# Of measuring.plain_python_us, with a Python that was compiled without profile-guided optimization
+# (docs/performance.md): the bounds hold there as they are.
+USUAL_US = 138.0
 SHORT_S = 0.03  # so long a turn is below every bound, on any machine
 
 
