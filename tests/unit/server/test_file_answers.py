@@ -39,7 +39,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
-def part(file: Any, position: int, size: int, log: Any = Log) -> FilePart:
+def part(file: Any, position: int, size: int, log: Any = Log) -> Any:
+    """A FilePart; answers are typed by their buffers (server.request.Encoded)."""
     descriptor = file.sendable(size, position)
     if descriptor is None:
         pytest.skip("this file system does not tell what is in memory")
@@ -173,7 +174,7 @@ def test_the_socket_sends_it_and_the_transport_nothing(file: Any, peer: Peer) ->
     transport, unread = Transport(), UnreadAnswers(1 << 20, lambda: 0.0)
     made = writer(transport, peer.ours, unread)
     peer.begin()
-    made.write([b"head", part(file, 10, SMALL), b"tail"])  # type: ignore[list-item]
+    made.write([b"head", part(file, 10, SMALL), b"tail"])
     assert (transport.written, made.bytes_read) == (b"", SMALL + 8)
     assert unread.gauges()["answer_bytes_sent_from_files"] == SMALL
     assert peer.whole() == b"head" + DATA[10 : SMALL + 10] + b"tail"
@@ -181,7 +182,7 @@ def test_the_socket_sends_it_and_the_transport_nothing(file: Any, peer: Peer) ->
 
 def test_it_waits_behind_what_is_not_sent_yet(file: Any, peer: Peer) -> None:
     transport = Transport(waiting=5)
-    writer(transport, peer.ours).write([b"head", part(file, 10, 100_000)])  # type: ignore[list-item]
+    writer(transport, peer.ours).write([b"head", part(file, 10, 100_000)])
     assert transport.written == b"head" + DATA[10:100_010]
     peer.begin()
     assert peer.whole() == b""
@@ -207,7 +208,7 @@ class Waiting:
         self.resumed = 0
         self.wanted = b""
         while not self.writer.is_paused:
-            self.writer.write([b"head", part(file, 10, SIZE - 20, log), b"tail"])  # type: ignore[list-item]
+            self.writer.write([b"head", part(file, 10, SIZE - 20, log), b"tail"])
             self.wanted += b"head" + DATA[10:-10] + b"tail"
 
     def resume(self) -> None:
@@ -224,7 +225,7 @@ async def test_what_comes_later_waits_behind_it(file: Any, peer: Peer) -> None:
     made.write(b"er")
     made.flush()
     made.write([b"large", b"r"])
-    made.write([b"head", part(file, 0, 300_000)])  # type: ignore[list-item]
+    made.write([b"head", part(file, 0, 300_000)])
     assert (waiting.resumed, made.is_paused, waiting.transport.written) == (0, True, b"")
     assert waiting.unread.size <= 8 + 7 + 6 + 4
     peer.begin()
@@ -338,10 +339,10 @@ def test_a_log_that_was_cut_meanwhile_ends_the_connection(file: Any, peer: Peer)
     answer = [b"head", part(file, 10, 100_000, log)]
     log.cuts = 1
     made = writer(transport, peer.ours)
-    made.write(answer)  # type: ignore[arg-type]
+    made.write(answer)
     assert transport.aborted
     log.cuts = 0
-    made.write(answer)  # type: ignore[arg-type]
+    made.write(answer)
     assert transport.written == b"", "nothing goes behind what was left out"
     peer.begin()
     assert peer.whole() == b"", "other records may be there now"
@@ -353,6 +354,6 @@ def test_a_peer_that_is_gone(file: Any, peer: Peer) -> None:
     peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.theirs.close()
     for _ in range(3):
-        made.write([b"head", part(file, 10, 100_000)])  # type: ignore[list-item]
+        made.write([b"head", part(file, 10, 100_000)])
     assert transport.aborted
     assert transport.written == b""
