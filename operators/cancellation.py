@@ -18,7 +18,7 @@ from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_names, as_truth
 from logyard.operators.planned import as_plan, refuse_another_cluster
-from logyard.operators.throttles import WORKING, book_of, every_broker, sweep
+from logyard.operators.throttles import WORKING, book_of_all, every_broker, sweep
 from logyard.operators.triggers.cluster import some
 
 
@@ -123,7 +123,7 @@ class CancelReassignmentOperator(ClusterOperator):
         """
         still = client.list_reassignments()
         snapshot = every_broker(client, client.snapshot([]))
-        book = book_of(client, snapshot, self.hook.pause())
+        book = book_of_all(client, snapshot, self.hook.pause())
         sweep(book, ti, still)
         found = []
         for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):

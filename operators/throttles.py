@@ -65,7 +65,12 @@ def every_broker(client: ClusterClient, snapshot: ClusterSnapshot) -> ClusterSna
 
 def book_of(client: ClusterClient, snapshot: ClusterSnapshot, pause: Pause) -> ThrottleBook:
     """The book of that cluster's throttles."""
-    live = None if client.reaches_dead_brokers else list(every_broker(client, snapshot).brokers)
+    return book_of_all(client, snapshot if client.reaches_dead_brokers else every_broker(client, snapshot), pause)
+
+
+def book_of_all(client: ClusterClient, snapshot: ClusterSnapshot, pause: Pause) -> ThrottleBook:
+    """The same for who has a snapshot with every broker already."""
+    live = None if client.reaches_dead_brokers else list(snapshot.brokers)
     return ThrottleBook(client, VariableRecords(snapshot.cluster_id), pause, live)
 
 
