@@ -6,7 +6,7 @@ Rule 2: it is opened again where the survey has to know more: in a chunk with to
         which the survey decides anew because it sees the log from its beginning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -63,8 +63,7 @@ class DirtyTable:
         return end
 
     def _take_chunk(self, name: str, chunk: Chunk, wanted: Array) -> int | None:
-        for part in checked_parts(chunk, name, wanted):
-            rows, wanted = wanted[: len(part.headers)], wanted[len(part.headers) :]
+        for part, rows in _parts(name, chunk, wanted):
             stopped_at = self._take(name, part, rows)
             if stopped_at is not None:
                 return stopped_at
@@ -120,10 +119,7 @@ class DirtyTable:
         known = self._known(headers, wanted & ~opened)
         if not opened.any():
             return [known]
-        kept = []
-        for part in checked_parts(chunk, name, opened):
-            rows, opened = opened[: len(part.headers)], opened[len(part.headers) :]
-            kept.append(self._looked_up(name, part, rows, survey))
+        kept = [self._looked_up(name, part, rows, survey) for part, rows in _parts(name, chunk, opened)]
         if not len(known):
             return kept
         both = np.concatenate([known, *kept])
@@ -146,6 +142,13 @@ class DirtyTable:
         if batches.all():
             return found
         return found[batches[np.searchsorted(headers[:, k.BASE_OFFSET], found, side="right") - 1]]
+
+
+def _parts(name: str, chunk: Chunk, wanted: Array) -> Iterator[tuple[Chunk, Array]]:
+    """Yield a chunk in parts in which the wanted batches (a mask) are decompressed, and which those are in each."""
+    for part in checked_parts(chunk, name, wanted):
+        yield part, wanted[: len(part.headers)]
+        wanted = wanted[len(part.headers) :]
 
 
 def _data_batches(chunk: Chunk, transactions: TransactionFilter) -> Array:
