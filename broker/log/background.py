@@ -6,6 +6,7 @@ from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
+from logyard.broker.event_loop import RunBlocking
 
 NAME = "upkeep of the logs"
 
@@ -61,3 +62,31 @@ class BackgroundWork:
             await work
         except LogyardError as error:
             self._note(str(error))
+
+
+class DiskWork:
+    """What threads do for the logs that nobody waits for; if the store closes first, the next start does it.
+
+    StorageErrors are passed to the background's `note`.
+    """
+
+    def __init__(self, background: BackgroundWork, run_blocking: RunBlocking) -> None:
+        self._background, self._run = background, run_blocking
+        self._removing = asyncio.Lock()
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Do the work after this turn of the loop."""
+
+        async def run() -> None:
+            await self._run(work)
+
+        self._background.later(0, run)
+
+    def remove_later(self, delay_ms: int, remove: Callable[[], object]) -> None:
+        """Remove files after a delay. All removals occupy one thread: the others are for who waits for the disk."""
+
+        async def run() -> None:
+            async with self._removing:
+                await self._run(remove)
+
+        self._background.later(delay_ms, run)

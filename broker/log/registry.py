@@ -15,6 +15,7 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
 from logyard.broker.log import layout
+from logyard.broker.log.background import DiskWork
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
 from logyard.broker.log.guards import VerificationSwitch
@@ -33,7 +34,6 @@ class LogRegistry:
     opened.
 
     `verification` is the switch of transaction.partition.verification.enable.
-    `later(delay_ms, work)` runs `work` in a thread after a delay.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LogRegistry:
         topic_config: Callable[[str], TopicConfig],
         new_uuid: Callable[[], uuid.UUID],
         note: Callable[[str], None],
-        later: Callable[[int, Callable[[], object]], None],
+        disk_work: DiskWork,
     ) -> None:
         self.current: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
@@ -56,7 +56,8 @@ class LogRegistry:
         self._forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config
-        self._new_uuid, self._note, self._later = new_uuid, note, later
+        self._new_uuid, self._note = new_uuid, note
+        self._disk_work = disk_work
         self._high_watermarks: Offsets = {}
         self._to_be_synced: set[str] = set()  # directories whose names a thread is about to sync
         self._wanted: dict[
@@ -316,13 +317,13 @@ class LogRegistry:
         name = layout.marked_directory_name(parsed.partition, self._new_uuid(), DirectoryKind.DELETED)
         self._disk.rename(path, f"{directory.root}/{name}")
         self._sync_names(directory.root)
-        self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
+        self._disk_work.remove_later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
 
     def _sync_names(self, root: str) -> None:
         """Sync a log directory's names soon, in a thread: once for all that are changed until it begins."""
         if root not in self._to_be_synced:
             self._to_be_synced.add(root)
-            self._later(0, partial(self._sync, root))
+            self._disk_work.soon(partial(self._sync, root))
 
     def _sync(self, root: str) -> None:
         self._to_be_synced.discard(root)  # first: what is renamed from now on needs a sync of its own

@@ -16,7 +16,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log import layout
-from logyard.broker.log.background import BackgroundWork
+from logyard.broker.log.background import BackgroundWork, DiskWork
 from logyard.broker.log.checkpoint_writer import CheckpointWriter
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DirectoryContents, LogDirectories, LogDirectory, agreed_identity
@@ -67,17 +67,17 @@ class LogStore:
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
         self._background = BackgroundWork(note)
-        self._removal = asyncio.Lock()
+        self._disk_work = DiskWork(self._background, run_blocking)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded = False
-        self.logs = LogRegistry(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
+        self.logs = LogRegistry(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._disk_work)
         everything = self.logs.everything
         self.flusher = Flusher(clock, run_blocking, everything, note)
         self.space = DirectorySpace(disk, run_blocking)
         self.checkpoints = CheckpointWriter(self._directories, everything, run_blocking)
         self.expiry = Expiry(clock, everything, partial(asyncio.sleep, 0))
         self.logs.serve(
-            StoreListener(self.flusher, self.checkpoints, self._later, self._cut, note), self.checkpoints.forget
+            StoreListener(self.flusher, self.checkpoints, self._disk_work, self._cut, note), self.checkpoints.forget
         )
 
     # -- who is here ----------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class LogStore:
         self.strays += found.strays
         for name, tp in found.deleted:
             delay_ms = self._topic_config(tp.topic).file_delete_delay_ms
-            self._later(delay_ms, partial(directory.remove_leftover, name))
+            self._disk_work.remove_later(delay_ms, partial(directory.remove_leftover, name))
         wanted, done = [*found.live, *found.future], 0
         how = "closed cleanly" if directory.clean else "to be recovered"
         self._note(f"{directory.path}: {len(wanted)} logs, {how}")
@@ -239,7 +239,7 @@ class LogStore:
             self.checkpoints.write(left, layout.CLEANER_OFFSETS)
         )  # the new directory's checkpoint has the entry now
         roots = (self._directories.of(log.directory).root, left.root)
-        self._later(0, partial(moves.unmark, self._disk, roots, old, log.directory))
+        self._disk_work.soon(partial(moves.unmark, self._disk, roots, old, log.directory))
         return log
 
     def _cut(self, log: PartitionLog, offset: int) -> None:
@@ -292,24 +292,6 @@ class LogStore:
         if (log := self.logs.get(tp)) is None:
             raise StorageError(f"{tp}: has no log here")
         await self.checkpoints.set_cleaner_offset(log, offset)
-
-    async def _in_thread(self, work: Callable[[], object]) -> None:
-        try:
-            await self._run(work)
-        except StorageError as error:
-            self._note(str(error))
-
-    def _later(self, delay_ms: int, work: Callable[[], object]) -> None:
-        """Run `work` in a thread after a delay; if the store closes first, the next start does it.
-
-        What has a delay removes files, and occupies one thread: the others are for who waits for the disk.
-        """
-        do = self._in_thread if delay_ms == 0 else self._in_turn
-        self._background.later(delay_ms, lambda: do(work))
-
-    async def _in_turn(self, work: Callable[[], object]) -> None:
-        async with self._removal:
-            await self._in_thread(work)
 
     # -- failing and ending ---------------------------------------------------------------------------------
 

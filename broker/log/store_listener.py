@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from logyard.broker.log.background import DiskWork
 from logyard.broker.log.checkpoint_writer import CheckpointWriter
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.flusher import Flusher
@@ -9,8 +10,7 @@ from logyard.broker.log.partition_log import PartitionLog
 
 
 class StoreListener:
-    """Starts the flushes, checkpoint writes and removals that follow a log's events; `later(delay_ms, work)` uses a
-    thread.
+    """Starts the flushes, checkpoint writes and removals that follow a log's events.
 
     `on_cut` is called for cuts, `note` for damage.
     """
@@ -19,18 +19,18 @@ class StoreListener:
         self,
         flusher: Flusher,
         checkpoints: CheckpointWriter,
-        later: Callable[[int, Callable[[], object]], None],
+        disk_work: DiskWork,
         on_cut: Callable[[PartitionLog, int], object],
         note: Callable[[str], None],
     ) -> None:
         self._flusher, self._checkpoints = flusher, checkpoints
-        self._later, self._on_cut, self._note = later, on_cut, note
+        self._disk_work, self._on_cut, self._note = disk_work, on_cut, note
 
     def rolled(self, log: PartitionLog) -> None:
         self._flusher.flush_soon(log, whole=False)
 
     def retired(self, log: PartitionLog, paths: Sequence[str]) -> None:
-        self._later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
+        self._disk_work.remove_later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
 
     def rewinding(self, log: PartitionLog) -> None:
         self._checkpoints.recovery_point_fell(log)

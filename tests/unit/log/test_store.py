@@ -145,8 +145,9 @@ class TestReplicas:
         assert len(synced) <= 4
         assert "a-50" not in synced[-1]
 
+    @pytest.mark.parametrize("delay_ms", [CONFIG.file_delete_delay_ms, 0])
     async def test_many_deleted_ones_are_removed_by_one_thread(
-        self, house: House, monkeypatch: pytest.MonkeyPatch
+        self, house: House, monkeypatch: pytest.MonkeyPatch, delay_ms: int
     ) -> None:
         """They had all threads for the disk, where reads and flushes waited behind them."""
         running, most, done, run = 0, 0, 0, house.run
@@ -164,7 +165,7 @@ class TestReplicas:
         store = await house.loaded()
         replicas = [TopicPartition("a", number) for number in range(20)]
         for tp in replicas:
-            store.logs.get_or_create(tp, None, CONFIG, is_new=True)
+            store.logs.get_or_create(tp, None, replace(CONFIG, file_delete_delay_ms=delay_ms), is_new=True)
         for tp in replicas:
             store.logs.delete(tp)
         await until(lambda: done == len(replicas))
