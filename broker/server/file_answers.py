@@ -15,12 +15,11 @@ from functools import partial
 
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
-from logyard.broker.log.file_part import FilePart
+from logyard.broker.log.file_part import CUT, FilePart
 from logyard.broker.server.request import Buffer
 from logyard.broker.server.unread_answers import UnreadAnswers
 
 BELIEVED_S = 0.05
-CUT = "a log was cut before its records were sent"
 
 Piece = Buffer | FilePart
 
@@ -54,69 +53,79 @@ class FileAnswers:
         self._socket, self._run_blocking, self._counter = sock, run_blocking, counter
         self._on_sent, self._on_failure = on_sent, on_failure
         self._pieces: deque[Piece] = deque()
+        self._size = 0  # bytes of the pieces
         self._at = 0  # so much of the first piece is sent
         self._watched = -1  # a descriptor of its own: the socket's belongs to the transport
         self._began = 0.0  # when something had to wait: all of it was in memory then
         self._found = 0.0  # when what is left of the first piece was
-        self.unsent = 0  # bytes
+        self._time: Callable[[], float] = float  # that of the loop, from the first wait on
 
     @property
     def is_sending(self) -> bool:
         """Whether the peer has not taken all yet."""
         return bool(self._pieces)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken."""
+        return self._size - self._at
+
     def send(self, answer: Sequence[Piece], size: int) -> None:
         """Send an answer of that size behind what is there: as much as the socket takes now, the rest as the peer takes
         it."""
         begins = not self._pieces
         self._pieces.extend(answer)
-        self.unsent += size
+        self._size += size
         if not begins:
             return
         try:
             _refuse_cut(answer)
-            if not self._send():
+            if not self._send(self._socket.fileno()):
                 self._wait()
         except (OSError, StorageError) as error:
             self._fail(error)
 
     def stop(self) -> None:
         """Send no more; what is left is dropped."""
+        if self._pieces:
+            self._count(self._pieces[0], self._at)
         self._pieces.clear()
-        self.unsent = 0
+        self._size = self._at = 0
         self._unwatch()
 
-    def _send(self) -> bool:
-        """Send what the socket takes; returns whether that is all."""
+    def _send(self, to: int) -> bool:
+        """Send what the socket of this descriptor takes; returns whether that is all."""
         # Hot path: once for each 100 KB or so (socket.send.buffer.bytes).
-        pieces, sock, waits = self._pieces, self._socket, self._watched >= 0
+        pieces = self._pieces
         while pieces:
             piece, at = pieces[0], self._at
             if isinstance(piece, FilePart):
-                if waits:
-                    if piece.is_cut:
-                        raise StorageError(CUT)
-                    if asyncio.get_running_loop().time() - self._found > BELIEVED_S and not self._may_be_sent(piece):
-                        return False
-                sent = piece.send(sock, at)
-                if self._counter is not None:
-                    self._counter.sent_from_files += sent
+                size = piece.size
+                if to == self._watched and self._time() - self._found > BELIEVED_S and not self._may_be_sent(piece):
+                    return False
+                at += piece.send(to, at)
             else:
                 # The head of an answer leaves with the records behind it.
+                size = len(piece)
                 data = memoryview(piece)[at:] if at else piece
-                sent = _sent(sock, data, socket.MSG_MORE if len(pieces) > 1 else 0)
-            self.unsent -= sent
-            if at + sent < len(piece):
-                self._at = at + sent
+                at += _sent(self._socket, data, socket.MSG_MORE if len(pieces) > 1 else 0)
+            if at < size:
+                self._at = at
                 return False
             pieces.popleft()
+            self._count(piece, size)
+            self._size -= size
             self._at, self._found = 0, self._began
         return True
+
+    def _count(self, piece: Piece, size: int) -> None:
+        if self._counter is not None and isinstance(piece, FilePart):
+            self._counter.sent_from_files += size
 
     def _may_be_sent(self, piece: FilePart) -> bool:
         """Whether what is left of the first piece is in memory; if not, a thread is asked to bring it there."""
         if piece.is_in_memory(self._at):
-            self._found = asyncio.get_running_loop().time()
+            self._found = self._time()
             return True
         self._warm(piece)
         return False
@@ -125,7 +134,8 @@ class FileAnswers:
         loop = asyncio.get_running_loop()
         if self._watched < 0:
             self._watched = os.dup(self._socket.fileno())
-            self._began = self._found = loop.time()
+            self._time = loop.time
+            self._began = self._found = self._time()
         loop.add_writer(self._watched, self._writable)
 
     def _unwatch(self) -> None:
@@ -136,7 +146,7 @@ class FileAnswers:
 
     def _writable(self) -> None:
         try:
-            is_all = self._send()
+            is_all = self._send(self._watched)
         except Exception as error:  # of any kind: the loop would call again at once
             self._fail(error)
             return
@@ -156,7 +166,7 @@ class FileAnswers:
         except BaseException as error:  # a cancelled one too
             self._fail(error)
             return
-        self._found = asyncio.get_running_loop().time()
+        self._found = self._time()
         self._wait()
 
     def _fail(self, error: BaseException) -> None:

@@ -92,12 +92,12 @@ def test_it_sends_as_much_as_the_socket_takes(tmp_path: Path, pair: tuple[socket
     whole = found.load_nowait()
     assert part is not None
     assert whole is not None
-    sent = part.send(ours)
-    while taken := part.send(ours, sent):
+    sent = part.send(ours.fileno())
+    while taken := part.send(ours.fileno(), sent):
         sent += taken
     assert 0 < sent < len(part), "a socket's buffer is smaller"
     assert theirs.recv(sent, socket.MSG_WAITALL) == whole[:sent]
-    more = part.send(ours, sent)
+    more = part.send(ours.fileno(), sent)
     assert more > 0
     assert theirs.recv(more, socket.MSG_WAITALL) == whole[sent : sent + more]
 
@@ -119,7 +119,7 @@ def test_it_outlives_its_file(tmp_path: Path, pair: tuple[socket.socket, socket.
     for path in tmp_path.rglob("*.log"):
         path.unlink()
     del log
-    sent = part.send(ours)
+    sent = part.send(ours.fileno())
     assert sent > 0
     assert theirs.recv(sent, socket.MSG_WAITALL) + part.read()[sent:] == whole
 
@@ -147,11 +147,13 @@ def test_what_a_compaction_replaces_is_sent(tmp_path: Path, pair: tuple[socket.s
     replace_segments(log, [str(compacted)], [[0]])
     assert log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load() != whole
     assert not part.is_cut
-    sent = part.send(ours)
+    sent = part.send(ours.fileno())
     assert sent > 0
     assert theirs.recv(sent, socket.MSG_WAITALL) + part.read()[sent:] == whole
     log.truncate_to(1)
     assert part.is_cut
+    with pytest.raises(StorageError, match="was cut"):
+        part.send(ours.fileno(), sent)
 
 
 def test_a_slice_of_a_cut_log_has_no_part(tmp_path: Path) -> None:
@@ -172,9 +174,9 @@ def test_a_file_that_became_shorter(tmp_path: Path, pair: tuple[socket.socket, s
     threading.Thread(target=lambda: pair[1].recv(1 << 20, socket.MSG_WAITALL), daemon=True).start()
     sent = 0
     while sent < len(part) - 1:
-        sent += part.send(pair[0], sent)
+        sent += part.send(pair[0].fileno(), sent)
     with pytest.raises(StorageError, match="ends in the middle"):
-        part.send(pair[0], sent)
+        part.send(pair[0].fileno(), sent)
 
 
 SETTINGS = TopicConfig(segment_bytes=600_000)
