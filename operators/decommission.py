@@ -7,11 +7,13 @@ from airflow.sdk import Context
 
 from logyard.admin.cluster.presence import with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.reassignment.execution import look_at_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.plan import Move, Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
+from logyard.admin.reassignment.unsized import refuse_unsized, unsized_lines
 from logyard.admin.reassignment.waves import adopt
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
@@ -104,19 +106,22 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             return
         with self.hook.client() as client:
             snapshot = with_holders(client, look_at_moves(client))
-            dirs = client.log_dirs()
+            told = told_dirs(client, sorted(snapshot.brokers))
+        dirs = told.dirs
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = topics_on(snapshot, self.leaving())
         # Only topics with replicas on these brokers: a smaller factor must not change the others.
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
         start = PlanInput.of(snapshot, affected, dirs.replicas, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
+        refuse_unsized(start, moves, told.untold)
         disks = room(dirs.directories, dirs.replicas, moves, limit)
         if not capacities:
             refuse_overfull(disks)
-        for line in (*forecast_lines(forecast(snapshot, dirs.replicas, moves, capacities)), *room_lines(disks)):
+        effect = forecast(snapshot, dirs.replicas, moves, capacities, told.untold)
+        for line in (*forecast_lines(effect), *room_lines(disks)):
             self.log.info(line)
-        for line in warnings(disks):
+        for line in (*warnings(disks), *unsized_lines(start, moves, told.untold)):
             self.log.warning(line)
         self.plan = make_plan(snapshot, [*self._going_on(stored, snapshot), *moves]).as_json()
         store = context.get("task_state_store")

@@ -8,6 +8,7 @@ from airflow.sdk import Context
 
 from logyard.admin.cluster.presence import settled, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
 from logyard.admin.quantities import size
@@ -20,6 +21,7 @@ from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress, wave_line
 from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.unsized import refuse_unsized, unsized_lines
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.model import TopicPartition
@@ -59,7 +61,7 @@ class PlanReassignmentOperator(ClusterOperator):
 
     Returns the plan document (see `logyard.admin.reassignment.plan.Plan.as_json`) for
     ExecuteReassignmentOperator, with `brokers`: bytes, replicas and leaders of each broker before and after, and
-    `seconds_at_throttle`.
+    `seconds_at_throttle`. `unsized`: which brokers' bytes are not known, in sentences; where they count, it fails.
 
     :param topics: topics to plan for, a list or its JSON; empty: all topics. (templated)
     :param drain: brokers to empty, a list or its JSON. (templated)
@@ -125,8 +127,7 @@ class PlanReassignmentOperator(ClusterOperator):
         self.seed = seed
 
     def execute(self, context: Context) -> dict[str, Any]:
-        topics = as_names("topics", self.topics) or None
-        given = as_mapping("plan", self.plan)
+        topics, given = as_names("topics", self.topics) or None, as_mapping("plan", self.plan)
         expected = [move.tp for move in Plan.from_json(given).moves] if given else []
         expected += [TopicPartition(topic, 0) for topic in topics or ()]
         hook = self.hook
@@ -135,7 +136,7 @@ class PlanReassignmentOperator(ClusterOperator):
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")
-            dirs = client.log_dirs()
+            dirs = (told := told_dirs(client, sorted(snapshot.brokers))).dirs
         if self.only_drained:
             topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
@@ -148,19 +149,19 @@ class PlanReassignmentOperator(ClusterOperator):
             start.disks.refuse_overfull(moves)
         else:
             moves = plan_moves(start, self.goals())
+        refuse_unsized(start, moves, told.untold, balance_disk=self.goals().balance_disk and not given)
         rate = rate_of(self.throttle, hook.settings)
         document = make_plan(snapshot, moves).as_json(rate)
-        document["brokers"] = forecast(snapshot, dirs.replicas, moves, capacities)
+        document["brokers"] = forecast(snapshot, dirs.replicas, moves, capacities, told.untold)
         document["disks"] = room(dirs.directories, dirs.replicas, moves, limit)
+        document["unsized"] = unsized_lines(start, moves, told.untold)
         if not capacities:  # what a user says of the disks goes before what brokers see
             refuse_overfull(document["disks"])
         for move in moves:
             self.log.info("%s: %s to %s (%s)", move.tp, list(move.replicas), list(move.target), size(move.size))
-        for line in forecast_lines(document["brokers"]) if moves else ():
+        for line in (*(forecast_lines(document["brokers"]) if moves else ()), *room_lines(document["disks"])):
             self.log.info(line)
-        for line in room_lines(document["disks"]):
-            self.log.info(line)
-        for line in warnings(document["disks"]):
+        for line in (*warnings(document["disks"]), *document["unsized"]):
             self.log.warning(line)
         return document
 

@@ -1,6 +1,6 @@
 """The effect of a plan on each broker: bytes, replicas and preferred leaders before and after. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
@@ -15,11 +15,13 @@ def forecast(
     sizes: Iterable[ReplicaSize],
     moves: Sequence[Move],
     capacities: Mapping[int, int] | None = None,
+    untold: Container[int] = (),
 ) -> list[dict[str, Any]]:
     """One entry for each broker that is alive or holds a replica, in the order of their ids. Sizes are bytes.
 
     `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted. The
-    bytes of a broker that is not alive are None: nobody tells them. With capacities, `capacity` is that of the broker's
+    bytes of a broker that is not alive are None: nobody tells them; so are those of `untold`, which live and do not
+    tell. With capacities, `capacity` is that of the broker's
     disks, None if it is not known.
     """
     held: dict[int, dict[TopicPartition, int]] = {broker: {} for broker in snapshot.brokers}
@@ -39,12 +41,13 @@ def forecast(
         for broker in move.removing:
             goes[broker] += held[broker].get(move.tp, move.size)
     counts = [_counts(before), _counts(after)]
+    known = {broker for broker in snapshot.brokers if broker not in untold}
     return [
         {
             "broker": broker,
             "alive": broker in snapshot.brokers,
             "rack": snapshot.brokers[broker].rack if broker in snapshot.brokers else None,
-            **_bytes(sum(held[broker].values()), comes[broker], goes[broker], known=broker in snapshot.brokers),
+            **_bytes(sum(held[broker].values()), comes[broker], goes[broker], known=broker in known),
             "replicas_before": counts[0][0].get(broker, 0),
             "replicas_after": counts[1][0].get(broker, 0),
             "leaders_before": counts[0][1].get(broker, 0),
@@ -88,6 +91,7 @@ def as_markdown(document: dict[str, Any]) -> str:
         ]
         lines.append("")
     lines += [f"**{warning}**\n" for warning in warnings(document.get("disks") or ())]
+    lines += [f"**{line}**\n" for line in document.get("unsized") or ()]
     shown = moves[:_SHOWN]
     lines += [f"- `{m['topic']}-{m['partition']}`: {m.get('from')} → {m['replicas']}" for m in shown]
     if len(moves) > len(shown):

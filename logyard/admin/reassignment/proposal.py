@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from logyard.admin.cluster.presence import with_brokers
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.cluster.snapshot import ClusterSnapshot, LogDirs
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.reassignment.json_files import BadReassignment
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.broker.controller.topics.placement import place
@@ -21,7 +22,7 @@ class ProposalClient(Protocol):
 
     def witnessed(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
 
-    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
+    def log_dirs(self, brokers: Sequence[int] | None = None) -> LogDirs: ...
 
 
 def propose(
@@ -50,7 +51,8 @@ def propose(
             "assignment without rack information."
         )
     if minimal:
-        known = PlanInput.of(snapshot, topics, client.replica_sizes())
+        told = told_dirs(client, sorted(snapshot.brokers))  # bytes only order the moves: some may be missing
+        known = PlanInput.of(snapshot, topics, told.dirs.replicas)
         moves = plan_moves(replace(known, brokers=racks), Goals(balance=True, seed=chance.randrange(1 << 30)))
         return current, {move.tp: move.target for move in moves}
     proposed = {}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, ReplicaSize
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.ports import EARLIEST, LATEST, ClusterClient, ClusterUnreachable
 from logyard.admin.quantities import plural
-from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import TopicPartition
 
 
@@ -98,28 +98,16 @@ class _Leaders:
 
 def read_sizes(
     client: ClusterClient, snapshot: ClusterSnapshot, topics: Sequence[str], silent: Mapping[int, str] = {}
-) -> tuple[list[ReplicaSize], dict[int, str]]:
+) -> tuple[Sequence[ReplicaSize], Mapping[int, str]]:
     """What the brokers that have replicas of these topics hold, and why others' sizes are not known.
 
     :param silent: brokers that gave no answer, and why: they are not asked.
     Raises ClusterUnreachable, ApiError where no broker tells.
     """
     holders = sorted({broker for _, view in snapshot.partitions(topics) for broker in view.replicas})
-    sizes: list[ReplicaSize] = []
-    unsized: dict[int, str] = {}
-    refusal: LogyardError | None = None
-    for broker in holders:
-        if broker in silent or broker not in snapshot.brokers:
-            unsized[broker] = silent.get(broker, "it is away")
-            continue
-        try:
-            sizes += client.replica_sizes([broker])
-        except (ApiError, ClusterUnreachable) as problem:
-            unsized[broker] = str(problem)
-            refusal = problem
-    if refusal is not None and len(unsized) == len(holders):
-        raise refusal
-    return sizes, unsized
+    away = dict.fromkeys(set(holders) - set(snapshot.brokers), "it is away")
+    told = told_dirs(client, holders, {**away, **silent})
+    return told.dirs.replicas, told.untold
 
 
 def judge(

@@ -238,7 +238,7 @@ class CachedCluster:
         found = LogDirs(sizes.replicas, sizes.directories)
 
         def make(_: DescribingClient) -> Document:
-            made = preview(request, snapshot, running, found, self.settings.disk_capacities)
+            made = preview(request, snapshot, running, found, self.settings.disk_capacities, sizes.problems)
             return Document.plain(made | {"sizes_taken_at_ms": sizes.taken_ms})
 
         about = repr((request, snapshot.taken_at_ms, sizes.taken_ms))

@@ -1,5 +1,6 @@
 """A preview of what `reassign_replicas` would move: planned as its first task does, from the cached state."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from logyard.admin.reassignment.forecast import forecast
 from logyard.admin.reassignment.plan import make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.space import refuse_overfull, room, warnings
+from logyard.admin.reassignment.unsized import refuse_unsized, unsized_lines
 from logyard.plugins.logyard_ui.cluster.progress import Running
 
 # A plan for this many takes one or two seconds.
@@ -42,10 +44,11 @@ def preview(
     running: Running | None,
     dirs: LogDirs,
     disk_capacities: int | tuple[tuple[int, int], ...] | None = None,
+    untold: Mapping[int, str] = {},
 ) -> dict[str, Any]:
-    """The plan document with its forecast.
+    """The plan document with its forecast. `untold`: the brokers that do not tell what they hold, and why.
 
-    Raises BadPlanRequest, BadSettings, PlanImpossible, DiskTooFull.
+    Raises BadPlanRequest, BadSettings, PlanImpossible, DiskTooFull, SizesUnknown.
     """
     missing = [topic for topic in request.topics if topic not in snapshot.topics]
     if missing:
@@ -62,6 +65,7 @@ def preview(
             "name topics, or start the run without a preview"
         )
     moves = plan_moves(start, request.goals())
+    refuse_unsized(start, moves, untold, balance_disk=request.balance_disk)
     disks = room(dirs.directories, dirs.replicas, moves)
     if not capacities:
         refuse_overfull(disks)
@@ -72,8 +76,8 @@ def preview(
         "partitions_total": len(moves),
         "complete": len(moves) <= request.limit,
         "throttle": request.throttle,
-        "brokers": forecast(now, dirs.replicas, moves, capacities),
+        "brokers": forecast(now, dirs.replicas, moves, capacities, untold),
         "disks": disks,
-        "warnings": warnings(disks),
+        "warnings": [*warnings(disks), *unsized_lines(start, moves, untold)],
         "running": None if running is None else bool(running),
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, DirectorySpace, ReplicaSize
-from logyard.admin.errors import LogyardError
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.ports import DescribingClient
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.responses.document import Document
@@ -44,30 +44,13 @@ def read_sizes(
     Raises the first broker's error where none answers: ClusterUnreachable, ApiError.
     """
     deadline = clock() + BUDGET_S
-    replicas: list[ReplicaSize] = []
-    directories: list[DirectorySpace] = []
-    answered: set[int] = set()
-    problems: dict[int, str] = {}
-    first: LogyardError | None = None
-    for broker in brokers:
-        if clock() >= deadline:
-            problems[broker] = "not asked: the others took the whole time"
-            continue
-        try:
-            found = client.log_dirs([broker])
-        except LogyardError as problem:
-            problems[broker] = str(problem)
-            first = first or problem
-            continue
-        answered.add(broker)
-        directories += found.directories
-        replicas += [replica for replica in found.replicas if wanted is None or replica.tp in wanted]
-    if first is not None and not answered:
-        raise first
+    told = told_dirs(client, brokers, is_late=lambda: clock() >= deadline)
+    replicas = [replica for replica in told.dirs.replicas if wanted is None or replica.tp in wanted]
+    answered = frozenset(brokers) - told.untold.keys()
     by_broker = dict.fromkeys(sorted(answered), 0)
     for replica in replicas:
         by_broker[replica.broker] += replica.size
-    return Sizes(tuple(replicas), frozenset(answered), problems, _held(replicas), by_broker, None, tuple(directories))
+    return Sizes(tuple(replicas), answered, told.untold, _held(replicas), by_broker, None, told.dirs.directories)
 
 
 def _held(replicas: Iterable[ReplicaSize]) -> dict[TopicPartition, dict[int, ReplicaSize]]:

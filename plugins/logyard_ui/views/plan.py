@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.reassignment.planner import PlanImpossible
+from logyard.admin.reassignment.unsized import SizesUnknown
 from logyard.admin.settings import BadSettings
 from logyard.plugins.logyard_ui.cluster.clusters import PLANNED_SIZES_S
 from logyard.plugins.logyard_ui.cluster.plan_preview import BadPlanRequest, PlanRequest
@@ -47,6 +48,6 @@ async def plan(
     )
     running = None if moving.problem is not None else moving.value
     preview = await cluster.plan(goals, snapshot, running, required(sizes), PLAN_S)
-    if isinstance(preview.problem, (BadPlanRequest, BadSettings, DiskTooFull, PlanImpossible)):
+    if isinstance(preview.problem, (BadPlanRequest, BadSettings, DiskTooFull, PlanImpossible, SizesUnknown)):
         raise HTTPException(422, str(preview.problem))
     return respond(request, required(preview))

@@ -22,6 +22,7 @@ from logyard.admin.cluster.snapshot import (
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.reassignment.disks import DiskTooFull
+from logyard.admin.reassignment.unsized import SizesUnknown
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
@@ -347,3 +348,18 @@ def test_a_plan_of_too_many_partitions_is_refused() -> None:
         preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes), full))
     stated = preview(PlanRequest(drain=(1,)), few, None, LogDirs(tuple(sizes), full), 10_000)
     assert len(stated["warnings"]) == 1
+
+
+def test_a_preview_says_whose_bytes_it_lacks() -> None:
+    snapshot = ClusterSnapshot(
+        "c",
+        1,
+        {broker: BrokerNode(broker, "h", 1) for broker in (1, 2)},
+        {"t": TopicView("t", (PartitionView(0, 1, (1,), (1,)),))},
+    )
+    dirs, untold = LogDirs((ReplicaSize(1, "/d", T0, 10),)), {2: "silent"}
+    found = preview(PlanRequest(drain=(1,)), snapshot, {}, dirs, None, untold)
+    assert found["warnings"] == ["broker 2 does not tell its bytes (silent): they are not in this plan's numbers"]
+    assert [broker["bytes_before"] for broker in found["brokers"]] == [10, None]
+    with pytest.raises(SizesUnknown, match=r"broker 2 does not tell its bytes \(silent\): how full"):
+        preview(PlanRequest(drain=(1,)), snapshot, {}, dirs, 1000, untold)

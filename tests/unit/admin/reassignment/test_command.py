@@ -230,6 +230,12 @@ def test_a_broker_that_one_broker_does_not_know_is_not_away(yard: Yard) -> None:
     assert refusal.value.code is ErrorCode.NOT_CONTROLLER, "nobody can tell"
 
 
+def test_a_broker_that_does_not_tell_its_bytes_does_not_end_a_proposal(yard: Yard) -> None:
+    yard.cluster.hung = {4}
+    _, proposed = propose(yard.client, ["t"], [2, 3], minimal=True, chance=random.Random(1))
+    assert set(proposed[T0]) == {2, 3}
+
+
 def test_racks_are_all_or_none() -> None:
     yard = Yard({1: "a", 2: "b", 3: "a", 4: None})
     chance = random.Random(1)
