@@ -24,6 +24,7 @@ from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 from logyard.operators.triggers.cluster import some
 
 _STORED_PLAN = "logyard_decommission_plan"
+_STORED_KNOWN = "logyard_decommission_known"
 _DELETED_WITHIN_S = 120.0
 
 
@@ -33,8 +34,10 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
     With a plan, exactly its moves are made; it is refused if the cluster has changed since it was made. Without a plan
     the first try makes one and stores it, so that a retry adopts the running moves. A task that is cleared plans anew,
     but for those moves that still run. Dead brokers are emptied too. The task may be repeated: for an empty broker it
-    does nothing. Topics that are created meanwhile may be placed on a broker that is still registered: the task checks
-    at the end, and fails with their names.
+    does nothing. A broker that is not registered and has no replicas is refused, since its number may be wrong, unless
+    the plan empties it, or an earlier try of this task has found it (since Airflow 3.3). Topics that are created
+    meanwhile may be placed on a broker that is still registered: the task checks at the end, and fails with their
+    names.
 
     :param brokers: their ids, a list or its JSON. (templated)
     :param plan: the result of PlanReassignmentOperator for these brokers (`drain`), or its JSON. (templated)
@@ -43,10 +46,12 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         a plan that would fill a disk above `disk_limit` is refused. Empty: the connection's. (templated)
     :param disk_limit: that limit, in percent. (templated)
     :param stop_brokers: stop them at the end by the launcher's `broker_stop_command`. (templated)
+    :param ignore_if_unknown: count a broker as out of service that is not registered and has no replicas. (templated)
     """
 
     template_fields = (
-        *("brokers", "plan", "replication_factor", "disk_capacities", "disk_limit", "stop_brokers", "throttle"),
+        *("brokers", "plan", "replication_factor", "disk_capacities", "disk_limit", "stop_brokers"),
+        *("ignore_if_unknown", "throttle"),
         *ClusterOperator.template_fields,
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
@@ -60,6 +65,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         disk_capacities: Mapping[Any, int] | int | str | None = None,
         disk_limit: int | str | None = None,
         stop_brokers: bool | str = False,
+        ignore_if_unknown: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(plan=plan or {}, **kwargs)
@@ -69,8 +75,10 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         self.disk_capacities = disk_capacities
         self.disk_limit = disk_limit
         self.stop_brokers = stop_brokers
+        self.ignore_if_unknown = ignore_if_unknown
 
     def execute(self, context: Context) -> dict[str, Any]:
+        self._require_known(context)
         self._plan_once(context)
         result = super().execute(context)
         return result if self.checks_only else self._end(context, result)
@@ -92,6 +100,30 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         if not leaving:
             raise BadSettings("brokers: name at least one")
         return leaving
+
+    def _require_known(self, context: Context) -> None:
+        """Raise BadSettings for a broker that nobody knows: that it is empty would be said of a wrong number too."""
+        with self.hook.client() as client:
+            snapshot = client.snapshot()
+            unknown = self.leaving() - _known_by(snapshot)
+            if unknown:  # to the broker that was asked: it may be behind
+                unknown -= _known_by(client.witnessed())
+        store = context.get("task_state_store")
+        stored: Any = store.get(_STORED_KNOWN) if store is not None else None
+        if unknown and isinstance(stored, dict) and stored.get("cluster_id") == snapshot.cluster_id:
+            unknown -= set(stored["brokers"])
+        given = as_plan(self.plan, is_given=self._has_plan)
+        unknown -= {broker for move in Plan.from_json(given).moves for broker in move.replicas} if given else set()
+        if unknown:
+            text = f"brokers {sorted(unknown)} are not registered and have no replicas"
+            if not as_truth("ignore_if_unknown", self.ignore_if_unknown):
+                raise BadSettings(
+                    f"{text}: are the numbers right? Where they were taken out of service before, nothing is left to do"
+                )
+            self.log.warning("%s: they count as out of service", text)
+        if store is not None and not self.checks_only:
+            known: Any = {"cluster_id": snapshot.cluster_id, "brokers": sorted(self.leaving() - unknown)}
+            store.set(_STORED_KNOWN, known)
 
     def _plan_once(self, context: Context) -> None:
         given = as_plan(self.plan, is_given=self._has_plan)
@@ -185,3 +217,8 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
                 raise BadSettings("stop_brokers: there is no broker_stop_command")
             self.log.info("broker %d is empty and was told to stop", broker)
         return sorted(brokers)
+
+
+def _known_by(snapshot: ClusterSnapshot) -> set[int]:
+    """The brokers that are registered or have replicas."""
+    return set(snapshot.brokers) | {broker for _, view in snapshot.partitions() for broker in view.replicas}

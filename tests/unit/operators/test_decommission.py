@@ -18,7 +18,7 @@ from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import Store, context, first_event, killed_in, run
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.moves import decommission, four_brokers, plan
+from tests.support.moves import decommission, four_brokers, plan, without_broker
 
 pytestmark = pytest.mark.airflow
 
@@ -39,7 +39,7 @@ def test_a_broker_is_emptied_and_stopped(
     assert (result["empty"], result["stopped"], result["brokers"]) == (True, [1], [1])
     assert bool(deferrals) is deferrable
     assert all(1 not in a.replicas for a in cluster.assignments.values())
-    assert (cluster.stopped, store) == ([1], {})
+    assert (cluster.stopped, "logyard_decommission_plan" in store) == ([1], False)
     assert all(not config for config in cluster.broker_config.values())
 
 
@@ -74,7 +74,7 @@ def test_a_cleared_decommission_plans_anew(cluster: MemoryCluster, monkeypatch: 
     with pytest.raises(StalePlan):
         run(decommission(), context(store))  # a retry goes on with the plan of its first try
     assert run(decommission(), cleared(store))[0]["empty"] is True
-    assert store == {}
+    assert "logyard_decommission_plan" not in store
 
 
 def test_a_cleared_decommission_goes_on_with_its_moves_that_still_run(cluster: MemoryCluster) -> None:
@@ -136,6 +136,36 @@ def test_a_topic_that_one_broker_does_not_know_keeps_its_broker(cluster: MemoryC
     cluster.unheard = {"u"}
     with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
         run(decommission(), context())
+
+
+def test_a_broker_that_nobody_knows_is_not_said_to_be_empty(cluster: MemoryCluster) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(AirflowFailException, match=r"brokers \[9\] are not registered and have no replicas: are"):
+            run(decommission(brokers=[1, 9], dry_run=dry_run), context())
+    assert any(1 in a.replicas for a in cluster.assignments.values()), "nothing was moved"
+    result, _ = run(decommission(brokers=[1, 9], ignore_if_unknown="True"), context())
+    assert (result["brokers"], result["empty"]) == ([1, 9], True)
+
+
+def test_a_broker_that_one_broker_does_not_know_is_known(cluster: MemoryCluster) -> None:
+    assert run(decommission(), context())[0]["empty"] is True
+    cluster.unmet = {1}
+    assert run(decommission(), context())[0]["moved"] == []
+
+
+def test_a_broker_that_was_emptied_and_shut_down_is_known_to_its_task(cluster: MemoryCluster) -> None:
+    store, document = Store(), plan(drain=[1])
+    assert run(decommission(), context(store))[0]["empty"] is True
+    without_broker(cluster, 1)
+    for made in (context(store), cleared(store)):
+        result, _ = run(decommission(), made)
+        assert (result["moved"], result["empty"]) == ([], True)
+    assert run(decommission(plan=document), context())[0]["empty"] is True, "its plan tells"
+    with pytest.raises(AirflowFailException, match=r"brokers \[1\] are not registered"):
+        run(decommission(), context())
+    cluster.cluster_id = "another"
+    with pytest.raises(AirflowFailException, match=r"brokers \[1\] are not registered"):
+        run(decommission(), context(store))
 
 
 def test_what_was_approved_is_what_is_done(cluster: MemoryCluster) -> None:
