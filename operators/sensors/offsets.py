@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from airflow.sdk import Context, PokeReturnValue
+
 from logyard.admin.settings import BadSettings
 from logyard.operators.fields import as_integer, as_mapping, as_names
 from logyard.operators.sensors.cluster import ClusterSensor
 from logyard.operators.triggers.base import ClusterTrigger
-from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
+from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger, beyond_line
 
 
 class ConsumerLagBelowSensor(ClusterSensor):
@@ -16,6 +18,9 @@ class ConsumerLagBelowSensor(ClusterSensor):
     Records that retention has deleted cannot be read, and do not count: a commit before a log's first offset counts
     from there. `kafka-consumer-groups` counts them, since its lag is the end less the commit; so this sensor is never
     behind what the tool shows, and may be before it. A consumer with `auto.offset.reset=latest` reads less still.
+
+    A commit beyond the end of its log counts as no lag, where the tool shows a negative one: records were lost, or the
+    topic was made anew. The log warns of it, and `beyond_end` in the result says by how many records, by partition.
 
     :param group: the group; the sensor also waits for its first commit. (templated)
     :param max_lag: the most records that may be left to read. Partitions of `topics` without a commit count from their
@@ -40,6 +45,20 @@ class ConsumerLagBelowSensor(ClusterSensor):
             max_lag=as_integer("max_lag", self.max_lag, 0),
             **waiting,
         )
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        found = super().poke(context)
+        self._warn(found.xcom_value)
+        return found
+
+    def execute_complete(self, context: Context, event: dict[str, Any] | None) -> dict[str, Any]:
+        found = super().execute_complete(context, event)
+        self._warn(found)
+        return found
+
+    def _warn(self, found: Mapping[str, Any] | None) -> None:
+        if found is not None and "beyond_end" in found:
+            self.log.warning("group %s: %s", self.group, beyond_line(found["beyond_end"]))
 
 
 class OffsetsReachedSensor(ClusterSensor):

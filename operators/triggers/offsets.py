@@ -9,6 +9,15 @@ from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.cluster import some
 
 
+def beyond_line(beyond: Mapping[str, int]) -> str:
+    """What commits beyond the ends of their logs mean, for a log; `beyond`: partition → by how many records."""
+    named = some([f"{tp} by {records}" for tp, records in beyond.items()])
+    return (
+        f"commits are beyond the end of the log ({named}), which counts as no lag: records were lost, or the topic was "
+        "made anew, and what a consumer reads next is for its auto.offset.reset"
+    )
+
+
 class ConsumerLagBelowTrigger(ClusterTrigger):
     """The records that a group has left to read, of all its partitions or those of some topics, are at most `max_lag`.
 
@@ -31,10 +40,12 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
         lag = seen.lag(self.group, self.topics or ())
         if self._absent(seen) or not lag or not seen.committed[self.group] or sum(lag.values()) > self.max_lag:
             return None
+        beyond = seen.beyond(self.group, self.topics or ())
         return {
             "group": self.group,
             "lag": sum(lag.values()),
             "partitions": {str(tp): records for tp, records in lag.items()},
+            **({"beyond_end": {str(tp): records for tp, records in beyond.items()}} if beyond else {}),
         }
 
     def _absent(self, seen: Observation) -> list[str]:
@@ -51,7 +62,9 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
             return f"the lag of group {self.group} to be known ({why})"
         if not lag or not seen.committed[self.group]:
             return f"group {self.group} to commit offsets"
-        return f"group {self.group} to catch up: {sum(lag.values())} records behind, {self.max_lag} allowed"
+        text = f"group {self.group} to catch up: {sum(lag.values())} records behind, {self.max_lag} allowed"
+        beyond = {str(tp): records for tp, records in seen.beyond(self.group, self.topics or ()).items()}
+        return f"{text}; {beyond_line(beyond)}" if beyond else text
 
 
 class OffsetsReachedTrigger(ClusterTrigger):

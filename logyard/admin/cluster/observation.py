@@ -134,6 +134,14 @@ class Observation:
         left = {tp: self.ends[tp] - max(committed.get(tp, 0), self.starts[tp]) for tp in behind}
         return {tp: max(left.get(tp, 0), 0) for tp in sorted(partitions)}
 
+    def beyond(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int]:
+        """By how many records commits of the group are beyond the ends of their logs, in those topics (all it committed
+        for): records were lost, or the topic was made anew. The ends were read after the commits."""
+        named = set(topics)
+        committed = sorted(self.committed.get(group, {}).items())
+        found = {tp: offset - self.ends[tp] for tp, offset in committed if tp in self.ends}
+        return {tp: records for tp, records in found.items() if records > 0 and (not named or tp.topic in named)}
+
 
 def observe(client: DescribingClient, wants: Wanted | None = None) -> Observation:
     """Observe the cluster once. Raises ClusterUnreachable, ApiError if Metadata is not answered."""

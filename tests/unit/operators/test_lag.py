@@ -12,7 +12,7 @@ from logyard.admin.ports import LATEST
 from logyard.broker.model import TopicPartition
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger
-from tests.support.airflow_tasks import context, use
+from tests.support.airflow_tasks import context, first_event, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.three_brokers import look, with_topic
@@ -49,6 +49,31 @@ def test_a_partition_without_a_commit_counts_from_its_first_record(cluster: Memo
     cluster.start_offsets = {TopicPartition("t", 1): 15}
     found = ConsumerLagBelowSensor(task_id="s", group="g", topics=["t"], max_lag=5).poke(context())
     assert found.xcom_value == {"group": "g", "lag": 5, "partitions": {"t-0": 0, "t-1": 5}}
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_commit_beyond_the_end_is_told(
+    cluster: MemoryCluster, capsys: pytest.CaptureFixture[str], deferrable: bool
+) -> None:
+    """Nothing is left to read, and yet it is not well: `kafka-consumer-groups` shows a lag below 0."""
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    cluster.group_commits["g"] = {t0: 13, t1: 15}
+    cluster.start_offsets = {t1: 0}
+    trigger = ConsumerLagBelowTrigger(group="g", topics=None, max_lag=4, **WAITING)
+    said = trigger.missing(look(cluster, trigger.wants()))
+    assert said.startswith(
+        "group g to catch up: 5 records behind, 4 allowed; commits are beyond the end of the log (t-0"
+    )
+    sensor = ConsumerLagBelowSensor(
+        task_id="s", group="g", max_lag=5, topics=["t"], deferrable=deferrable, poke_interval=0.01
+    )
+    found: Any
+    if deferrable:
+        found = sensor.execute_complete(context(), first_event(sensor.trigger(**WAITING)))
+    else:
+        found = sensor.poke(context()).xcom_value
+    assert found == {"group": "g", "lag": 5, "partitions": {"t-0": 0, "t-1": 5}, "beyond_end": {"t-0": 3}}
+    assert "group g: commits are beyond the end of the log (t-0 by 3)" in capsys.readouterr().out
 
 
 def test_a_lag_whose_first_offsets_are_not_told_is_unknown(
