@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from logyard.admin.cluster import brokers as report
-from logyard.admin.cluster.snapshot import LogDirs
+from logyard.admin.cluster.told_dirs import ToldDirs, told_dirs
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
@@ -66,16 +66,19 @@ def _by_brokers(
         snapshot = client.snapshot()
         settings = client.topics_configs(list(snapshot.topics))
         min_isrs = {topic: int(values[MIN_ISR].value or 1) for topic, values in settings.items() if MIN_ISR in values}
-        dirs: LogDirs | None = None
+        told: ToldDirs | None = None
         try:
-            dirs = client.log_dirs(sorted(snapshot.brokers))
+            told = told_dirs(client, sorted(snapshot.brokers))
+            for broker, why in told.untold.items():
+                typer.echo(f"the bytes of broker {broker} are unknown: {why}", err=True)
         except (ApiError, ClusterUnreachable) as problem:
             typer.echo(f"the bytes are unknown: {problem}", err=True)
         return report.report(
             snapshot,
             min_isrs,
-            sizes=None if dirs is None else dirs.replicas,
-            directories=() if dirs is None else dirs.directories,
+            sizes=None if told is None else told.dirs.replicas,
+            directories=() if told is None else told.dirs.directories,
+            untold=() if told is None else told.untold,
             registrations=registrations,
             controller_epoch=epoch,
         )

@@ -4,7 +4,7 @@ Pure.
 Epochs and listeners are known to ZooKeeper only, bytes to the brokers only; values that were not requested are None.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,12 +85,13 @@ def report(
     *,
     sizes: Iterable[ReplicaSize] | None = None,
     directories: Iterable[DirectorySpace] = (),
+    untold: Container[int] = (),
     registrations: Mapping[int, BrokerInfo] | None = None,
     controller_epoch: int | None = None,
 ) -> ClusterReport:
     """Count leaders, replicas and problems; with the directories of the brokers that told.
 
-    `min_isr`: topic → min.insync.replicas; a topic that is missing has 1.
+    `min_isr`: topic → min.insync.replicas; a topic that is missing has 1. `untold`: brokers whose bytes nobody knows.
     """
     views = list(snapshot.partitions())
     problems = [_problem(tp, view, min_isr.get(tp.topic, 1)) for tp, view in views]
@@ -101,7 +102,7 @@ def report(
         dirs.setdefault(each.broker, []).append(each)
     held: dict[int, int] | None = None
     if sizes is not None:
-        held = dict.fromkeys(snapshot.brokers, 0)
+        held = {broker: 0 for broker in snapshot.brokers if broker not in untold}
         for one in sizes:
             held[one.broker] = held.get(one.broker, 0) + one.size
     return ClusterReport(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from logyard.admin.cluster.presence import with_all_brokers, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.ports import Pause, Say
 from logyard.admin.reassignment import ending, json_files, status
 from logyard.admin.reassignment.cancellation import would_be_leaderless
@@ -125,21 +126,22 @@ def verify(
 def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say, poll_s: float = 1.0) -> None:
     """Wait until nothing in the cluster moves; `tell` is called with the progress whenever it has changed."""
     targets = json_files.parse_targets(text)
-    told = ""
+    said = ""
     while True:
         snapshot = client.snapshot(sorted({tp.topic for tp, _ in targets.partitions}), reassignments=True)
         running = snapshot.reassignments
         states = move_states(_wanted_moves(targets), snapshot)
         snapshot = with_brokers(client, snapshot, {replica.broker for replica in targets.log_dirs})
-        sizes = client.replica_sizes(sorted(snapshot.brokers)) if running or targets.log_dirs else []
-        dirs = status.dir_moves(targets.log_dirs, sizes, snapshot.brokers)
+        dirs = _dir_moves(client, targets, snapshot)
         if running is not None:
             if not running and not any(move.is_active for move in dirs.values()):
                 return
-            line = str(copy_progress(states, running, sizes))
-            if line != told:
+            # Only for the line: a broker that does not tell its bytes does not end the wait.
+            told = told_dirs(client, sorted(snapshot.brokers))
+            line = str(copy_progress(states, running, told.dirs.replicas))
+            if line != said:
                 tell(line)
-                told = line
+                said = line
         pause.sleep(poll_s)
 
 
@@ -198,9 +200,9 @@ def _moves(proposed: Placed, current: Placed) -> list[Move]:
 
 
 def _disk_warnings(client: ReassignmentClient, snapshot: ClusterSnapshot, moves: Sequence[Move]) -> list[str]:
-    """None where brokers do not say how full their disks are."""
+    """None of brokers that do not say how full their disks are."""
     try:
-        return move_warnings(client.log_dirs(sorted(snapshot.brokers)), moves)
+        return move_warnings(told_dirs(client, sorted(snapshot.brokers)).dirs, moves)
     except LogyardError:
         return []
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
@@ -18,6 +19,15 @@ def test_by_requests(run: Any, yard: MemoryCluster) -> None:
     found = json.loads(run("brokers", "--bootstrap-server", "b:1", "--json")[1])
     assert [(b["id"], b["lives"]) for b in found["brokers"]] == [(0, True), (1, False), (2, True)]
     assert [p["min_isr"] for p in found["under_min_isr"]] == [2]
+
+
+def test_a_broker_that_does_not_tell_its_bytes_lacks_only_its_own(run: Any, yard: MemoryCluster) -> None:
+    MemoryClient(yard).create_topic(NewTopic("t", assignment={0: (0, 1)}))
+    yard.sizes = {TopicPartition("t", 0): 7}
+    yard.hung = {2}
+    _, out, err = run("brokers", "--bootstrap-server", "b:1", "--json")
+    assert err == "the bytes of broker 2 are unknown: the cluster did not answer: broker 2 is silent\n"
+    assert [broker["bytes"] for broker in json.loads(out)["brokers"]] == [7, 7, None]
 
 
 def test_by_znodes_and_by_both(run: Any, yard: MemoryCluster, znodes: TreeZnodes) -> None:

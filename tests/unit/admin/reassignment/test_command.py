@@ -107,6 +107,17 @@ def test_a_throttled_move_from_start_to_end(yard: Yard) -> None:
     assert not yard.throttled()
 
 
+def test_a_broker_that_does_not_tell_its_bytes_ends_no_wait_and_no_warning(yard: Yard) -> None:
+    yard.cluster.sizes[T0] = 1000
+    yard.cluster.disks = {(3, "/data/3"): (1000, 1)}
+    yard.cluster.hung = {4}
+    yard.execute(text := plan((T0, [2, 3])))
+    assert any("broker 3: 1000 B come and 1 B are free" in line for line in yard.said)
+    told: list[str] = []
+    command.await_end(yard.client, text, pause=yard.pause, tell=told.append)
+    assert told[0].startswith("0 of 1 partitions")
+
+
 def test_a_throttle_can_be_kept(yard: Yard) -> None:
     yard.execute(plan((T0, [1, 2])), throttle=5)
     assert yard.verify(plan((T0, [1, 2])), preserve_throttles=True)
