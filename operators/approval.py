@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.reassignment.forecast import as_markdown
+from logyard.admin.settings import BadSettings
 from logyard.operators.asking import ApprovalOperator
 from logyard.operators.failures import failing_for_good
 from logyard.operators.fields import as_truth
@@ -46,7 +47,10 @@ class ApprovePlanOperator(ApprovalOperator):
         if not as_truth("required", self.required):
             self.log.info("no approval is required")
             return {"approved": True, "asked": False}
-        self.body = _MARKDOWN[_kind(plan)](plan)
+        try:
+            self.body = _MARKDOWN[_kind(plan)](plan)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise BadSettings(f"plan: its {_kind(plan)!r} are none that a planning task has returned") from None
         # Of names in it, such as a group's: a person must not read another question than the one that is asked.
         self.subject = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.subject)
         return super().execute(context)

@@ -108,18 +108,21 @@ class ResetOffsetsOperator(ClusterOperator):
 
     def _planned(self, client: ClusterClient, plan: Mapping[str, Any], advice: str) -> list[OffsetChange]:
         """The changes of a plan that are not made yet. Raises BadSettings, StaleOffsets."""
-        if plan.get("group") != self.group or not isinstance(plan.get("changed"), Mapping):
-            raise BadSettings(f"plan: expected the result of a dry run for group {self.group}")
+        try:
+            if plan.get("group") != self.group:
+                raise ValueError
+            changes = {_partition(name): (one["before"], int(one["after"])) for name, one in plan["changed"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise BadSettings(f"plan: expected the result of a dry run for group {self.group}") from None
         wanted = {}
         committed = client.group_offsets(self.group)
-        for name, change in plan["changed"].items():
-            tp = _partition(name)
-            if committed.get(tp) not in (change["before"], change["after"]):
+        for tp, (before, after) in changes.items():
+            if committed.get(tp) not in (before, after):
                 raise StaleOffsets(
-                    f"group {self.group}, {name}: the committed offset is {committed.get(tp)} now, and was "
-                    f"{change['before']} when the plan was made: {advice}"
+                    f"group {self.group}, {tp}: the committed offset is {committed.get(tp)} now, and was "
+                    f"{before} when the plan was made: {advice}"
                 )
-            wanted[tp] = int(change["after"])
+            wanted[tp] = after
         return settle(client, sorted(wanted), committed, wanted)
 
     def _explicit(self) -> dict[TopicPartition, int]:

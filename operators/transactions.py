@@ -68,9 +68,10 @@ class AbortHangingTransactionsOperator(ClusterOperator):
         if not plan:
             return None
         refuse_another_cluster(plan, cluster_id)
-        if not isinstance(plan.get("hanging"), list):
-            raise BadSettings("plan: expected the result of a dry run of AbortHangingTransactionsOperator")
-        return {_key(one) for one in plan["hanging"]}
+        try:
+            return {_key(one) for one in plan["hanging"]}
+        except (KeyError, TypeError):
+            raise BadSettings("plan: expected the result of a dry run of AbortHangingTransactionsOperator") from None
 
 
 def as_json(found: OpenTransaction) -> dict[str, Any]:

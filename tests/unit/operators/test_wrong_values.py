@@ -75,6 +75,29 @@ def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
             run(operator(task_id="o", plan=plan), context())
 
 
+@pytest.mark.parametrize(
+    ("operator", "plan"),
+    [
+        (ResetOffsetsOperator, {"group": "g", "changed": {"t": {"before": 1, "after": 2}}}),
+        (ResetOffsetsOperator, {"group": "g", "changed": {"t-0": {"after": 2}}}),
+        (ResetOffsetsOperator, {"group": "g", "changed": {"t-0": {"before": None, "after": "x"}}}),
+        (ResetOffsetsOperator, {"group": "g", "changed": {"t-0": 5}}),
+        (ResetOffsetsOperator, {"group": "g", "changed": [1]}),
+        (AbortHangingTransactionsOperator, {"hanging": [{"topic": "t"}]}),
+        (AbortHangingTransactionsOperator, {"hanging": [3]}),
+        (ApprovePlanOperator, {"changed": {"t-0": {"after": 2}}}),
+        (ApprovePlanOperator, {"changed": [1]}),
+        (ApprovePlanOperator, {"cancelled": [{}]}),
+        (ApprovePlanOperator, {"hanging": [{}]}),
+        (ApprovePlanOperator, {"partitions": [{}]}),
+    ],
+)
+def test_what_is_not_quite_a_plan_is_refused(operator: Callable[..., Any], plan: dict[str, Any]) -> None:
+    needed: dict[Any, dict[str, str]] = {ResetOffsetsOperator: {"group": "g"}, ApprovePlanOperator: {"subject": "s"}}
+    with pytest.raises(AirflowFailException, match=r"^plan: (expected the result of a dry run|its '\w+' are none)"):
+        run(operator(task_id="go", plan=plan, **needed.get(operator, {})), context())
+
+
 @pytest.mark.parametrize("brokers", ["12", {"1": 2}, [1.5], [True], 12])
 def test_what_is_no_list_of_brokers_is_refused(cluster: MemoryCluster, brokers: Any) -> None:
     """Of the text "12", brokers 1 and 2 were made."""
