@@ -9,67 +9,92 @@ from collections.abc import Callable
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.groups import record_format
+from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import Written
 from logyard.broker.groups.ports import OffsetsLog, StoredBatch
 
 
 async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
-    """Return the groups of the partition by id. `note` gets a text for each bad record. Raises StorageError."""
+    """Return the groups of the partition by id. `note` gets a text for each bad record. Raises StorageError.
+
+    Between the end of the log and the return nobody else has a turn: a marker that is written then would be missed. So
+    all work is done where the log is read, in a thread.
+    """
     replay = _Replay(wall_ms, note)
     await offsets_log.read(partition, replay.take, note)
-    return replay.groups()
+    return replay.groups
 
 
 class _Replay:
+    """Groups as they stand after each batch: nothing that there are many of is left to be done at the end."""
+
     def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
         self._wall_ms, self._note = wall_ms, note
-        self._groups: dict[str, Group] = {}
-        self._offsets: dict[record_format.OffsetKey, Written] = {}
-        self._open: dict[int, dict[record_format.OffsetKey, Written]] = {}
+        self.groups: dict[str, Group] = {}
+        self._recorded: set[str] = set()  # groups that have a record of their own
+        self._open: dict[int, dict[str, None]] = {}  # by producer id, the groups with commits of its transaction
 
     def take(self, batch: StoredBatch) -> None:
         if batch.commits is not None:
-            self._end(batch.producer_id, committed=batch.commits)
+            self._end(batch.producer_id, batch.base_offset, committed=batch.commits)
             return
-        into = self._offsets
-        if batch.producer_id is not None:
-            into = self._open.setdefault(batch.producer_id, {})
         for key, value in batch.records:
             try:
-                self._record(batch.base_offset, key, value, into)
+                self._record(batch, key, value)
             except CorruptData as error:
                 self._note(str(error))
 
-    def _record(
-        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, Written]
-    ) -> None:
+    def _record(self, batch: StoredBatch, raw_key: bytes, value: bytes | None) -> None:
         key = record_format.decode_key(raw_key)
         if isinstance(key, record_format.OffsetKey):
             if value is None:
-                into.pop(key, None)
+                self._offset_is_gone(batch.producer_id, key)
             else:
-                into[key] = Written(base, record_format.decode_offset(key, value))
+                self._offset(batch, key, record_format.decode_offset(key, value))
         elif isinstance(key, record_format.GroupKey):
             if value is None:
-                self._groups.pop(key.group_id, None)
+                self._replace(key.group_id, self._bare(key.group_id))
+                self._recorded.discard(key.group_id)
+                self._drop_if_nothing(key.group_id)
             else:
-                self._groups[key.group_id] = record_format.decode_group(key.group_id, value, self._wall_ms)
+                self._replace(key.group_id, record_format.decode_group(key.group_id, value, self._wall_ms))
+                self._recorded.add(key.group_id)
 
-    def _end(self, producer_id: int | None, *, committed: bool) -> None:
-        ended = self._open.pop(producer_id, {}) if producer_id is not None else {}
-        for key, read in ended.items() if committed else ():
-            known = self._offsets.get(key)
-            if known is None or known.base_offset < read.base_offset:
-                self._offsets[key] = read
+    def _offset(self, batch: StoredBatch, key: record_format.OffsetKey, commit: OffsetCommit) -> None:
+        group = self.groups.get(key.group_id)
+        if group is None:
+            group = self.groups[key.group_id] = self._bare(key.group_id)
+        place = key.topic, key.partition
+        if batch.producer_id is None:
+            group.offsets.load(place, Written(batch.base_offset, commit))
+        else:
+            group.offsets.take_open(batch.producer_id, batch.base_offset, {place: commit})
+            self._open.setdefault(batch.producer_id, {})[key.group_id] = None
 
-    def groups(self) -> dict[str, Group]:
-        for key, written in self._offsets.items():
-            self._group(key.group_id).offsets.load((key.topic, key.partition), written)
-        for producer_id, pending in self._open.items():
-            for key, (base, commit) in pending.items():
-                self._group(key.group_id).offsets.take_open(producer_id, base, {(key.topic, key.partition): commit})
-        return self._groups
+    def _offset_is_gone(self, producer_id: int | None, key: record_format.OffsetKey) -> None:
+        if key.group_id in self.groups:
+            self.groups[key.group_id].offsets.unload((key.topic, key.partition), producer_id)
+            self._drop_if_nothing(key.group_id)
 
-    def _group(self, group_id: str) -> Group:
-        return self._groups.setdefault(group_id, Group(group_id, state_since_ms=self._wall_ms))
+    def _end(self, producer_id: int | None, marker_offset: int, *, committed: bool) -> None:
+        if producer_id is None:
+            return
+        for group_id in self._open.pop(producer_id, ()):
+            if group_id in self.groups:
+                self.groups[group_id].offsets.end_transaction(producer_id, marker_offset, committed=committed)
+                self._drop_if_nothing(group_id)
+
+    def _replace(self, group_id: str, group: Group) -> None:
+        before = self.groups.get(group_id)
+        if before is not None:
+            group.offsets = before.offsets
+        self.groups[group_id] = group
+
+    def _drop_if_nothing(self, group_id: str) -> None:
+        """A group of which nothing is left but its name is none."""
+        if group_id not in self._recorded and self.groups[group_id].offsets.is_hollow:
+            del self.groups[group_id]
+
+    def _bare(self, group_id: str) -> Group:
+        return Group(group_id, state_since_ms=self._wall_ms)

@@ -71,6 +71,16 @@ class GroupOffsets:
         self.committed[place] = written.commit
         self._written_at[place] = written.base_offset
 
+    def unload(self, place: Place, producer_id: int | None) -> None:
+        """The log has a tombstone for it, as part of the producer's transaction, or of none."""
+        if producer_id is None:
+            self.committed.pop(place, None)
+            self._written_at.pop(place, None)
+        elif producer_id in self.open:
+            self.open[producer_id].pop(place, None)
+            if not self.open[producer_id]:
+                del self.open[producer_id]
+
     # Plain changes
 
     def begin(self, change: Mapping[Place, OffsetCommit | None]) -> int:

@@ -53,11 +53,9 @@ class Roster:
         return self._groups.get(group.group_id) is group
 
     def add(self, group: Group) -> None:
-        if not self.has(group):
-            self._put(group, self.partition_for(group.group_id))
-
-    def _put(self, group: Group, partition: int) -> None:
-        name = group.group_id
+        if self.has(group):
+            return
+        name, partition = group.group_id, self.partition_for(group.group_id)
         if name in self._groups:
             self.drop(self._groups[name])
         self._groups[name] = self._stored_in.setdefault(partition, {})[name] = group
@@ -86,9 +84,14 @@ class Roster:
         return self._led.get(partition) is token
 
     def loaded(self, partition: int, groups: dict[str, Group]) -> None:
+        """These are the partition's groups, by their names: from now on they are served, all at once."""
         self._led[partition] = None
-        for group in groups.values():
-            self._put(group, partition)
+        for name in groups.keys() & self._groups.keys():
+            self.drop(self._groups[name])
+        # Whole tables: group by group a hundred thousand took 0.2 s.
+        self._groups.update(groups)
+        self._stored_in.setdefault(partition, {}).update(groups)
+        self._places.update(dict.fromkeys(groups, partition))
 
     def end(self, partition: int) -> list[Group]:
         """Note that this broker no longer leads the partition. Returns the groups that were dropped."""

@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import loading, record_format
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets_log import ReplicatedOffsets
+from logyard.broker.groups.ports import Producer, StoredBatch
+from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
@@ -20,6 +23,8 @@ from logyard.broker.records.decode import ABORT, COMMIT
 from logyard.broker.records.downconvert import downconvert
 from logyard.broker.replication.replicas import Replicas
 from tests.support.logs import NOW, marker, new_log
+from tests.support.longest_turn import longest_turn_of_the_new
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 
 class OffsetsPartition:
@@ -40,6 +45,13 @@ class OffsetsPartition:
         if producer >= 0:
             fields |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
         self.append(memoryview(batch.build([record], **fields)))
+
+    def group(self, name: str, generation: int | None) -> None:
+        """A group's own record; None is a tombstone."""
+        value = None if generation is None else record_format.group_value(Group(name, generation=generation), {})
+        base = self.log.log_end_offset
+        made = batch.build([Record(base, NOW, record_format.group_key(name), value)], base_offset=base, leader_epoch=0)
+        self.append(memoryview(made))
 
     def end(self, kind: int, producer: int) -> None:
         data = bytearray(marker(kind, producer_id=producer))
@@ -149,3 +161,63 @@ async def test_values_and_keys_that_do_not_parse_are_left_out_alone(partition: O
 def seal(data: bytearray) -> None:
     """Make the batch's checksum right."""
     data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+
+
+class ReadInAThread(MemoryOffsetsLog):
+    """As a real one, which calls `take` in the thread that reads."""
+
+    async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
+        def all_batches() -> None:
+            for stored in self.partitions[partition]:
+                take(stored)
+
+        await asyncio.to_thread(all_batches)
+
+
+async def test_very_many_offsets_are_loaded_beside_the_event_loop() -> None:
+    """All of a partition, and those of open transactions, were given to their groups in one turn."""
+    value = record_format.offset_value(OffsetCommit("t", 0, 5, commit_ms=NOW))
+    log = ReadInAThread(1)
+    for number in range(1000):
+        keys = [record_format.offset_key(f"g{number}", "t", n) for n in range(100)]
+        log.append(0, [(key, value) for key in keys], Producer(number, 0) if number % 4 == 0 else None)
+    groups = GroupCoordinator(log, ManualClock(), unused_timer, lambda: "id")
+    async with longest_turn_of_the_new() as longest:
+        groups.on_leader(0)
+        while groups.availability("g1") is not ErrorCode.NONE:
+            await asyncio.sleep(0)
+    assert longest.seconds < 0.03
+    assert sum(len(group.offsets.committed) for group in groups.roster.all()) == 75_000
+    assert sum(len(commits) for group in groups.roster.all() for commits in group.offsets.open.values()) == 25_000
+    await groups.close()
+
+
+async def test_a_group_whose_record_is_deleted_keeps_its_offsets(partition: OffsetsPartition) -> None:
+    partition.commit(1)
+    partition.group("g", 3)
+    partition.group("h", 4)
+    group = (await partition.load())["g"]
+    assert (group.generation, group.offsets.committed["t", 0].offset) == (3, 1)
+    partition.group("g", None)
+    partition.group("h", None)
+    loaded = await partition.load()
+    assert list(loaded) == ["g"]
+    assert (loaded["g"].generation, loaded["g"].offsets.committed["t", 0].offset) == (0, 1)
+
+
+async def test_a_group_of_which_nothing_is_left_is_not_loaded(partition: OffsetsPartition) -> None:
+    partition.commit(1, group="deleted")
+    partition.commit(None, group="deleted")
+    partition.commit(2, group="aborted", producer=7)
+    partition.end(ABORT, 7)
+    partition.commit(3, group="taken back", producer=8)
+    partition.commit(None, group="taken back", producer=8)
+    partition.group("recorded", 3)
+    partition.commit(4, group="recorded")
+    partition.commit(None, group="recorded")
+    assert list(await partition.load()) == ["recorded"]
+
+
+def unused_timer(delay_s: float, callback: Callable[[], None]) -> NoReturn:
+    """Groups without members have no timers."""
+    raise AssertionError
