@@ -59,13 +59,15 @@ async def change_overrides(
     name: str,
     change: Callable[[dict[str, str]], dict[str, str]],
     check: Callable[[Mapping[str, str]], None],
+    too_large: ErrorCode = ErrorCode.INVALID_CONFIG,
 ) -> None:
     """Read an entity's overrides, change and check them, write them (again if others wrote meanwhile), notify brokers.
 
     `change` and `check` raise ApiError to refuse. Raises ApiError also: UNKNOWN_SERVER_ERROR (others wrote each time),
-    INVALID_CONFIG (the znode cannot be parsed).
+    INVALID_CONFIG (the znode cannot be parsed), `too_large` (ZooKeeper would not take it).
     """
     path = configs.path(kind, name)
+    configs.check_path(path, too_large)
     for _ in range(WRITE_TRIES):
         (znode,) = await zk.read([path])
         try:
@@ -75,7 +77,10 @@ async def change_overrides(
         after = change(dict(before))
         check(after)
         notice = config_changes.notice(kind, name)
-        problem = await _write(zk, path, znode, after, notice, keeps=kind in (configs.TOPICS, configs.BROKERS))
+        content = configs.encode(after)
+        configs.check_size(content, 0 if znode is None else len(znode.data), too_large)
+        is_kept = bool(after) or kind in (configs.TOPICS, configs.BROKERS)
+        problem = await _write(zk, path, znode, content, notice, is_kept=is_kept)
         if problem is None:
             return
         if problem is ZkCode.NO_NODE:
@@ -87,21 +92,20 @@ async def change_overrides(
 
 
 async def _write(
-    zk: ZooKeeper, path: str, znode: Znode | None, settings: Mapping[str, str], notice: Create, *, keeps: bool
+    zk: ZooKeeper, path: str, znode: Znode | None, content: bytes, notice: Create, *, is_kept: bool
 ) -> ZkCode | None:
     """Write an entity's settings and the notification; return why nothing was written, None if all was.
 
     Both in one step, other than Kafka: a broker that dies between them would leave settings that no broker hears of.
-    As in Kafka, users, clients and addresses without settings have no znode (`keeps`: False), unless others are below.
+    As in Kafka, users, clients and addresses without settings have no znode, unless others are below it.
     """
-    if not settings and not keeps:
+    if not is_kept:
         removal = [] if znode is None else [Delete(path, znode.version)]
         problem = refused(await zk.multi([*removal, notice]))
         if removal and problem is None:
             await _delete_empty_parents(zk, path)
         if problem is not ZkCode.NOT_EMPTY:
             return problem
-    content = configs.encode(settings)
     write = Create(path, content) if znode is None else SetData(path, content, znode.version)
     return refused(await zk.multi([write, notice]))
 

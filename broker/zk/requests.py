@@ -6,7 +6,7 @@ ZooKeeper 3.6 or newer.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -37,6 +37,22 @@ _CODES = {
     0: ZkCode.ROLLED_BACK,
     -2: ZkCode.ROLLED_BACK,
 }
+
+
+# A request is below jute.maxbuffer, 1 MiB, also where the paths have names that clients choose: users, groups.
+READS_PER_REQUEST, READ_CHARS_PER_REQUEST = 500, 300_000
+
+
+def read_portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the paths, in order, as one MultiRead takes them."""
+    start = chars = 0
+    for number, path in enumerate(paths):
+        if number > start and (number - start == READS_PER_REQUEST or chars + len(path) > READ_CHARS_PER_REQUEST):
+            yield paths[start:number]
+            start, chars = number, 0
+        chars += len(path)
+    if start < len(paths):
+        yield paths[start:]
 
 
 class Stat(NamedTuple):

@@ -19,9 +19,6 @@ from logyard.broker.znodes import permissions
 from logyard.broker.znodes.ops import Create, OpResult, SessionExpired, Watcher, WatchEvent, ZkCode, ZkOp, Znode
 from logyard.broker.znodes.paths import ancestors
 
-# With the longest paths (a topic's name has 249 characters) a request is below jute.maxbuffer, 1 MiB.
-READS_PER_REQUEST = 500
-
 # After a refused log-in; Kafka waits as long.
 REFUSED_PAUSE_S = 1.0
 
@@ -218,10 +215,8 @@ class ZooKeeperSession:
 
     async def _read_many(self, kind: int, paths: Sequence[str]) -> list[Any]:
         link = self._live()
-        calls = [
-            link.submit(requests.MultiRead(kind, paths[start : start + READS_PER_REQUEST], self._root))
-            for start in range(0, len(paths), READS_PER_REQUEST)
-        ]
+        portions = requests.read_portions(paths)
+        calls = [link.submit(requests.MultiRead(kind, portion, self._root)) for portion in portions]
         answers: list[Any] = []
         for call in calls:
             answers += await call.future

@@ -7,7 +7,7 @@ has type `users`, name `U/clients/C`. Users and clients are URL-encoded (`saniti
 from collections.abc import Mapping
 from urllib.parse import quote, unquote_plus
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import fields
 
 TOPICS = "topics"
@@ -16,6 +16,11 @@ CLIENTS = "clients"
 USERS = "users"
 IPS = "ips"
 TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+
+# ZooKeeper answers a request above its jute.maxbuffer, 1 MiB where nobody has changed it, by closing this broker's
+# connection. A request to change settings has the znode's content, its path, and the path's names once more.
+BYTES_MAX = 900_000
+PATH_BYTES_MAX = 64 * 1024
 
 DEFAULT = "<default>"  # the entity with the defaults of all brokers, clients, users or ips
 
@@ -51,6 +56,19 @@ def desanitize(name: str) -> str:
 
 def encode(config: Mapping[str, str]) -> bytes:
     return fields.dump({"version": 1, "config": dict(config)})
+
+
+def check_size(content: bytes, before: int = 0, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:
+    """Raise ApiError(code) if a znode of settings is longer than ZooKeeper takes, and than the `before` bytes that it
+    has now."""
+    if len(content) > max(BYTES_MAX, before):
+        raise ApiError(code, f"The settings take {len(content)} bytes: ZooKeeper holds {BYTES_MAX} at most.")
+
+
+def check_path(path: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:
+    """Raise ApiError(code) if an entity's path is longer than ZooKeeper should be asked for."""
+    if len(path.encode()) > PATH_BYTES_MAX:
+        raise ApiError(code, f"The name is too long: its path in ZooKeeper has at most {PATH_BYTES_MAX} bytes.")
 
 
 def decode(data: bytes, path: str = "/config/?") -> dict[str, str]:

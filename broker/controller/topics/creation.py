@@ -125,6 +125,7 @@ def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request
         placement.check_whole(placed)
     overrides = {key: value for key, value in topic.configs.items() if value is not None}
     context.settings.validate_topic_overrides(overrides)
+    configs.check_size(configs.encode(overrides))
     if context.settings.create_policy is not None:
         manual = placed if topic.assignments else None
         context.settings.create_policy(TopicRequest(topic.name, partitions, factor, manual, overrides))

@@ -35,7 +35,7 @@ async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: 
         kind, name, keys = _place(entry)
         change = await _change(pauses, entry.ops, keys)
         if not validate_only:
-            await change_overrides(services.zk, kind, name, change, lambda settings: None)
+            await change_overrides(services.zk, kind, name, change, lambda settings: None, ErrorCode.INVALID_REQUEST)
     except ApiError as refusal:
         code, text = refusal.code, refusal.message
     named = [_named(part) async for part in pauses.between(entry.entity)]

@@ -79,6 +79,7 @@ async def _alter(services: Services, pauses: Pauses, user: str, changes: list[Ch
             configs.sanitize(user),
             lambda settings: _changed(settings, credentials),
             lambda settings: None,
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
         )
     except ApiError as refusal:
         return _result(user, refusal.code, refusal.message)

@@ -32,21 +32,31 @@ async def _of_named(services: Services, named: Sequence[Any]) -> list[Fields]:
     """Return one result for each user, in the order of the request."""
     pauses = Pauses(services)
     times = await pauses.counted(user.name for user in named)
-    once = [user async for user, count in pauses.between(times.items()) if user and count == 1]
+    once = [user async for user, count in pauses.between(times.items()) if count == 1 and _may_be_there(user)]
     results: dict[str, Fields] = {user: {} for user in times}
     async for user, found in _settings(services, once):
         if _has_any(found):
             results[user] = _result(user, found)
         else:
-            text = f"Attempt to describe a user credential that does not exist: {user}"
-            results[user] = _refused(user, ErrorCode.RESOURCE_NOT_FOUND, text)
+            results[user] = _unknown(user)
     async for user, count in pauses.between(times.items()):
         if not user:
             results[user] = _refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
         elif count > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             results[user] = _refused(user, ErrorCode.DUPLICATE_RESOURCE, text)
+        elif not results[user]:
+            results[user] = _unknown(user)
     return list(results.values())
+
+
+def _may_be_there(user: str) -> bool:
+    return bool(user) and len(configs.sanitize(user)) < configs.PATH_BYTES_MAX
+
+
+def _unknown(user: str) -> Fields:
+    text = f"Attempt to describe a user credential that does not exist: {user}"
+    return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, text)
 
 
 async def _settings(

@@ -3,11 +3,12 @@
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create
+from logyard.broker.znodes.ops import Create, SetData
 
 CHANGES = config_changes.PATH
 
@@ -60,3 +61,30 @@ async def test_a_lost_answer_does_not_change_twice(zk: MemoryZooKeeper) -> None:
     assert znode is not None
     assert configs.decode(znode.data, "t") == {"list": "a"}
     assert notified(zk) == [("topics", "t")]
+
+
+async def test_what_zookeeper_does_not_take_is_refused_before_it_is_sent(zk: MemoryZooKeeper) -> None:
+    """It closes the broker's connection on a request above its jute.maxbuffer."""
+    await change(zk, configs.TOPICS, "t", size="1")
+    with pytest.raises(ApiError, match="900000") as refused:
+        await change(zk, configs.TOPICS, "t", size="1" * configs.BYTES_MAX)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(ApiError, match="too long") as refused:
+        await change(zk, configs.USERS, "u" * configs.PATH_BYTES_MAX, size="1")
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert notified(zk) == [("topics", "t")]
+
+
+async def test_settings_that_one_server_took_may_become_fewer(zk: MemoryZooKeeper) -> None:
+    """Its jute.maxbuffer is larger than the usual one."""
+    await change(zk, configs.TOPICS, "t", size="1")
+    large = {"a": "1" * 600_000, "b": "1" * 600_000, "c": "1"}
+    await zk.multi([SetData(configs.topic_path("t"), configs.encode(large))])
+
+    def fewer(before: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in before.items() if name != "c"}
+
+    await change_overrides(zk, configs.TOPICS, "t", fewer, lambda after: None)
+    znode = zk.tree.read(configs.topic_path("t"))
+    assert znode is not None
+    assert configs.decode(znode.data).keys() == {"a", "b"}

@@ -19,7 +19,7 @@ from logyard.broker.server.turns import Turns
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create, SetData
+from logyard.broker.znodes.ops import Create, SetData, Znode
 from logyard.broker.znodes.scram_credentials import ScramCredential
 
 SHA256, SHA512 = 1, 2
@@ -204,6 +204,33 @@ async def test_the_same_credential_twice_is_refused(other: dict[str, Any]) -> No
     broker = await services()
     assert (await alter(broker, setting("u"), other))["u"][0] is ErrorCode.DUPLICATE_RESOURCE
     assert await settings_of(broker, "u") == {}
+
+
+@pytest.mark.parametrize("large", [{"name": "%" * 25_000}, {"salt": bytes(700_000)}])
+async def test_what_zookeeper_does_not_take_is_not_sent(large: dict[str, Any]) -> None:
+    """ZooKeeper closes the broker's connection on a request above its jute.maxbuffer."""
+    broker = await services()
+    ((code, text),) = (await alter(broker, setting("a") | large)).values()
+    assert code is ErrorCode.UNACCEPTABLE_CREDENTIAL
+    assert text
+    assert await broker.zk.children(["/config/users"]) == [[]]
+
+
+async def test_a_user_whose_name_zookeeper_cannot_have_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await services()
+    await alter(broker, setting("b"))
+    asked: list[str] = []
+    reads = ZooKeeperTree.read
+
+    def read(tree: ZooKeeperTree, path: str) -> Znode | None:
+        asked.append(path)
+        return reads(tree, path)
+
+    monkeypatch.setattr(ZooKeeperTree, "read", read)
+    name = "%" * 25_000
+    missing = ErrorCode.RESOURCE_NOT_FOUND
+    assert await describe(broker, name, "b") == [(name, missing, []), ("b", ErrorCode.NONE, [(SHA256, 4096)])]
+    assert asked == ["/config/users/b"]
 
 
 async def test_one_mechanism_is_deleted_while_the_other_is_set() -> None:

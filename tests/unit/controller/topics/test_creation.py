@@ -75,6 +75,8 @@ REFUSALS = [
     (NewTopic("old_topic", 1, 1, configs={"colour": "red"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     (NewTopic("a/b", assignments=((0, ()),)), ErrorCode.INVALID_TOPIC_EXCEPTION),
     (NewTopic("t", 1, 1, configs={"colour": "red"}), ErrorCode.INVALID_CONFIG),
+    # more than ZooKeeper takes, which would close the connection
+    (NewTopic("t", 1, 2, configs={"retention.ms": "1" * 900_000}), ErrorCode.INVALID_CONFIG),
 ]
 
 
