@@ -3,11 +3,12 @@
 `find_now` looks at what is in memory and little; a `TimestampSearch` finds the rest in a thread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochCache
 from logyard.broker.log.segment import index_builder, scan, timestamps
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
 
 FoundRecord = tuple[int, int, int]
@@ -18,7 +19,9 @@ LATER_THAN_ANY = 1 << 63
 
 
 class TimestampSearch:
-    """A search in the segments as they are now; to be called in a thread, also while the log is written to.
+    """A search in a log's segments; to be called in a thread, also while the log is written to.
+
+    It is made on the event loop, and looks there at the segments up to the first that may have the record.
 
     `log_start()` is the log's start, `interval` index.interval.bytes, `name` the partition, for messages.
     """
@@ -32,10 +35,9 @@ class TimestampSearch:
         interval: int,
         name: str,
     ) -> None:
-        self._candidates = [segment for segment in segments if segment.max_timestamp >= timestamp]
-        for segment in self._candidates[:1]:
-            if segment is not segments.active:
-                segments.open_segments.touch(segment)
+        self._first = next((segment for segment in segments if segment.max_timestamp >= timestamp), None)
+        if self._first is not None and self._first is not segments.active:
+            segments.open_segments.touch(self._first)
         self._segments, self._cuts = segments, segments.cuts
         self._epochs, self._timestamp = epochs, timestamp
         self._log_start, self._interval, self._name = log_start, interval, name
@@ -47,7 +49,7 @@ class TimestampSearch:
         meanwhile: the client asks again.
         """
         segments = self._segments
-        for segment in self._candidates:
+        for segment in self._candidates():
             found = None
             try:
                 reader = segment.reader()
@@ -66,6 +68,17 @@ class TimestampSearch:
             if found is not None:
                 return found
         return None
+
+    def _candidates(self) -> Iterator[Segment]:
+        """Yield the segments that may have the record; mostly the first has it, and no other is looked at."""
+        first = self._first
+        if first is None:
+            return
+        yield first
+        # A copy, which is made at once: retention takes segments away meanwhile. If the log is cut, it is void.
+        for segment in self._segments.all.copy():
+            if segment.base_offset > first.base_offset and segment.max_timestamp >= self._timestamp:
+                yield segment
 
 
 def find_now(segments: SegmentList, epochs: EpochCache, timestamp: int, log_start: int) -> FoundRecord | None:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,6 +10,7 @@ from logyard.broker.errors import ApiError
 from logyard.broker.log.disk.memory import MemoryFile
 from logyard.broker.log.segment import timestamps
 from logyard.broker.log.segment.scan import NotCached
+from logyard.broker.log.segment.segment import Segment
 from tests.support.logs import NOW, SMALL, new_log, produced
 
 
@@ -91,3 +93,42 @@ def test_a_batch_of_which_only_the_header_is_in_memory_is_left_to_the_thread(mon
     with pytest.raises(NotCached):
         log.find_late_now(NOW)
     assert log.timestamp_search(NOW)() == (NOW, 0, 0)
+
+
+class Counted(list[Segment]):
+    """Counts the segments that are looked at."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[Segment]:
+        for segment in super().__iter__():
+            self.seen += 1
+            yield segment
+
+
+def test_segments_behind_the_first_that_may_have_it_are_not_looked_at() -> None:
+    """A request may have a search for each partition, and a log ten thousand segments."""
+    log = new_log(config=SMALL)
+    for number in range(60):
+        log.append_as_leader(produced([b"x" * 50], timestamp=NOW + number), 0, now_ms=NOW)
+    assert len(log.segments) > 5
+    log.segments.all = counted = Counted(log.segments.all)
+    search = log.timestamp_search(NOW + 1)
+    assert counted.seen == 1
+    assert search() == (NOW + 1, 1, 0)
+    assert counted.seen == 1
+
+
+def test_where_the_first_segment_has_only_what_was_deleted_a_later_one_is_searched() -> None:
+    log = new_log(config=SMALL)
+    for number in range(60):
+        late = number in (0, 40, 59)
+        log.append_as_leader(produced([b"x" * 50], timestamp=NOW + 1000 * late + number), 0, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(1)
+    assert log.segments[0].max_timestamp == NOW + 1000
+    assert log.timestamp_search(NOW + 999)() == (NOW + 1040, 40, 0)
+    search = log.timestamp_search(NOW + 1050)
+    log.segments.drop_oldest(3)
+    assert search() == (NOW + 1059, 59, 0)
+    assert log.timestamp_search(NOW + 1060)() is None
