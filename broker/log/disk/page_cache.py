@@ -89,7 +89,12 @@ def nowhere() -> int | None:
 
 
 class FilePages:
-    """What is in memory of one open file. Pages that were found there, all in one row, are only counted again."""
+    """What is in memory of one open file. Pages that were found there, all in one row, are only counted again.
+
+    The event loop asks and threads read, without a lock. A thread ends the row before its read begins, so a row that is
+    still the same one after a question held during it; another is not put in its place. (Where nothing is called
+    between a look at the row and a store, no other thread has a turn: the interpreter changes them at calls and loops.)
+    """
 
     __slots__ = ("_calls", "_fd", "_found")
 
@@ -100,14 +105,18 @@ class FilePages:
     def are_in_memory(self, size: int, position: int) -> bool:
         """Whether all of these bytes are in memory."""
         end = position + size
-        begin, behind = self._found
-        if begin <= position and end <= behind and self._calls.are_counted(self._fd, size, position):
+        found = self._found
+        begin, behind = found
+        is_counted = begin <= position and end <= behind and self._calls.are_counted(self._fd, size, position)
+        if is_counted and self._found is found:
             return True
         if not self._calls.are_in_memory(self._fd, size, position):
             self._found = _NOTHING
             return False
         touches = position <= behind and begin <= end
-        self._found = (min(begin, position), max(behind, end)) if touches and behind else (position, end)
+        row = (min(begin, position), max(behind, end)) if touches and behind else (position, end)
+        if self._found is found:
+            self._found = row
         return True
 
     def bring(self, size: int, position: int) -> bool:

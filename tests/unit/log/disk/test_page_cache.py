@@ -135,6 +135,33 @@ class Asked:
         monkeypatch.setattr(page_cache.Calls, "are_in_memory", are_in_memory)
 
 
+@pytest.mark.parametrize("question", ["are_counted", "are_in_memory"])
+def test_a_thread_that_reads_during_a_question_ends_the_row(
+    descriptor: int, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """The question put back what the thread had ended, and believed what it had counted meanwhile."""
+    pages = pages_of(descriptor)
+    skip_unless_counted(descriptor)
+    assert pages.are_in_memory(4 * PAGE, 0)
+    asked = Asked(monkeypatch)
+    asks = getattr(page_cache.Calls, question)
+
+    def asked_while_a_thread_begins(calls: page_cache.Calls, fd: int, size: int, position: int) -> bool:
+        pages.come()
+        return bool(asks(calls, fd, size, position))
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(page_cache.Calls, question, asked_while_a_thread_begins)
+        if question == "are_counted":
+            assert pages.are_in_memory(PAGE, 0)
+            assert asked.times == 1
+        else:
+            assert pages.are_in_memory(PAGE, 4 * PAGE)
+    before = asked.times
+    assert pages.are_in_memory(4 * PAGE, 0)
+    assert asked.times == before + 1
+
+
 def test_what_was_found_is_only_counted(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = pages_of(descriptor)
     skip_unless_counted(descriptor)
