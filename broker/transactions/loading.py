@@ -7,6 +7,7 @@ when all that was read is on the whole ISR: nobody is answered by what an electi
 from collections.abc import Awaitable, Callable
 
 from logyard.broker.clock import Now
+from logyard.broker.portions import portions
 from logyard.broker.transactions import record_format
 from logyard.broker.transactions.events import NO_EPOCH
 from logyard.broker.transactions.ports import KeyValue, StateLog
@@ -14,6 +15,8 @@ from logyard.broker.transactions.states import DECIDED, ENDED, State
 from logyard.broker.transactions.transaction import EPOCH_MAX, RAISING_VERSION, Stored, Transaction
 
 REPLICATED_POLL_S = 0.02
+# To copy so many takes as long as to make a transaction.
+PARTITIONS_PER_COST = 50
 
 
 async def load(
@@ -36,7 +39,14 @@ async def load(
     while not state_log.is_replicated(partition, end):
         await sleep(REPLICATED_POLL_S)
     loaded_at = now()
-    return {name: _transaction(name, stored, loaded_at) for name, stored in records.items()}
+    transactions: dict[str, Transaction] = {}
+    async for portion in portions(records.items(), _cost):
+        transactions.update((name, _transaction(name, stored, loaded_at)) for name, stored in portion)
+    return transactions
+
+
+def _cost(record: tuple[str, Stored]) -> int:
+    return 1 + len(record[1].partitions) // PARTITIONS_PER_COST
 
 
 def _transaction(transactional_id: str, stored: Stored, now: Now) -> Transaction:

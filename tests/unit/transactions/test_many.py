@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
-from logyard.broker.transactions import owned_transactions, record_format
+from logyard.broker.model import TopicPartition
+from logyard.broker.portions import AT_ONCE
+from logyard.broker.transactions import loading, owned_transactions, record_format
 from logyard.broker.transactions.markers import runner as markers
 from logyard.broker.transactions.markers.routing import destinations
 from logyard.broker.transactions.runner import Rules
 from logyard.broker.transactions.states import State
-from logyard.broker.transactions.transaction import Stored
+from logyard.broker.transactions.transaction import Stored, Transaction
 from tests.support.transaction_world import TIMEOUT_MS, TP, TransactionWorld
 
 IDS = 10_000
@@ -79,6 +82,32 @@ async def crowded() -> AsyncIterator[TransactionWorld]:
     world = TransactionWorld()
     yield world
     await world.coordinator.close()
+
+
+@pytest.mark.parametrize(("partitions", "most"), [(4, AT_ONCE), (5000, 10)])
+async def test_a_partition_with_very_many_ids_is_loaded_in_turns(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch, partitions: int, most: int
+) -> None:
+    """All of them were made in the turn after the last was read."""
+    ids = 3 * most
+    places = frozenset(TopicPartition("t", number) for number in range(partitions))
+    value = record_format.value(Stored(1, 0, TIMEOUT_MS, State.PREPARE_COMMIT, places, 1, 1))
+    world.log.partitions[0] = [(record_format.key(f"id-{number}"), value) for number in range(ids)]
+    made = largest = 0
+
+    def counted(*values: Any) -> Transaction:
+        nonlocal made
+        made += 1
+        return Transaction(*values)
+
+    monkeypatch.setattr(loading, "Transaction", counted)
+    load = asyncio.ensure_future(loading.load(world.log, 0, asyncio.sleep, lambda: Now(0, 0)))
+    while not load.done():
+        before = made
+        await asyncio.sleep(0)
+        largest = max(largest, made - before)
+    assert largest == most
+    assert list(await load) == [f"id-{number}" for number in range(ids)]
 
 
 async def test_open_ones_that_time_out_together_are_aborted_in_portions(crowded: TransactionWorld) -> None:
