@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote_plus
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import fields
+from logyard.broker.znodes.ops import CONTENT_BYTES_MAX
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -17,9 +18,6 @@ USERS = "users"
 IPS = "ips"
 TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 
-# ZooKeeper answers a request above its jute.maxbuffer, 1 MiB where nobody has changed it, by closing this broker's
-# connection. A request to change settings has the znode's content, its path, and the path's names once more.
-BYTES_MAX = 900_000
 PATH_BYTES_MAX = 64 * 1024
 
 DEFAULT = "<default>"  # the entity with the defaults of all brokers, clients, users or ips
@@ -61,8 +59,8 @@ def encode(config: Mapping[str, str]) -> bytes:
 def check_size(content: bytes, before: int = 0, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:
     """Raise ApiError(code) if a znode of settings is longer than ZooKeeper takes, and than the `before` bytes that it
     has now."""
-    if len(content) > max(BYTES_MAX, before):
-        raise ApiError(code, f"The settings take {len(content)} bytes: ZooKeeper holds {BYTES_MAX} at most.")
+    if len(content) > max(CONTENT_BYTES_MAX, before):
+        raise ApiError(code, f"The settings take {len(content)} bytes: ZooKeeper holds {CONTENT_BYTES_MAX} at most.")
 
 
 def check_path(path: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:

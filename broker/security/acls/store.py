@@ -13,7 +13,7 @@ from logyard.broker.security.acls.filters import AclFilter, Takers
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.znodes import acls, paths
 from logyard.broker.znodes.acls import AclEntry, PatternType, ResourcePattern
-from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
+from logyard.broker.znodes.ops import CONTENT_BYTES_MAX, Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
 
 TRIES = 11
 PAUSE_S, JITTER_S = 0.1, 0.05
@@ -96,7 +96,8 @@ class AclStore:
     # -- changes
 
     async def create(self, pattern: ResourcePattern, entries: Iterable[AclEntry]) -> None:
-        """Add entries to a pattern. Raises ApiError: UNKNOWN_SERVER_ERROR (others wrote each time)."""
+        """Add entries to a pattern. Raises ApiError: UNKNOWN_SERVER_ERROR (others wrote each time), INVALID_REQUEST
+        (ZooKeeper would not take so many)."""
         added = frozenset(entries)
         async with self._turn:
             await self._change(pattern, lambda present: present | added)
@@ -171,7 +172,7 @@ class AclStore:
             before, version = await self._present(pattern)
         for _ in range(TRIES):
             after = change(before)
-            written = await self._write(pattern, after, version, has_changed=after != before)
+            written = await self._write(pattern, after, version, has_changed=after != before, grows=not after <= before)
             if written is not None:
                 self._keep(pattern, after, written)
                 return
@@ -190,13 +191,21 @@ class AclStore:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{problem}: mend it before changing it") from problem
 
     async def _write(
-        self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int, *, has_changed: bool
+        self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int, *, has_changed: bool, grows: bool
     ) -> int | None:
-        """Write on condition of the version, and notify. Returns the version written, None if it was another one."""
+        """Write on condition of the version, and notify. Returns the version written, None if it was another one.
+
+        What `grows` may not become longer than ZooKeeper takes.
+        """
         path = acls.path(pattern)
         # They are sorted, and a client chooses how many there are.
         many = len(entries) > ENTRIES_PER_TURN
         content = await asyncio.to_thread(acls.encode, entries) if many else acls.encode(entries)
+        if grows and len(content) > CONTENT_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the ACLs of a resource would take {len(content)} bytes: ZooKeeper holds {CONTENT_BYTES_MAX} at most",
+            )
         write: ZkOp
         if not entries:
             if version == UNKNOWN_VERSION:

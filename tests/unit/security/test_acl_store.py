@@ -333,3 +333,20 @@ async def test_names_and_codes_round_trip() -> None:
     for bad in (b"TOPIC", b"TOPIC:", b"Topic:t", b"\xff"):
         with pytest.raises(CorruptData):
             acls.decode_notification(bad, "/kafka-acl-changes/acl_changes_0000000000")
+
+
+async def test_more_than_zookeeper_takes_is_refused_before_it_is_sent(world: World) -> None:
+    """It closes the broker's connection on a request above its jute.maxbuffer."""
+    broker = await world.broker()
+    long = [AclEntry(f"User:{number}{'a' * 30_000}", Permission.ALLOW, Operation.READ) for number in range(40)]
+    await broker.store.create(LITERAL, long[:20])
+    with pytest.raises(ApiError, match="900000") as refused:
+        await broker.store.create(LITERAL, long[20:])
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    await broker.obeys(LITERAL, *long[:20])
+    # What is there may become less, whatever it is: a server may take more than most do.
+    await broker.zk.multi([Create(acls.path(PREFIXED), acls.encode(frozenset(long)))])
+    await broker.store.load()
+    (taken,) = await broker.store.delete([EVERYTHING._replace(principal=long[0].principal)])
+    assert taken == {(LITERAL, long[0]): None, (PREFIXED, long[0]): None}
+    await broker.obeys(PREFIXED, *long[1:])

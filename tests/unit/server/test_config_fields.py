@@ -8,7 +8,7 @@ from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Create, SetData
+from logyard.broker.znodes.ops import CONTENT_BYTES_MAX, Create, SetData
 
 CHANGES = config_changes.PATH
 
@@ -67,7 +67,7 @@ async def test_what_zookeeper_does_not_take_is_refused_before_it_is_sent(zk: Mem
     """It closes the broker's connection on a request above its jute.maxbuffer."""
     await change(zk, configs.TOPICS, "t", size="1")
     with pytest.raises(ApiError, match="900000") as refused:
-        await change(zk, configs.TOPICS, "t", size="1" * configs.BYTES_MAX)
+        await change(zk, configs.TOPICS, "t", size="1" * CONTENT_BYTES_MAX)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     with pytest.raises(ApiError, match="too long") as refused:
         await change(zk, configs.USERS, "u" * configs.PATH_BYTES_MAX, size="1")
