@@ -10,6 +10,7 @@ import struct
 import sys
 import termios
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -97,6 +98,15 @@ def say(text: str) -> None:
 def line_of(error: Exception) -> str | None:
     """Return what an error of ours says, also if Spark brings it back from a task; None for another error."""
     return str(error) if isinstance(error, (LogyardError, OSError)) else _from_task(error)
+
+
+def told(error: Exception) -> str:
+    """Return a failure as one line; the traceback of what is no failure of ours goes to the log."""
+    line = line_of(error)
+    if line is None:
+        traceback.print_exception(error, file=sys.stderr)
+        line = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+    return " ".join(line.split())
 
 
 def _fail(job: str, text: str) -> int:

@@ -1,16 +1,14 @@
 """The topics of a job, some side by side: each has a run of its own, and its failure is its own. Driver only."""
 
 import argparse
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from logyard.spark_jobs.command import line_of, positive, say
+from logyard.spark_jobs.command import positive, say, told
 from logyard.spark_jobs.errors import JobFailed, SparkGone
 
 Part = TypeVar("Part")
@@ -98,7 +96,7 @@ def take_turns(
             try:
                 part, failure = work(topic)
             except Exception as error:
-                failure = _told(error)
+                failure = told(error)
                 gone = failure if isinstance(error, SparkGone) else gone
         done = Turn(topic, part, failure, time.monotonic() - began)
         with lock:
@@ -127,12 +125,3 @@ def failed_words(failed: Mapping[str, str], count: int) -> str:
     names = list(failed)
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return f"{len(names):,} of {count:,} topics failed: {', '.join(names[:NAMED_MAX])}{more}"
-
-
-def _told(error: Exception) -> str:
-    """Return a failure as one line; the traceback of what is no failure of ours goes to the log."""
-    line = line_of(error)
-    if line is None:
-        traceback.print_exception(error, file=sys.stderr)
-        line = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
-    return " ".join(line.split())

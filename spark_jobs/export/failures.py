@@ -92,7 +92,7 @@ class FailedPartitions:
         self._tell = tell
         self._first: LogyardError | None = None
         self.reasons: dict[TopicPartition, str] = {}
-        # Topics of which no partition is known.
+        # Topics of which no partition is known, or that were not done when the job ended.
         self._topics: dict[str, str] = {}
 
     @property
@@ -108,6 +108,11 @@ class FailedPartitions:
         self._first = self._first or error
         self._topics[topic] = str(error)
         self._tell(f"{topic} is given up: {error}")
+
+    def leave(self, topics: Iterable[str], reason: str) -> None:
+        """Note why the job ended before these topics were done."""
+        for topic in topics:
+            self._topics.setdefault(topic, reason)
 
     def give_up(self, tp: TopicPartition, error: Exception | str) -> None:
         """Give a partition up."""

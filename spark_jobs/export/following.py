@@ -34,11 +34,13 @@ def commit_next(
     manifest: Manifest,
     following: Callable[[Manifest], Manifest | None],
     began: float,
+    committed: Callable[[Manifest], None],
 ) -> Manifest:
     """Commit and publish the version that `following` makes of `manifest`, or of the newest one; returns it.
 
     :param following: returns None if its version contradicts that one.
     :param began: when the run began to write the version's files, by `clock`.
+    :param committed: is told the version once it is committed, before it is published: it counts even if that fails.
 
     Raises Fenced if it contradicts, or if others are faster again and again; TableFailed and what a commit raises.
     """
@@ -54,6 +56,7 @@ def commit_next(
                 raise
             tables.publish(store, newest)
             continue
+        committed(made)
         tables.publish(store, made)
         return made
     raise AssertionError

@@ -4,30 +4,29 @@ commit ended.
     spark-submit spark_jobs/export.py --cluster-file DIR/cluster.json --topic flights --destination exports/flights
 
 The last line printed is the summary as JSON. Exit status: 0 if all was exported (or nothing was new), 1 if the export
-failed, or failed for the topics and partitions that the summary names under `topics_failed` and `failed`.
+failed, or failed for the topics and partitions that the summary names under `topics_failed` and `failed`. An export
+that fails after it has committed something prints the summary of that, with the reason as `error`.
 """
 
 import argparse
 import sys
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.command import FAILED, run_job, say
+from logyard.spark_jobs.command import FAILED, run_job, say, told
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.executors import NEEDS, STORES
 from logyard.spark_jobs.export import merges, offsets, options
+from logyard.spark_jobs.export.account import Account
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.failures import FailedPartitions, PartitionsFailed, splits_or_failure
-from logyard.spark_jobs.export.files import Output, WrittenSplit
+from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.following import clock, commit_next
 from logyard.spark_jobs.export.leaders import Leaders
 from logyard.spark_jobs.export.manifest import Manifest
@@ -70,8 +69,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tuple[int, dict[str, Any]]:
-    """Export; returns the exit status and the summary. Spark does the work unless `workers` are given."""
+    """Export; returns the exit status and the summary, with `error` if it failed after something was committed. Raises
+    what it failed by before that. Spark does the work unless `workers` are given."""
     began = time.monotonic()
+    run = export_of(arguments, workers)
+    try:
+        summary = run.all()
+    except Exception as problem:
+        if not run.has_committed:
+            raise
+        summary = run.ended(problem)
+    status = FAILED if summary["topics_failed"] or "error" in summary else 0
+    return status, summary | {"seconds": round(time.monotonic() - began, 2)}
+
+
+def export_of(arguments: argparse.Namespace, workers: Workers | None = None) -> "Export":
+    """Return the run of an export that these options ask for. Spark does the work unless `workers` are given."""
     output = options.output_of(arguments)
     if workers is None:
         need_rdds("export")
@@ -80,9 +93,7 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
             if is_object_store(arguments.destination)
             else SparkWorkers("logyard export", {} if arguments.catalog else settings(arguments.format))
         )
-    run = Export(arguments, output, workers)
-    summary = run.all()
-    return (FAILED if summary["topics_failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
+    return Export(arguments, output, workers)
 
 
 class Export:
@@ -96,9 +107,10 @@ class Export:
         self._run_id = clusters.run_id("export")
         self._leaders = Leaders(arguments, self._run_id, "export")
         self._committed_only = arguments.isolation == "read_committed"
-        self._done: list[WrittenPiece] = []
         self._tries = 0
         self._failed = FailedPartitions(lambda text: say(f"export: {text}"))
+        self._merging = Merging(self._store, workers, self._tables, self._run_id)
+        self._account = Account(self._failed, self._merging)
 
     def _publisher(self) -> Publisher:
         arguments, objects = self._arguments, self._store.objects
@@ -122,14 +134,31 @@ class Export:
         self._writing = self._mode(self._output)
         self._clean()
         self._checkpoint()
+        self._account.newest = manifest
         with self._leaders:
             planned = (self._planned(replica, manifest) for replica in self._replicas())
-            ranges = [span for span in planned if span is not None]
+            self._account.ranges = ranges = [span for span in planned if span is not None]
             self._failed.raise_if_none_left(r.replica.tp for r in ranges)
             manifest = self._export(ranges, manifest, layout)
             self._failed.raise_if_none_left(r.replica.tp for r in ranges)
-        merged, manifest = self._merge(manifest)
-        return {**self._summary(manifest, ranges), "merged_files": merged}
+        self._merge(manifest)
+        return self._summary()
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether it has committed a version, published or not."""
+        return self._account.has_committed
+
+    def ended(self, problem: Exception) -> dict[str, Any]:
+        """Return the summary of a run that failed: what it had committed, and `error`. Topics that were not done have
+        failed."""
+        error = told(problem)
+        say(f"export: it ends here, and what is committed stays: {error}")
+        self._failed.leave(self._account.unfinished(), error)
+        return {**self._summary(), "error": error}
+
+    def _summary(self) -> dict[str, Any]:
+        return self._account.summary(mode=self._arguments.mode, kind=self._arguments.format)
 
     def _replicas(self) -> list[Replica]:
         """Return the leased leader replica of every partition, or the replicas of --log-dir."""
@@ -214,7 +243,6 @@ class Export:
                 raise LeasesGone(lost)
             self._leaders.reset_attempts()
             following = self._commit(manifest, layout, piece, made, run_id, began)
-        self._done.append(made)
         for tp, reason in pieces.broken.items():
             if tp not in self._failed.reasons:
                 self._failed.give_up(tp, reason)
@@ -289,7 +317,10 @@ class Export:
                 removed=made.removed,
             )
 
-        done = commit_next(self._store, self._tables, manifest, following, began)
+        def committed(version: Manifest) -> None:
+            self._account.add(made, version)
+
+        done = commit_next(self._store, self._tables, manifest, following, began, committed)
         self._checkpoint()
         return done
 
@@ -310,72 +341,15 @@ class Export:
         except (CorruptData, OSError, StoreFailed) as error:
             say(f"export: no checkpoint of the manifests was made: {error}")
 
-    def _merge(self, manifest: Manifest) -> tuple[int, Manifest]:
-        """Merge small files, in versions of their own; returns how many files were replaced, and the newest version."""
+    def _merge(self, manifest: Manifest) -> None:
+        """Merge small files, in versions of their own."""
         arguments = self._arguments
         if arguments.format != "parquet" or self._output.upsert or not arguments.target_file_mib:
-            return 0, manifest
+            return
         target = arguments.target_file_mib * MEBIBYTE
         plan = list(merges.plan_merges(self._store.live_files(), target, arguments.merge_files))
-        merging = Merging(self._store, self._workers, self._tables, self._run_id)
-        manifest = merging.all(plan, manifest, self._piece_bytes() if plan else 0)
+        self._merging.all(plan, manifest, self._piece_bytes() if plan else 0)
         self._checkpoint()
-        return merging.merged, manifest
-
-    def _summary(self, manifest: Manifest, ranges: Sequence[Range]) -> dict[str, Any]:
-        written = [w for made in self._done for w in made.written]
-        files = [f for made in self._done for f in made.files]
-        with np.errstate(over="ignore"):
-            digest = np.array([w.digest for w in written], np.int64).sum() if written else np.int64(0)
-        rows: Counter[TopicPartition] = Counter()
-        for one in written:
-            rows[TopicPartition(one.topic, one.partition)] += one.rows
-        partitions = {
-            str(span.replica.tp): {
-                "start": span.start,
-                "end": self._end(span, manifest),
-                "rows": rows[span.replica.tp],
-            }
-            for span in ranges
-        }
-        return {
-            "job": "export",
-            "mode": self._arguments.mode,
-            "format": self._arguments.format,
-            "topics": sorted({span.replica.topic for span in ranges}),
-            "manifest_version": manifest.version,
-            "versions": len(self._done),
-            "rows": sum(w.rows for w in written),
-            "dead_letters": sum(w.bad_rows for w in written),
-            "bytes": sum(int(f["bytes"]) for f in files),
-            "files": len(files),
-            "offsets": partitions,
-            "failed": {str(tp): reason for tp, reason in sorted(self._failed.reasons.items())},
-            "topics_failed": self._failed.topics,
-            "by_topic": self._by_topic(ranges, written),
-            "checksum": f"{int(digest) & (2**64 - 1):016x}",
-        }
-
-    def _by_topic(self, ranges: Sequence[Range], written: Sequence[WrittenSplit]) -> dict[str, dict[str, Any]]:
-        """Return the summary's row for each topic."""
-        failed = self._failed.topics
-        rows: dict[str, dict[str, Any]] = {
-            topic: {"failed": failed.get(topic), "partitions": 0, "rows": 0, "dead_letters": 0}
-            for topic in sorted({span.replica.topic for span in ranges} | set(failed))
-        }
-        for span in ranges:
-            rows[span.replica.topic]["partitions"] += 1
-        for split in written:
-            rows[split.topic]["rows"] += split.rows
-            rows[split.topic]["dead_letters"] += split.bad_rows
-        return rows
-
-    def _end(self, span: Range, manifest: Manifest) -> int:
-        """Return the offset below which a partition is exported; if it was given up, below which it is committed."""
-        if span.replica.tp not in self._failed.reasons:
-            return span.end
-        known = manifest.topics.get(span.replica.topic)
-        return span.start if known is None else known.next_offsets.get(span.replica.partition, span.start)
 
 
 if __name__ == "__main__":

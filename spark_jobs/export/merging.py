@@ -13,7 +13,8 @@ from logyard.spark_jobs.session import Workers
 
 @dataclass
 class Merging:
-    """What was merged so far: files that are gone, those that took their places, and their bytes before and after."""
+    """What was merged so far: files that are gone, those that took their places, and their bytes before and after;
+    `version`: the newest one that was committed, 0 if there is none."""
 
     store: ManifestStore
     workers: Workers
@@ -25,6 +26,7 @@ class Merging:
     bytes_before: int = 0
     bytes_after: int = 0
     overtaken: int = 0
+    version: int = 0
     _tries: int = 0
 
     def all(self, plan: Sequence[merges.Merge], manifest: Manifest, bytes_max: int) -> Manifest:
@@ -60,14 +62,17 @@ class Merging:
                 removed = [str(f["path"]) for merge, _ in kept for f in merge.files]
                 return newest.advanced(run_id=run_id, files=[row for _, row in kept], removed=removed)
 
+            def committed(made: Manifest) -> None:
+                self.version = made.version
+                self._count(kept)
+
             try:
-                manifest = commit_next(self.store, self.tables, manifest, following, began)
+                manifest = commit_next(self.store, self.tables, manifest, following, began, committed)
             except Fenced:
                 if kept:
                     raise
                 # Another run has merged all of them.
                 manifest = self.store.latest()
-            self._count(kept)
             self.overtaken += len(done) - len(kept)
         return manifest
 

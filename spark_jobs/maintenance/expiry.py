@@ -95,9 +95,10 @@ class Expiry:
         failed: dict[str, str] = {}
         for at in range(0, len(urls), DELETED_AT_ONCE):
             some = urls[at : at + DELETED_AT_ONCE]
-            failed |= _deleted(table, some)
-        self.deleted += len(urls) - len(failed)
-        self.not_deleted |= failed
+            left = _deleted(table, some)
+            self.deleted += len(some) - len(left)
+            failed |= left
+            self.not_deleted |= left
         return failed
 
 

@@ -3,7 +3,8 @@
     spark-submit spark_jobs/maintenance.py --destination exports/flights --catalog catalog.json --table lake.flights
 
 Exports and other programs may write to the table meanwhile. The last line printed is the summary as JSON. Exit status:
-0 if all was done, 1 if the job failed, or could not delete the files that the summary names under `not_deleted`.
+0 if all was done, 1 if the job failed, or could not delete the files that the summary names under `not_deleted`. A
+job that fails after it has changed something prints the summary of that, with the reason as `error`.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from typing import Any
 
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.cluster import run_id
-from logyard.spark_jobs.command import FAILED, natural, positive, run_job, say
+from logyard.spark_jobs.command import FAILED, natural, positive, run_job, say, told
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.executors import NEEDS, STORES
 from logyard.spark_jobs.export import merges, options, partition_columns
@@ -67,7 +68,7 @@ def maintain(arguments: argparse.Namespace, workers: Workers | None = None) -> t
         needs = (*NEEDS, STORES) if is_object_store(arguments.destination) else NEEDS
         workers = SparkWorkers("logyard maintenance", needs=needs)
     summary = Maintenance(arguments, workers).all()
-    status = FAILED if summary["not_deleted"] else 0
+    status = FAILED if "error" in summary else 0
     return status, summary | {"seconds": round(time.monotonic() - began, 2)}
 
 
@@ -83,22 +84,33 @@ class Maintenance:
         self._publisher = CatalogPublisher(catalog, arguments.table, _partitioned(self._store.latest()))
 
     def all(self) -> dict[str, Any]:
-        """Rewrite, expire, clean; returns the summary."""
+        """Rewrite, expire, clean; returns the summary, with `error` if it failed after something was changed."""
         self._store.check()
         table, manifest = self._publisher.caught_up(self._store)
         arguments = self._arguments
         merging = Merging(self._store, self._workers, self._publisher, run_id("maintenance"), table.ids)
-        reason = self._rewrite(table, manifest, merging)
         age = None if arguments.older_than_hours is None else arguments.older_than_hours * HOUR_MS
         expiry = Expiry(self._publisher, self._store, age, arguments.keep)
-        expiry.all()
-        self._clean()
+        reason, error = "", ""
+        version = manifest.version
+        try:
+            reason = self._rewrite(table, manifest, merging)
+            expiry.all()
+            self._clean()
+            version = self._store.latest().version
+        except Exception as problem:
+            if not (merging.merged or expiry.forgotten or expiry.deleted):
+                raise
+            error = told(problem)
+            say(f"maintenance: it ends here, and what is done stays: {error}")
         failed = sorted(expiry.not_deleted.items())
+        if failed and not error:
+            error = f"{len(failed):,} files could not be deleted: {': '.join(failed[0])}"
         return {
             "job": "maintenance",
             "table": arguments.table,
             "destination": self._store.directory,
-            "manifest_version": self._store.latest().version,
+            "manifest_version": max(version, merging.version),
             "files_merged": merging.merged,
             "files_made": merging.made,
             "bytes_before": merging.bytes_before,
@@ -111,7 +123,7 @@ class Maintenance:
             "files_deleted": expiry.deleted,
             "not_deleted": len(failed),
             "first_not_deleted": dict(failed[:FAILURES_TOLD]),
-            **({"error": f"{len(failed):,} files could not be deleted: {': '.join(failed[0])}"} if failed else {}),
+            **({"error": error} if error else {}),
         }
 
     def _rewrite(self, table: CatalogTable, manifest: Manifest, merging: Merging) -> str:

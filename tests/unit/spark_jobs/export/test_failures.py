@@ -13,6 +13,7 @@ import pytest
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, options
+from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.splits import Range
@@ -150,6 +151,44 @@ def test_where_none_is_left_the_job_fails_with_the_first(world: World) -> None:
     with pytest.raises(LogyardError, match=r"(airports-0|flights-0|flights-1|weather-0), segment 0 .*position 0 "):
         world.run()
     assert world.rows() == {}
+
+
+def test_where_none_is_left_what_was_committed_before_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "MEBIBYTE", 400)
+    for name in TOPICS:
+        world.patch(name, 70, b"\xff", 15)
+    status, summary = world.run("--commit-mib", "1", "--split-mib", "1")
+    assert (status, sorted(summary["failed"])) == (1, sorted(TOPICS))
+    assert world.rows() == {name: list(range(15)) for name in TOPICS}
+    assert (summary["rows"], {span["end"] for span in summary["offsets"].values()}) == (60, {15})
+    assert re.search("segment 15 ", summary["error"])
+
+
+def test_what_was_committed_before_the_destination_failed_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(job, "MEBIBYTE", 400)
+    commit = ManifestStore.commit
+
+    def full(store: ManifestStore, manifest: Manifest) -> None:
+        if manifest.version > 3:
+            raise OSError(28, "No space left on device", "data")
+        commit(store, manifest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ManifestStore, "commit", full)
+        status, summary = world.run("--commit-mib", "1", "--split-mib", "1")
+    assert (status, summary["error"]) == (1, "[Errno 28] No space left on device: 'data'")
+    assert "what is committed stays: [Errno 28]" in capsys.readouterr().err
+    there = {name: len(offsets) for name, offsets in world.rows().items()}
+    assert (summary["manifest_version"], summary["versions"], summary["rows"]) == (3, 3, sum(there.values()))
+    assert {name: span["end"] for name, span in summary["offsets"].items()} == {n: there.get(n, 0) for n in TOPICS}
+    # Who runs only the failed topics again must not miss one that was not done.
+    left = {name.rpartition("-")[0] for name in TOPICS if there.get(name, 0) < 30}
+    assert summary["topics_failed"] == dict.fromkeys(left, summary["error"])
+    assert {name for name, row in summary["by_topic"].items() if row["failed"]} == left
+    status, summary = world.run()
+    assert (status, world.rows()) == (0, {name: list(range(30)) for name in TOPICS})
 
 
 def test_a_topic_made_again_is_that_topics_trouble(world: World) -> None:

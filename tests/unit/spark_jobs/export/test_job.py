@@ -12,7 +12,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from logyard.spark_jobs import cluster
-from logyard.spark_jobs.export import job, merges, options
+from logyard.spark_jobs.export import account, job, merges, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.job import MEBIBYTE
 from logyard.spark_jobs.export.manifest_store import ManifestStore
@@ -154,8 +154,10 @@ def test_a_disk_that_fails_after_the_commit_costs_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(ManifestStore, "commit", full)
-        with pytest.raises(OSError, match="no space"):
-            flights.run(*words)
+        status, told = job.export(flights.given(*words), HereWorkers())
+        assert status == 1
+        assert (told["rows"], told["manifest_version"], told["error"]) == (20, 2, "no space left on device")
+        assert (told["offsets"]["t-0"]["end"], told["topics_failed"]) == (40, {})
     monkeypatch.undo()
     flights.run(*words)
     assert flights.offsets() == list(range(40))
@@ -311,7 +313,7 @@ def test_the_summary_of_very_many_partitions_is_one_look_at_what_was_written(tmp
         flights, said = Flights(tmp_path / str(count)), dict[str, Any]()
         for partition in range(count):
             write_partition(flights.log, f"t-{partition}", [[batch([Rec(0, b"k", b"v")])]])
-        lines = lines_run(job, lambda: said.update(flights.run()))
+        lines = lines_run(account, lambda: said.update(flights.run()))
         assert [part["rows"] for part in said["offsets"].values()] == [1] * count
         return lines
 

@@ -15,9 +15,10 @@ pytest.importorskip("pyiceberg")
 
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export.manifest_store import Fenced
-from logyard.spark_jobs.maintenance import job
+from logyard.spark_jobs.maintenance import expiry, job
 from logyard.spark_jobs.manifest import ManifestStore
 from logyard.spark_jobs.tables.catalog import CatalogFailed
+from logyard.spark_jobs.tables.catalog_history import History
 from logyard.spark_jobs.tables.publisher import TableFailed
 from tests.support import faulty_catalog
 from tests.support.export_runs import pairs
@@ -43,7 +44,7 @@ class Kept(Lake):
         job.add_arguments(parser)
         given = ["--destination", str(self.flights.target), "--catalog", str(self.file), "--table", "lake.t"]
         status, summary = job.maintain(parser.parse_args([*given, "--merge-files", "2", *words]), HereWorkers())
-        assert status == (1 if summary["not_deleted"] else 0)
+        assert status == (1 if "error" in summary else 0)
         return summary
 
     def on_disk(self) -> set[str]:
@@ -242,6 +243,42 @@ def test_a_file_that_cannot_be_deleted_is_told_and_tried_again(lake: Kept, monke
     assert lake.maintain(*AT_ONCE)["not_deleted"] == 0
     assert lake.on_disk() == lake.named()
     assert not list((lake.flights.target / "_expired").iterdir())
+
+
+def test_a_failure_of_the_last_step_does_not_hide_what_was_done(
+    lake: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.fill()
+    with monkeypatch.context() as patched:
+        patched.setattr(expiry, "PAUSES_S", ())
+        patched.setattr(History, "forget", refuse)
+        told = lake.maintain(*AT_ONCE)
+    assert told["error"].endswith("snapshots of the table are not forgotten: the catalog: it says no")
+    assert "what is done stays: " in capsys.readouterr().err
+    assert (told["files_merged"], told["files_made"], told["snapshots_expired"]) == (4, 1, 0)
+    assert told["manifest_version"] == ManifestStore(str(lake.flights.target)).latest().version
+    monkeypatch.setattr(expiry, "DELETED_AT_ONCE", 3)
+    delete = History.delete
+
+    def once(self: History, urls: list[str]) -> dict[str, str]:
+        monkeypatch.setattr(History, "delete", refuse)
+        return delete(self, urls)
+
+    monkeypatch.setattr(History, "delete", once)
+    told = lake.maintain(*AT_ONCE)
+    assert (told["snapshots_expired"], told["files_deleted"], told["error"]) == (4, 3, "the catalog: it says no")
+
+
+def test_a_failure_before_anything_is_done_is_raised(lake: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.fill(2)
+    monkeypatch.setattr(expiry, "PAUSES_S", ())
+    monkeypatch.setattr(History, "forget", refuse)
+    with pytest.raises(CatalogFailed, match="it says no"):
+        lake.maintain(*AT_ONCE, "--target-file-mib", "0")
+
+
+def refuse(*_: Any) -> Any:
+    raise CatalogFailed("the catalog: it says no")
 
 
 # --- whoever dies, is not answered, or comes first
