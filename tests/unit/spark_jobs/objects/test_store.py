@@ -91,3 +91,19 @@ def test_one_that_is_gone_does_not_keep_the_others() -> None:
         server.objects |= {*(f"x/{key}" for key in KEYS[:100]), "x/other"}
         ObjectStore("gs://bucket/x", server.gcs).delete(["data/gone", *KEYS[:100]])
         assert server.objects == {"x/other"}
+
+
+def test_one_that_is_gone_has_no_more_asked_for_again_than_one_of_azures_requests() -> None:
+    with CountingStore() as server:
+        server.objects |= {*(f"x/{key}" for key in KEYS), "x/other"}
+        ObjectStore("az://bucket/x", server.azure).delete(["data/gone", *KEYS])
+        assert server.objects == {"x/other"}
+        assert len(server.requests) == 5 + 256
+
+
+def test_what_cannot_be_deleted_is_said_though_another_was_gone() -> None:
+    with CountingStore() as server:
+        server.objects |= {f"x/{key}" for key in KEYS[:9]}
+        server.kept = {f"x/{KEYS[4]}"}
+        with pytest.raises(StoreFailed, match=r"p é\+&<'4\.parquet"):
+            ObjectStore("az://bucket/x", server.azure).delete(["data/gone", *KEYS[:9]])
