@@ -7,6 +7,7 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import config_changes, configs
+from logyard.broker.znodes.content import check_size
 from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, Znode, ZooKeeper, refused
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -78,7 +79,7 @@ async def change_overrides(
         check(after)
         notice = config_changes.notice(kind, name)
         content = configs.encode(after)
-        configs.check_size(content, 0 if znode is None else len(znode.data), too_large)
+        check_size("the settings", content, too_large, 0 if znode is None else len(znode.data))
         is_kept = bool(after) or kind in (configs.TOPICS, configs.BROKERS)
         problem = await _write(zk, path, znode, content, notice, is_kept=is_kept)
         if problem is None:

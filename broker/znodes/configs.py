@@ -9,7 +9,6 @@ from urllib.parse import quote, unquote_plus
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import fields
-from logyard.broker.znodes.ops import CONTENT_BYTES_MAX
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -54,13 +53,6 @@ def desanitize(name: str) -> str:
 
 def encode(config: Mapping[str, str]) -> bytes:
     return fields.dump({"version": 1, "config": dict(config)})
-
-
-def check_size(content: bytes, before: int = 0, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:
-    """Raise ApiError(code) if a znode of settings is longer than ZooKeeper takes, and than the `before` bytes that it
-    has now."""
-    if len(content) > max(CONTENT_BYTES_MAX, before):
-        raise ApiError(code, f"The settings take {len(content)} bytes: ZooKeeper holds {CONTENT_BYTES_MAX} at most.")
 
 
 def check_path(path: str, code: ErrorCode = ErrorCode.INVALID_CONFIG) -> None:

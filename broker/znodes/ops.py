@@ -12,9 +12,6 @@ from typing import NamedTuple, Protocol
 from logyard.broker.errors import LogyardError
 
 ANY_VERSION = -1
-# ZooKeeper answers a request above its jute.maxbuffer, 1 MiB where nobody has changed it, by closing this broker's
-# connection. A request has a znode's content, its path, and often the names in it once more, for a notification.
-CONTENT_BYTES_MAX = 900_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicAssignment, TopicId
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes import topics as znode
+from logyard.broker.znodes.content import check_size
 from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZkOp, Znode
 
 # What the checks of a topic take, in parts of a request; and how many topics are written together.
@@ -125,7 +126,7 @@ def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request
         placement.check_whole(placed)
     overrides = {key: value for key, value in topic.configs.items() if value is not None}
     context.settings.validate_topic_overrides(overrides)
-    configs.check_size(configs.encode(overrides))
+    check_size("the settings", configs.encode(overrides), ErrorCode.INVALID_CONFIG)
     if context.settings.create_policy is not None:
         manual = placed if topic.assignments else None
         context.settings.create_policy(TopicRequest(topic.name, partitions, factor, manual, overrides))

@@ -13,7 +13,8 @@ from logyard.broker.security.acls.filters import AclFilter, Takers
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.znodes import acls, paths
 from logyard.broker.znodes.acls import AclEntry, PatternType, ResourcePattern
-from logyard.broker.znodes.ops import CONTENT_BYTES_MAX, Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
+from logyard.broker.znodes.content import check_size
+from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
 
 TRIES = 11
 PAUSE_S, JITTER_S = 0.1, 0.05
@@ -201,11 +202,8 @@ class AclStore:
         # They are sorted, and a client chooses how many there are.
         many = len(entries) > ENTRIES_PER_TURN
         content = await asyncio.to_thread(acls.encode, entries) if many else acls.encode(entries)
-        if grows and len(content) > CONTENT_BYTES_MAX:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"the ACLs of a resource would take {len(content)} bytes: ZooKeeper holds {CONTENT_BYTES_MAX} at most",
-            )
+        if grows:
+            check_size("the ACLs of a resource", content, ErrorCode.INVALID_REQUEST)
         write: ZkOp
         if not entries:
             if version == UNKNOWN_VERSION:

@@ -8,7 +8,8 @@ from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import CONTENT_BYTES_MAX, Create, SetData
+from logyard.broker.znodes.content import CONTENT_BYTES_MAX
+from logyard.broker.znodes.ops import Create, SetData
 
 CHANGES = config_changes.PATH
 
