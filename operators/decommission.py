@@ -9,16 +9,16 @@ from logyard.admin.cluster.presence import with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.reassignment.execution import look_at_moves
-from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.forecast import forecast
 from logyard.admin.reassignment.plan import Move, Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
-from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
+from logyard.admin.reassignment.space import refuse_overfull, room
 from logyard.admin.reassignment.unsized import refuse_unsized, unsized_lines
 from logyard.admin.reassignment.waves import adopt
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_natural, as_truth
-from logyard.operators.planned import as_plan
+from logyard.operators.planned import as_plan, tell_effect
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disk_limits, topics_on
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 from logyard.operators.triggers.cluster import some
@@ -151,10 +151,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         if not capacities:
             refuse_overfull(disks)
         effect = forecast(snapshot, dirs.replicas, moves, capacities, told.untold)
-        for line in (*forecast_lines(effect), *room_lines(disks)):
-            self.log.info(line)
-        for line in (*warnings(disks), *unsized_lines(start, moves, told.untold)):
-            self.log.warning(line)
+        tell_effect(self.log.info, self.log.warning, effect, disks, unsized_lines(start, moves, told.untold))
         self.plan = make_plan(snapshot, [*self._going_on(stored, snapshot), *moves]).as_json()
         store = context.get("task_state_store")
         if store is not None and not self.checks_only:

@@ -1,9 +1,12 @@
 """Plans that one task makes and another one carries out, perhaps a day later: a plan that is there, on its cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster.identity import led_elsewhere
+from logyard.admin.ports import Say
+from logyard.admin.reassignment.forecast import forecast_lines
+from logyard.admin.reassignment.space import room_lines, warnings
 from logyard.admin.settings import BadSettings
 from logyard.operators.fields import as_mapping
 
@@ -29,3 +32,14 @@ def refuse_another_cluster(
     """
     if edited := led_elsewhere(plan.get("cluster_id"), cluster_id, since):
         raise BadSettings(f"{edited}: nothing is changed; {advice}")
+
+
+def tell_effect(
+    say: Say, warn: Say, brokers: Sequence[dict[str, Any]], disks: Sequence[Mapping[str, Any]], unsized: Iterable[str]
+) -> None:
+    """Say what a plan does to brokers (a forecast) and their disks, and warn of full disks and of bytes that are not
+    known."""
+    for line in (*forecast_lines(brokers), *room_lines(disks)):
+        say(line)
+    for line in (*warnings(disks), *unsized):
+        warn(line)

@@ -15,11 +15,11 @@ from logyard.admin.quantities import size
 from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.reassignment.execution import cancel_moves, look_at_moves, start_moves
-from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.forecast import forecast
 from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress, wave_line
-from logyard.admin.reassignment.space import refuse_overfull, room, room_lines, warnings
+from logyard.admin.reassignment.space import refuse_overfull, room
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.unsized import refuse_unsized, unsized_lines
 from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
@@ -30,6 +30,7 @@ from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_names, as_natural, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
+from logyard.operators.planned import tell_effect
 from logyard.operators.throttles import book_of, owner_of, rate_of, sweep
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
@@ -127,7 +128,8 @@ class PlanReassignmentOperator(ClusterOperator):
         self.seed = seed
 
     def execute(self, context: Context) -> dict[str, Any]:
-        topics, given = as_names("topics", self.topics) or None, as_mapping("plan", self.plan)
+        topics = as_names("topics", self.topics) or None
+        given = as_mapping("plan", self.plan)
         expected = [move.tp for move in Plan.from_json(given).moves] if given else []
         expected += [TopicPartition(topic, 0) for topic in topics or ()]
         hook = self.hook
@@ -136,11 +138,11 @@ class PlanReassignmentOperator(ClusterOperator):
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")
-            dirs = (told := told_dirs(client, sorted(snapshot.brokers))).dirs
+            told = told_dirs(client, sorted(snapshot.brokers))
         if self.only_drained:
             topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
         capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
-        start = PlanInput.of(snapshot, topics, dirs.replicas, capacities, limit)
+        start = PlanInput.of(snapshot, topics, told.dirs.replicas, capacities, limit)
         if given:
             moves = [
                 Move(m.tp, m.replicas, m.target, start.sizes.get(m.tp, 0))
@@ -152,17 +154,15 @@ class PlanReassignmentOperator(ClusterOperator):
         refuse_unsized(start, moves, told.untold, balance_disk=self.goals().balance_disk and not given)
         rate = rate_of(self.throttle, hook.settings)
         document = make_plan(snapshot, moves).as_json(rate)
-        document["brokers"] = forecast(snapshot, dirs.replicas, moves, capacities, told.untold)
-        document["disks"] = room(dirs.directories, dirs.replicas, moves, limit)
+        document["brokers"] = forecast(snapshot, told.dirs.replicas, moves, capacities, told.untold)
+        document["disks"] = room(told.dirs.directories, told.dirs.replicas, moves, limit)
         document["unsized"] = unsized_lines(start, moves, told.untold)
         if not capacities:  # what a user says of the disks goes before what brokers see
             refuse_overfull(document["disks"])
         for move in moves:
             self.log.info("%s: %s to %s (%s)", move.tp, list(move.replicas), list(move.target), size(move.size))
-        for line in (*(forecast_lines(document["brokers"]) if moves else ()), *room_lines(document["disks"])):
-            self.log.info(line)
-        for line in (*warnings(document["disks"]), *document["unsized"]):
-            self.log.warning(line)
+        effect, disks = document["brokers"] if moves else (), document["disks"]
+        tell_effect(self.log.info, self.log.warning, effect, disks, document["unsized"])
         return document
 
     def goals(self) -> Goals:
