@@ -120,13 +120,9 @@ class Cluster:
 
 def connect(arguments: argparse.Namespace) -> Cluster:
     """Return the cluster that the arguments name; raises JobFailed, ClusterUnreachable."""
-    described = _described(arguments.cluster_file) if arguments.cluster_file else {}
-    bootstrap = arguments.bootstrap_server or described.get("bootstrap")
-    if not bootstrap:
-        raise JobFailed("no brokers: give --bootstrap-server HOST:PORT or --cluster-file DIR/cluster.json")
-    security = _read_json(arguments.security) if arguments.security else {}
+    bootstrap, security, described = _way(arguments)
     tokens = _Tokens(arguments, described)
-    client = MetadataClient(str(bootstrap), security)
+    client = MetadataClient(bootstrap, security)
     try:
         cluster = Cluster(client.look(arguments.topic or None), {}, ttl_ms=arguments.lease_ttl_s * 1000)
         for broker_id in cluster.metadata.brokers:
@@ -140,6 +136,26 @@ def connect(arguments: argparse.Namespace) -> Cluster:
     finally:
         client.close()
     return cluster
+
+
+def witnessed(arguments: argparse.Namespace, topics: Sequence[str]) -> Metadata:
+    """Return these topics as the controller knows them; raises as `connect` and `MetadataClient.witnessed` do."""
+    bootstrap, security, _ = _way(arguments)
+    client = MetadataClient(bootstrap, security)
+    try:
+        return client.witnessed(topics)
+    finally:
+        client.close()
+
+
+def _way(arguments: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the brokers to ask first, the settings of the connection, and what the cluster file says; raises
+    JobFailed."""
+    described = _described(arguments.cluster_file) if arguments.cluster_file else {}
+    bootstrap = arguments.bootstrap_server or described.get("bootstrap")
+    if not bootstrap:
+        raise JobFailed("no brokers: give --bootstrap-server HOST:PORT or --cluster-file DIR/cluster.json")
+    return str(bootstrap), _read_json(arguments.security) if arguments.security else {}, described
 
 
 class RecentCluster:

@@ -45,7 +45,7 @@ class Answers:
         self.bootstrap, self.security = bootstrap, security
 
     def look(self, topics: list[str] | None) -> Metadata:
-        return metadata.metadata_of(CLUSTER, TOPICS)
+        return metadata.metadata_of({**CLUSTER, "topics": TOPICS})
 
     def broker_config(self, broker_id: int, key: str) -> str | None:
         assert key == "http.advertised.listener"
@@ -63,7 +63,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> type[Answers]:
 
 
 def test_metadata_is_sorted_and_knows_what_is_missing() -> None:
-    seen = metadata.metadata_of(CLUSTER, TOPICS)
+    seen = metadata.metadata_of({**CLUSTER, "topics": TOPICS})
     assert (seen.cluster_id, seen.brokers, seen.missing) == ("c", (1, 2), ("gone",))
     assert seen.internal == {"__consumer_offsets"}
     assert list(seen.partitions(["t", "t"])) == [
@@ -148,7 +148,7 @@ def test_a_broker_that_hangs_is_waited_for_once_in_a_while(monkeypatch: pytest.M
 
     monkeypatch.setattr(clusters, "acquire", hang)
     http = {1: BrokerHttp(1, "h:1", "t")}
-    cluster = clusters.Cluster(metadata.metadata_of(CLUSTER, TOPICS), http, now=lambda: clock[0])
+    cluster = clusters.Cluster(metadata.metadata_of({**CLUSTER, "topics": TOPICS}), http, now=lambda: clock[0])
 
     def lease() -> None:
         with pytest.raises(LeaseError, match="broker 1 at http://h:1: timed out") as caught:
