@@ -16,9 +16,12 @@ from logyard.spark_jobs.segments.stable_offset import settled
 
 def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
     """Return the cluster that the options name, with metadata of `topics` (all if empty)."""
-    return clusters.connect(
-        argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=options.lease_ttl_s)
-    )
+    return clusters.connect(arguments_of(options, topics))
+
+
+def arguments_of(options: Options, topics: Sequence[str] = ()) -> argparse.Namespace:
+    """Return the options as the arguments that a job would have."""
+    return argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=options.lease_ttl_s)
 
 
 def replicas(options: Options) -> list[Replica]:

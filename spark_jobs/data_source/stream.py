@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs.command import say
 from logyard.spark_jobs.data_source.options import BadOption, Options, parse
 from logyard.spark_jobs.data_source.ranges import (
     check_watermark,
@@ -28,6 +29,7 @@ from logyard.spark_jobs.data_source.ranges import (
     visible_end,
 )
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
+from logyard.spark_jobs.data_source.witness import gone_partitions, gone_topics
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partition_status
@@ -65,6 +67,14 @@ class Head:
         """Return where the next micro-batch ends: never before `known`."""
         is_same = known is not None and known.topic_id == self.topic_id
         return known if known is not None and is_same and self.end <= known.offset else self.at(self.end)
+
+
+class Look(NamedTuple):
+    """A look at the selected partitions: the state of those of which one was told, and all that there are, as far as
+    the broker that was asked knows, or the directory shows."""
+
+    heads: Mapping[TopicPartition, Head]
+    there: frozenset[TopicPartition]
 
 
 class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark has no types here
@@ -106,50 +116,60 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {tp: head.end for tp, head in heads(self._options, whole=True).items()}
+        self._target = {tp: head.end for tp, head in look(self._options, whole=True).heads.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next micro-batch ends: at the end of each log, or after `limit` offsets, shared among
         partitions in proportion to what each has."""
         begun = positions(start)
-        found = heads(self._options)
-        self._check_directories(found, begun)
-        current = self._sound(found, begun)
+        seen = look(self._options)
+        gone = self._gone(seen, begun)
+        current = self._sound(seen.heads, begun)
         if self._target is not None:
-            final = self._target
-            self._check_rest(current, begun)
+            final = self._target = {tp: end for tp, end in self._target.items() if tp not in gone}
+            self._check_rest(current, begun, gone)
             current = {tp: replace(h, end=min(h.end, final[tp])) for tp, h in current.items() if tp in final}
         ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
         ids = {tp.topic: end.topic_id for tp, end in ends.items()}
         for tp, known in begun.items():
             # The partition has no leader now, so it waits. If its topic was created again, it is read from its start.
-            if ids.get(tp.topic, known.topic_id) == known.topic_id:
+            if tp not in gone and ids.get(tp.topic, known.topic_id) == known.topic_id:
                 ends.setdefault(tp, known)
         if isinstance(limit, ReadMaxRows):
             ends = _share(begun, ends, current, limit.max_rows)
         return offset_of(ends)
 
-    def _check_directories(
-        self, found: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
-    ) -> None:
-        """Raise BadOption if the directory of a partition that was read is gone; a log that waits for its high
-        watermark is there."""
+    def _gone(self, seen: Look, begun: Mapping[TopicPartition, Position]) -> frozenset[TopicPartition]:
+        """Return the partitions that were read and are to be forgotten, because they were deleted; raises BadOption for
+        them with failOnDataLoss, as Spark's Kafka source does. A log that waits for its high watermark is there."""
         options = self._options
-        away = {tp for tp in begun if tp not in found and options.wants(tp)}
-        if not away or not options.path or not options.fail_on_data_loss:
-            return
-        for tp in sorted(away - {replica.tp for replica in of_log_directory(options.path, 0)})[:1]:
-            raise BadOption(
-                f"{tp}: it was read up to offset {begun[tp].offset}, and has no directory any more"
-                " (failOnDataLoss=false goes on without it)"
-            )
+        away = [tp for tp in begun if tp not in seen.there and options.wants(tp)]
+        gone = away if options.path else sorted(gone_partitions(options, away))
+        what = "has no directory any more" if options.path else "was deleted since"
+        for tp in sorted(gone):
+            text = f"{tp}: it was read up to offset {begun[tp].offset}, and {what}"
+            if options.fail_on_data_loss:
+                raise BadOption(f"{text} (failOnDataLoss=false goes on without it)")
+            if not options.path:
+                say(f"logyard: {text}: what was not read of it is lost")
+        # A directory may be moved away and back.
+        return frozenset() if options.path else frozenset(gone)
 
-    def _check_rest(self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]) -> None:
+    def _check_rest(
+        self,
+        current: Mapping[TopicPartition, Head],
+        begun: Mapping[TopicPartition, Position],
+        gone: frozenset[TopicPartition],
+    ) -> None:
         """Raise JobFailed if a partition is away that is not read to its target: the query would end without it."""
-        for tp, end in (self._target or {}).items():
+        target = self._target or {}
+        for tp, end in target.items():
             if tp not in current and (begun[tp].offset if tp in begun else 0) < end:
                 what = "its high watermark is not known" if self._options.path else "its leader is away"
                 raise JobFailed(f"{tp}: {what}, and offsets below {end} are to be read: start it again")
+        for tp in [] if self._options.path else sorted(set(begun) - set(target) - gone):
+            if self._options.wants(tp):
+                raise JobFailed(f"{tp}: a broker did not know it, nor what there is to read of it: start it again")
 
     def _sound(
         self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
@@ -174,7 +194,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return offset_of({tp: head.at(head.end) for tp, head in heads(self._options).items()})
+        return offset_of({tp: head.at(head.end) for tp, head in look(self._options).heads.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Lease the partitions with new records and plan their splits; raises BadOption for records that are gone."""
@@ -246,24 +266,27 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         end_run(leases, reason)
 
 
-def heads(options: Options, *, whole: bool = False) -> dict[TopicPartition, Head]:
+def look(options: Options, *, whole: bool = False) -> Look:
     """Return the current state of every selected partition, without leases; partitions whose leader does not answer, or
-    whose high watermark is not known, are left out.
+    whose high watermark is not known, have no head.
 
-    Raises JobFailed with `whole` if the leader of one does not answer, BadOption if its high watermark is not known.
+    Raises JobFailed if a named topic does not exist; with `whole` also if the leader of a partition does not answer,
+    and BadOption if its high watermark is not known.
     """
     if options.path:
         wanted = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
         for replica in wanted if whole else ():
             check_watermark(replica)
-        return {r.tp: _head_of(settled(r), options) for r in wanted if not r.watermark_trouble}
+        known = {r.tp: _head_of(settled(r), options) for r in wanted if not r.watermark_trouble}
+        return Look(known, frozenset(r.tp for r in wanted))
     cluster = connect(options, options.names(()))
+    _check_named(cluster, options, whole)
     found = {}
     silent: set[int] = set()
-    places = cluster.partitions(options.names(cluster.metadata.topics))
+    places = [p for p in cluster.metadata.partitions(options.names(cluster.metadata.topics)) if options.wants(p[0])]
     for tp, place in places:
         broker = cluster.brokers.get(place.leader)
-        if broker is None or place.leader in silent or not options.wants(tp):
+        if broker is None or place.leader in silent:
             continue
         try:
             status = partition_status(broker, tp.topic, tp.partition)
@@ -272,18 +295,32 @@ def heads(options: Options, *, whole: bool = False) -> dict[TopicPartition, Head
                 silent.add(place.leader)  # it is waited for once, not for each of its partitions
             continue
         if status["is_leader"]:
-            found[tp] = Head(
-                topic_id=status.get("topic_id"),
-                first=int(status["log_start_offset"]),
-                end=int(status["last_stable_offset"] if options.committed_only else status["high_watermark"]),
-                log_end=int(status["log_end_offset"]),
-                epochs=[(int(epoch), int(first)) for epoch, first in status["leader_epochs"]],
-                leader_epoch=int(status["leader_epoch"]),
-            )
-    away = [tp for tp, _ in places if options.wants(tp) and tp not in found] if whole else []
+            found[tp] = _head_told(status, options)
+    away = [tp for tp, _ in places if tp not in found] if whole else []
     if away:
         raise JobFailed(f"{away[0]}: its leader does not answer, so it is not known what there is to read")
-    return found
+    return Look(found, frozenset(tp for tp, _ in places))
+
+
+def _check_named(cluster: clusters.Cluster, options: Options, whole: bool) -> None:
+    """Raise JobFailed if a topic of `subscribe` or `assign` does not exist; with `whole` also if the broker that was
+    asked does not know it."""
+    lacking = [name for name in options.names(()) if name not in cluster.metadata.topics]
+    if gone := gone_topics(options, lacking):
+        raise JobFailed(f"topic {gone[0]} does not exist on {cluster.metadata.cluster_id}")
+    if lacking and whole:
+        raise JobFailed(f"topic {lacking[0]}: a broker does not know it, so it is not known what there is to read")
+
+
+def _head_told(status: Mapping[str, Any], options: Options) -> Head:
+    return Head(
+        topic_id=status.get("topic_id"),
+        first=int(status["log_start_offset"]),
+        end=int(status["last_stable_offset"] if options.committed_only else status["high_watermark"]),
+        log_end=int(status["log_end_offset"]),
+        epochs=[(int(epoch), int(first)) for epoch, first in status["leader_epochs"]],
+        leader_epoch=int(status["leader_epoch"]),
+    )
 
 
 def _head_of(replica: Replica, options: Options) -> Head:

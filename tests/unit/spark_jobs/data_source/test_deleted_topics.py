@@ -1,0 +1,157 @@
+"""A stream whose topics are deleted: data loss, unless one broker alone does not know them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.data_source import witness
+from logyard.spark_jobs.data_source.options import BadOption
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader, positions
+from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, NotTold, PartitionMetadata
+from tests.support.batches import Rec, batch
+from tests.support.lease_server import FakeBroker, FakeReplica
+from tests.support.segment_files import write_partition
+
+ALL = ReadAllAvailable()
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+PLACE = PartitionMetadata(1, (1,), (1,))
+
+
+class Brokers:
+    """A broker with 5 offsets of t-0, t-1 and u-0. `known`: the partitions of each topic as the broker tells that is
+    asked first; `true`: as the controller does, or the error instead."""
+
+    def __init__(self, http: FakeBroker) -> None:
+        self._http = BrokerHttp(1, http.address, http.token)
+        self.known: dict[str, int] = {"t": 2, "u": 1}
+        self.true: dict[str, int] | Exception = {"t": 2, "u": 1}
+        self.witness_asked = 0
+
+    def connect(self, _arguments: Any) -> Cluster:
+        return Cluster(_metadata(self.known, ()), {1: self._http})
+
+    def witnessed(self, _arguments: Any, topics: Sequence[str]) -> Metadata:
+        self.witness_asked += 1
+        if isinstance(self.true, Exception):
+            raise self.true
+        return _metadata(self.true, topics)
+
+
+def _metadata(counts: dict[str, int], topics: Sequence[str]) -> Metadata:
+    there = {name: dict.fromkeys(range(count), PLACE) for name, count in counts.items()}
+    missing = tuple(name for name in topics if name not in there)
+    return Metadata("fake", (1,), {n: p for n, p in there.items() if not topics or n in topics}, missing=missing)
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    log = [[batch([Rec(i, b"k", b"v", 1000 + i)]) for i in range(5)]]
+    replicas = {
+        (tp.topic, tp.partition): FakeReplica(write_partition(tmp_path, str(tp), log), True, isr=(1,))
+        for tp in (T0, T1, U0)
+    }
+    with ExitStack() as stack:
+        yard = Brokers(stack.enter_context(FakeBroker(1, replicas, hidden=True)))
+        monkeypatch.setattr("logyard.spark_jobs.cluster.connect", yard.connect)
+        monkeypatch.setattr("logyard.spark_jobs.cluster.witnessed", yard.witnessed)
+        monkeypatch.setattr(witness, "PAUSE_S", 0.0)
+        yield yard
+
+
+def stream(**options: str) -> LogyardStreamReader:
+    return LogyardStreamReader(["partition", "offset"], {"subscribePattern": "t|u", **options})
+
+
+def ends(offset: dict[str, Any]) -> dict[TopicPartition, int]:
+    return {tp: position.offset for tp, position in positions(offset).items()}
+
+
+def test_a_deleted_topic_of_a_pattern_is_data_loss(brokers: Brokers) -> None:
+    start = stream().initialOffset()
+    brokers.known = brokers.true = {"t": 2}
+    with pytest.raises(BadOption, match=r"u-0: it was read up to offset 0, and was deleted since \(failOnDataLoss"):
+        stream().latestOffset(start, ALL)
+
+
+def test_where_loss_is_allowed_it_is_told_once_and_the_topic_forgotten(
+    brokers: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, reader = stream().initialOffset(), stream(failOnDataLoss="false")
+    brokers.known = brokers.true = {"t": 2}
+    following = reader.latestOffset(start, ALL)
+    assert ends(following) == {T0: 5, T1: 5}
+    assert "u-0: it was read up to offset 0, and was deleted since: what was not read" in capsys.readouterr().err
+    assert reader.latestOffset(following, ALL) == following
+    assert (brokers.witness_asked, capsys.readouterr().err) == (1, "")
+    assert reader.partitions(following, following) == []
+
+
+@pytest.mark.parametrize("true", [{"t": 2, "u": 1}, ClusterUnreachable("the cluster has no controller now")])
+@pytest.mark.parametrize("options", [{}, {"subscribePattern": "", "subscribe": "t,u"}], ids=["pattern", "named"])
+def test_one_broker_that_does_not_know_a_topic_is_no_proof(brokers: Brokers, true: Any, options: Any) -> None:
+    start = stream().initialOffset()
+    brokers.known, brokers.true = {"t": 2}, true
+    for fail in ("true", "false"):
+        following = stream(failOnDataLoss=fail, **options).latestOffset(start, ALL)
+        assert ends(following) == {T0: 5, T1: 5, U0: 0}
+    assert brokers.witness_asked >= 2
+    brokers.known = {"t": 2, "u": 1}
+    assert ends(stream(**options).latestOffset(following, ALL)) == {T0: 5, T1: 5, U0: 5}
+
+
+def test_a_topic_that_the_login_may_not_know_is_said(brokers: Brokers) -> None:
+    start = stream().initialOffset()
+    brokers.known, brokers.true = {"t": 2}, NotTold("topic u: the brokers do not tell this login whether it exists")
+    with pytest.raises(NotTold):
+        stream().latestOffset(start, ALL)
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_named_topic_that_was_deleted_ends_the_query(brokers: Brokers, fail: str) -> None:
+    """As with Spark's Kafka source."""
+    start = stream().initialOffset()
+    brokers.known = brokers.true = {"t": 2}
+    with pytest.raises(JobFailed, match="topic u does not exist on fake"):
+        stream(subscribePattern="", subscribe="t,u", failOnDataLoss=fail).latestOffset(start, ALL)
+
+
+def test_a_topic_made_again_with_fewer_partitions_is_data_loss(brokers: Brokers) -> None:
+    start = stream().initialOffset()
+    brokers.known = brokers.true = {"t": 1, "u": 1}
+    options = {"subscribePattern": "", "assign": '{"t": [1]}'}
+    with pytest.raises(BadOption, match="t-1: it was read up to offset 0, and was deleted since"):
+        stream(**options).latestOffset(start, ALL)
+
+
+def _at_first(brokers: Brokers) -> None:
+    brokers.known = {"t": 2, "u": 1}
+
+
+@pytest.mark.parametrize("meanwhile", [_at_first, lambda _: None], ids=["then it knows", "nor later"])
+def test_available_now_does_not_end_well_without_a_topic(
+    brokers: Brokers, meanwhile: Callable[[Brokers], None]
+) -> None:
+    start = stream().initialOffset()
+    brokers.known = {"t": 2}
+    reader = stream()
+    reader.prepareForTriggerAvailableNow()
+    meanwhile(brokers)
+    with pytest.raises(JobFailed, match="u-0: a broker did not know it"):
+        reader.latestOffset(start, ALL)
+
+
+def test_available_now_ends_where_a_deleted_topic_may_be_lost(brokers: Brokers) -> None:
+    start, reader = stream().initialOffset(), stream(failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    brokers.known = brokers.true = {"t": 2}
+    following = reader.latestOffset(start, ALL)
+    assert ends(following) == {T0: 5, T1: 5}
+    assert reader.latestOffset(following, ALL) == following
