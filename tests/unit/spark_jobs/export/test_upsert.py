@@ -1,10 +1,17 @@
 """Which buckets of an upsert are written anew, and what that costs."""
 
+from pathlib import Path
 from typing import Any
 
-from logyard.spark_jobs.export import upsert
+import pyarrow as pa
+import pytest
+
+from logyard.spark_jobs.export import files, upsert
 from logyard.spark_jobs.export.files import WrittenFile
 from logyard.spark_jobs.export.upsert import plan_buckets
+from tests.support.batches import ZSTD, Rec, batch
+from tests.support.export_runs import Flights
+from tests.support.segment_files import write_partition
 from tests.support.steps import lines_run
 
 
@@ -31,3 +38,29 @@ def test_ten_times_as_many_buckets_are_ten_times_the_planning() -> None:
         return lines_run(upsert, lambda: plan_buckets("t", 0, count, 9, live, fresh(*range(count))))
 
     assert lines_of(1024) < 11 * lines_of(102)
+
+
+def test_what_a_task_holds_does_not_grow_with_its_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB of well compressed batches are gigabytes of rows."""
+    count, value = 2000, bytes(20_000)
+    records = [Rec(n, b"k%d" % n if n % 10 else b"often", value + b"%d" % n) for n in range(count)]
+    batches = [batch(records[n : n + 50], codec=ZSTD) for n in range(0, count, 50)]
+    flights = Flights(tmp_path)
+    write_partition(flights.log, "t-0", [batches])
+    monkeypatch.setattr(upsert, "HELD_BYTES", 2**21)
+    monkeypatch.setattr(files, "ROW_GROUP_BYTES", 2**21)
+    monkeypatch.setattr("logyard.broker.compiled.chunks.PART_BYTES", 2**20)
+    held = list[int]()
+    latest = upsert.latest
+
+    def measured(rows: pa.Table) -> pa.Table:
+        held.append(rows.nbytes)
+        return latest(rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upsert, "latest", measured)
+        scattered = flights.run("--mode", "upsert")
+    assert (scattered["rows"], max(held[:-1]) < 2**23, len(held) > 4) == (count, True, True)
+    newest = {record.key: record for record in records}
+    assert flights.offsets() == sorted(record.offset for record in newest.values())
+    assert {row["key"]: row["value"] for row in flights.rows()} == {key: r.value for key, r in newest.items()}
