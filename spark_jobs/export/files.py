@@ -22,6 +22,7 @@ from logyard.spark_jobs.segments.splits import Split, field_of, split_rows
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 DIRECTORIES_MAX = 512
+_CROWD = f"--partition-by makes more than {DIRECTORIES_MAX} directories of one file's records: choose a coarser pattern"
 # A column gets a dictionary if at most half of the values in a sample this large are different.
 SAMPLE_ROWS = 4096
 SAMPLE_BYTES = 256 * 1024
@@ -207,9 +208,11 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
 class Staged:
     """The open files of a split: rows are held until a row group is full, then every file with rows writes one."""
 
-    def __init__(self, files: RunFiles, ids: Mapping[str, int] | None = None) -> None:
-        """:param ids: as in `Output`; dead letters have none."""
-        self._files, self._ids = files, ids
+    def __init__(self, files: RunFiles, ids: Mapping[str, int] | None = None, crowd: str = _CROWD) -> None:
+        """:param ids: as in `Output`; dead letters have none.
+        :param crowd: what is said if there are more than DIRECTORIES_MAX files.
+        """
+        self._files, self._ids, self._crowd = files, ids, crowd
         self._open: dict[tuple[str, str], OpenFile] = {}
         self._held = 0
 
@@ -217,10 +220,7 @@ class Staged:
         """Add rows to one file; `hashes` are their digests or the sum of these."""
         if (table, path) not in self._open:
             if len(self._open) >= DIRECTORIES_MAX:
-                raise ExportRefused(
-                    f"--partition-by makes more than {DIRECTORIES_MAX} directories of one file's records:"
-                    " choose a coarser pattern"
-                )
+                raise ExportRefused(self._crowd)
             ids = self._ids if table == DATA else None
             self._open[table, path] = OpenFile(table, path, self._files, batch.schema, ids)
         self._open[table, path].add(batch, hashes)

@@ -24,6 +24,7 @@ from logyard.broker.compiled.kernels import Array
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import (
+    DIRECTORIES_MAX,
     OpenFile,
     Output,
     Staged,
@@ -45,6 +46,7 @@ BUCKET_BYTES = 128 * 1024 * 1024
 # of the log that is read, and what waits for its row group, it stays below 1 GB, however well batches are compressed.
 HELD_BYTES = 64 * 1024 * 1024
 NEEDED = ("offset", "key", "value")
+_CROWD = f"the rows of one task go to more than {DIRECTORIES_MAX} buckets: give --bucket-mib more"
 
 
 def bucket_count(total_bytes: int, before: int, bucket_bytes: int = BUCKET_BYTES) -> int:
@@ -81,7 +83,7 @@ def scatter(split: Split, output: Output, buckets: int, files: RunFiles) -> Writ
 
     A file has several rows of a key if the split has more rows than are held at once: whoever reads it takes the last.
     """
-    staged = Staged(files)
+    staged = Staged(files, crowd=_CROWD)
     total, count, size = np.int64(0), 0, 0
     held: list[pa.RecordBatch] = []
     try:

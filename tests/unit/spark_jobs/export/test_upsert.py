@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.export import files, upsert
 from logyard.spark_jobs.export.files import WrittenFile
 from logyard.spark_jobs.export.upsert import plan_buckets
@@ -64,3 +65,12 @@ def test_what_a_task_holds_does_not_grow_with_its_split(tmp_path: Path, monkeypa
     newest = {record.key: record for record in records}
     assert flights.offsets() == sorted(record.offset for record in newest.values())
     assert {row["key"]: row["value"] for row in flights.rows()} == {key: r.value for key, r in newest.items()}
+
+
+def test_too_many_buckets_are_told_by_the_option_that_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flights = Flights(tmp_path)
+    flights.grow([(b"k%d" % n, b"v") for n in range(12)])
+    monkeypatch.setattr(upsert, "bucket_count", lambda *_: 64)
+    monkeypatch.setattr(files, "DIRECTORIES_MAX", 4)
+    with pytest.raises(LogyardError, match="buckets: give --bucket-mib more"):
+        flights.run("--mode", "upsert")
