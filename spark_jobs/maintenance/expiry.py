@@ -87,15 +87,21 @@ class Expiry:
             unneeded = _unneeded(table, urls)
             places = (f"{home}/{DATA}/", f"{table.location.rstrip('/')}/")
             going = sorted(url for url in unneeded - live if url.startswith(places))
-            failed = self._gone(table, going)
+            failed = self._gone(table, going, f"{home}/")
             if unneeded == urls and not failed:
                 notes.drop(name)
 
-    def _gone(self, table: CatalogTable, urls: list[str]) -> Mapping[str, str]:
+    def _gone(self, table: CatalogTable, urls: list[str], home: str) -> Mapping[str, str]:
+        """Delete files; returns why some could not be deleted. Those below `home` in an object store go by few
+        requests; Iceberg's library has several for each file."""
         failed: dict[str, str] = {}
         for at in range(0, len(urls), DELETED_AT_ONCE):
             some = urls[at : at + DELETED_AT_ONCE]
-            left = _deleted(table, some)
+            ours = [url for url in some if self.store.objects is not None and url.startswith(home)]
+            left = _deleted(table, sorted({*some} - {*ours}))
+            if self.store.objects is not None:
+                refused = self.store.objects.delete_each([url.removeprefix(home) for url in ours])
+                left |= {f"{home}{key}": why for key, why in refused.items()}
             self.deleted += len(some) - len(left)
             failed |= left
             self.not_deleted |= left

@@ -7,7 +7,7 @@ its read-back are tried once here, because a client that repeats a create is ref
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -121,25 +121,61 @@ class ObjectStore:
         The library asks for as many by one request as the store takes: S3 1,000, Azure 256, Google Cloud Storage one,
         ten side by side.
         """
+        for some in self._portions(keys):
+            try:
+                self._delete_at_once(some)
+            except FileNotFoundError:
+                # Not S3, but others say that one was gone; the library asks for no more then.
+                for error in self._delete_one_by_one(some).values():
+                    raise error from None
+
+    def delete_each(self, keys: Iterable[str]) -> dict[str, str]:
+        """Delete objects, of which some may be gone, as `delete` does, also those after one that cannot be deleted;
+        returns the keys of such, and why. Raises Unclear if of many not one can be."""
+        failed: dict[str, str] = {}
+        for some in self._portions(keys):
+            try:
+                self._delete_at_once(some)
+            except (FileNotFoundError, StoreFailed):
+                # It ended at the first that was gone or refused, and does not tell of the others.
+                errors = self._delete_one_by_one(some)
+                failed |= {key: str(error) for key, error in errors.items()}
+                if len(errors) == len(some) > DELETIONS_SIDE_BY_SIDE and isinstance(errors[some[-1]], Unclear):
+                    raise errors[some[-1]] from None
+        return failed
+
+    def _portions(self, keys: Iterable[str]) -> Iterator[Sequence[str]]:
         left = iter(keys)
         at_once = DELETED_AT_ONCE_BY_AZURE if urls.parse(self.url).kind == "Azure" else DELETED_AT_ONCE
         while some := list(islice(left, at_once)):
-            try:
-                with self._telling(some[0]):
-                    obstore.delete(self._patient, some)
-            except FileNotFoundError:
-                # Not S3, but others say that one was gone; the library asks for no more then.
-                self._delete_one_by_one(some)
+            yield some
 
-    def _delete_one_by_one(self, keys: Iterable[str]) -> None:
+    def _delete_at_once(self, keys: Sequence[str]) -> None:
+        with self._telling(keys[0]):
+            obstore.delete(self._patient, keys)
+
+    def _delete_one_by_one(self, keys: Iterable[str]) -> dict[str, StoreFailed]:
+        """Delete objects, some side by side; returns the keys of those that cannot be deleted, and the errors.
+
+        After as many errors that do not tell why, the store is asked no more: the rest has the last of these.
+        """
         store = self._patient
+        unclear: list[Unclear] = []
 
-        def delete(key: str) -> None:
-            with suppress(FileNotFoundError), self._telling(key):
-                obstore.delete(store, key)
+        def delete(key: str) -> tuple[str, StoreFailed | None]:
+            if len(unclear) >= DELETIONS_SIDE_BY_SIDE:
+                return key, unclear[-1]
+            try:
+                with suppress(FileNotFoundError), self._telling(key):
+                    obstore.delete(store, key)
+            except StoreFailed as error:
+                if isinstance(error, Unclear):
+                    unclear.append(error)
+                return key, error
+            return key, None
 
         with ThreadPoolExecutor(DELETIONS_SIDE_BY_SIDE, "deletions") as pool:
-            list(pool.map(delete, keys))
+            return {key: error for key, error in pool.map(delete, keys) if error is not None}
 
     # --- what decides, each tried once -------------------------------------------------------------------------------
 

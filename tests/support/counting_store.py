@@ -3,7 +3,7 @@
 with CountingStore() as server:
     server.s3, server.gcs, server.azure  # settings of an ObjectStore; all see the same bucket, named bucket
     server.objects             # its keys
-    server.kept                # keys that Azure's may not delete (403)
+    server.kept                # keys that may not be deleted (403)
     server.requests            # "METHOD path?query" of each request
 """
 
@@ -36,6 +36,10 @@ class CountingStore:
             def do_DELETE(self) -> None:
                 """Google Cloud Storage's and Azure's: what is not there is an error."""
                 key = unquote(urlsplit(self.path).path).removeprefix("/bucket/")
+                if key in store.kept:
+                    store.take(f"DELETE {self.path}", [])
+                    self._answer(403)
+                    return
                 there = store.take(f"DELETE {self.path}", [key])
                 self._answer(204 if there else 404)
 
@@ -49,8 +53,8 @@ class CountingStore:
                 if "delete" not in parse_qs(urlsplit(self.path).query, keep_blank_values=True) or len(keys) > KEYS_MAX:
                     self._answer(400)
                     return
-                store.take(f"POST {self.path}", keys)
-                told = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+                store.take(f"POST {self.path}", [key for key in keys if key not in store.kept])
+                told = "".join(_told(key, done=key not in store.kept) for key in keys)
                 self._answer(200, f"<DeleteResult>{told}</DeleteResult>".encode())
 
             def _batch(self, body: str) -> None:
@@ -120,3 +124,10 @@ class CountingStore:
     @property
     def _url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+
+def _told(key: str, *, done: bool) -> str:
+    """What S3 says of one key."""
+    named = f"<Key>{escape(key)}</Key>"
+    said = "<Code>AccessDenied</Code><Message>It is not yours.</Message>"
+    return f"<Deleted>{named}</Deleted>" if done else f"<Error>{named}{said}</Error>"

@@ -26,6 +26,7 @@ class MemoryObjects:
     def __init__(self) -> None:
         self.url = URL
         self.objects: dict[str, tuple[bytes, datetime]] = {}
+        self.kept: set[str] = set()  # keys that `delete_each` may not delete
         self.now = datetime(2026, 1, 1, tzinfo=timezone.utc)
         self.requests = 0
         self._turn = threading.Lock()
@@ -68,6 +69,11 @@ class MemoryObjects:
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._data(partial(self.objects.pop, key, None))
+
+    def delete_each(self, keys: Iterable[str]) -> dict[str, str]:
+        named = list(keys)
+        self.delete([key for key in named if key not in self.kept])
+        return {key: "403" for key in named if key in self.kept}
 
     def create(self, key: str, content: bytes) -> bool:
         def create() -> bool:

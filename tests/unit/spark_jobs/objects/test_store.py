@@ -107,3 +107,30 @@ def test_what_cannot_be_deleted_is_said_though_another_was_gone() -> None:
         server.kept = {f"x/{KEYS[4]}"}
         with pytest.raises(StoreFailed, match=r"p é\+&<'4\.parquet"):
             ObjectStore("az://bucket/x", server.azure).delete(["data/gone", *KEYS[:9]])
+
+
+def test_each_that_cannot_be_deleted_is_told_and_the_others_go() -> None:
+    with CountingStore() as server:
+        for url, settings in (("s3", server.s3), ("gs", server.gcs), ("az", server.azure)):
+            server.objects |= {f"x/{key}" for key in KEYS[:300]}
+            server.kept = {f"x/{KEYS[number]}" for number in (4, 280)}
+            refused = ObjectStore(f"{url}://bucket/x", settings).delete_each(["data/gone", *KEYS[:300]])
+            assert sorted(refused) == sorted([KEYS[4], KEYS[280]])
+            assert all("403" in why or "AccessDenied" in why for why in refused.values())
+            assert server.objects == server.kept
+
+
+def test_a_store_that_refuses_all_is_not_asked_for_each() -> None:
+    with CountingStore() as server:
+        server.objects |= {f"x/{key}" for key in KEYS}
+        server.kept = set(server.objects)
+        with pytest.raises(StoreFailed, match="AccessDenied"):
+            ObjectStore("s3://bucket/x", server.s3).delete_each(KEYS)
+        assert len(server.requests) < 100
+
+
+def test_each_of_many_objects_is_deleted_by_few_requests() -> None:
+    with CountingStore() as server:
+        server.objects |= {f"x/{key}" for key in KEYS}
+        assert ObjectStore("s3://bucket/x", server.s3).delete_each(["data/gone", *KEYS]) == {}
+        assert (server.objects, len(server.requests)) == (set(), 2)
