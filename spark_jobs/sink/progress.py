@@ -93,12 +93,18 @@ def partitions_of(write_id: str, groups: Mapping[str, str | None], epoch: int) -
     """Return the work partitions that have committed this epoch, by number, from all groups' metadata."""
     found = {}
     for group, metadata in groups.items():
-        number = group.removeprefix(f"{write_id}-")
-        if number != group and number.isascii() and number.isdigit():
-            written = decode_written(group, metadata)
-            if written is not None and written.epoch == epoch:
-                found[int(number)] = written
+        number = number_of(write_id, group)
+        written = None if number is None else decode_written(group, metadata)
+        if number is not None and written is not None and written.epoch == epoch:
+            found[number] = written
     return found
+
+
+def number_of(write_id: str, group: str) -> int | None:
+    """Return the work partition that a group is of; None for the write's plan, and for another write whose name begins
+    like this one's."""
+    number = group.removeprefix(f"{write_id}-")
+    return int(number) if number != group and number.isascii() and number.isdigit() else None
 
 
 def check_age(work: Work, latest: int | None) -> None:

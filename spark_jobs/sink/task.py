@@ -28,6 +28,7 @@ from logyard.spark_jobs.sink.progress import (
     decode_plan,
     decode_written,
     encode,
+    number_of,
     partitions_of,
 )
 from logyard.spark_jobs.sink.rows import DIGEST_BYTES, Rows, add, digest
@@ -201,7 +202,8 @@ class PartitionWrite:
 
 def committed_partitions(kafka: Kafka, write_id: str, epoch: int) -> dict[int, Written]:
     """Return the work partitions that have committed this epoch, by number."""
-    groups = kafka.groups(f"{write_id}-")
+    # Others are left alone: a producer of another write that stands in its commit would be fenced.
+    groups = [group for group in kafka.groups(f"{write_id}-") if number_of(write_id, group) is not None]
     return partitions_of(write_id, settled(kafka, groups), epoch)
 
 

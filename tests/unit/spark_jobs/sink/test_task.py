@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from logyard.spark_jobs.sink.errors import CannotWrite, Fenced
-from logyard.spark_jobs.sink.progress import Work
+from logyard.spark_jobs.sink.progress import Work, Written, encode
 from logyard.spark_jobs.sink.rows import Rows
 from logyard.spark_jobs.sink.task import Limits, Outcome, PartitionWrite, committed_partitions
 from tests.support.memory_kafka import Killed, MemoryKafka, Session
@@ -221,6 +221,21 @@ def test_the_driver_finds_what_an_epoch_committed() -> None:
     kafka.offsets["w-other"] = kafka.offsets["wider-1"] = "not ours"
     assert set(committed_partitions(kafka.session(), "w", 0)) == {2, 11}
     assert set(committed_partitions(kafka.session(), "w", 1)) == {0}
+
+
+def test_another_write_whose_name_begins_like_it_is_left_alone() -> None:
+    """Its task stands in its commit, for longer than offsets are waited for."""
+    kafka, other = MemoryKafka(), Work("w-other", 1, 0, "one")
+    write(kafka.session(), 0, EVENTS)
+    kafka.offsets[other.id] = encode(Written(0, 0, "", "one"))
+    looks = list[set[int]]()
+
+    def look(step: str) -> None:
+        if step == "after offsets" and other.id in kafka.pending:
+            looks.append(set(committed_partitions(kafka.session(), "w", 0)))
+
+    outcome = PartitionWrite(other, kafka.session(look), Limits(timeout_ms=60_000, wait_s=5)).run(rows(EVENTS))
+    assert (outcome.records, looks) == (len(EVENTS), [{0}])
 
 
 def test_offsets_of_somebody_else_are_told() -> None:
