@@ -72,7 +72,7 @@ class Leaders:
         self._beats.beat()
         gone = dict(self._beats.lost)
         if failed:
-            gone |= {lease_id: reason for lease_id, (_, reason) in self._beats.silent.items()}
+            gone |= self._beats.unanswered()
         return {lease.tp: gone[lease.lease_id] for lease in self._leases if lease.lease_id in gone}
 
     def reset_attempts(self) -> None:

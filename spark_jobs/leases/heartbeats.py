@@ -61,6 +61,11 @@ class Heartbeats:
         with ThreadPoolExecutor(min(len(by_broker), BROKERS_AT_ONCE), "lease-heartbeats") as pool:
             list(pool.map(self._beat_one, by_broker.values()))
 
+    def unanswered(self) -> dict[str, str]:
+        """Return the leases whose brokers do not answer, and why."""
+        # Of a copy: the thread adds and removes meanwhile.
+        return {lease_id: reason for lease_id, (_, reason) in dict(self.silent).items()}
+
     def _beat_one(self, leases: Sequence[Lease]) -> None:
         """Renew the leases of one broker; if it does not answer, the rest of them wait for the next beat."""
         for number, lease in enumerate(leases):

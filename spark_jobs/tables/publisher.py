@@ -62,9 +62,10 @@ def need_class(context: Any, name: str, package: str) -> None:
 
 
 def said(error: Exception) -> str:
-    """Return the first line of a Java error."""
+    """Return the first line of a Java error; the name of an error that says nothing."""
     java = getattr(error, "java_exception", None)
-    return (str(java) if java is not None else str(error)).strip().splitlines()[0][:300]
+    told = (str(java) if java is not None else str(error)).strip()
+    return next(iter(told.splitlines()), type(error).__name__)[:300]
 
 
 def properties(manifest: Manifest) -> str:

@@ -9,7 +9,7 @@ from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest_store import ManifestStore
 from logyard.spark_jobs.segments.splits import COLUMNS
 from logyard.spark_jobs.tables.iceberg import IcebergTable
-from logyard.spark_jobs.tables.publisher import TableFailed, of_table
+from logyard.spark_jobs.tables.publisher import TableFailed, of_table, said
 from tests.support.export_runs import Flights, pairs
 from tests.support.memory_iceberg import MemoryIceberg, Table
 
@@ -99,3 +99,8 @@ def test_a_version_of_another_run_is_refused(library: MemoryIceberg, flights: Fl
     shutil.copytree(tmp_path / "copy", flights.target / "_manifest")
     with pytest.raises(TableFailed, match="has a version 2 of run export-"):
         exported(flights, 1)
+
+
+def test_an_error_that_says_nothing_is_told_by_its_name() -> None:
+    assert said(AssertionError()) == "AssertionError"
+    assert said(ValueError("first\nsecond")) == "first"

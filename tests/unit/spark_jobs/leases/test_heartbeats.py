@@ -1,6 +1,7 @@
 """Leases kept alive from the driver, whatever single brokers do."""
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -90,3 +91,27 @@ def test_no_exception_ends_the_beats(broker: FakeBroker, monkeypatch: pytest.Mon
         assert beats.lost == {lease.lease_id: "odd"}
         beats.lost.clear()
         until(lambda: beaten(broker) > 2)
+
+
+def test_who_does_not_answer_can_be_asked_while_brokers_come_and_go() -> None:
+    """It is changed by the thread that beats: a look in the middle of that ended an export."""
+    beats = Heartbeats([])
+    beats.silent.update({f"l{n}": (0.0, "timed out") for n in range(2000)})
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            # Another thread has its turn between two rounds.
+            if beats.silent.pop("l", None) is None:
+                beats.silent["l"] = 0.0, "timed out"
+
+    thread, interval = threading.Thread(target=come_and_go, daemon=True), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert beats.unanswered()["l7"] == "timed out"
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
