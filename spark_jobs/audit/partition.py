@@ -87,8 +87,18 @@ def judge_rows(replicas: Sequence[Replica], rows: Iterable[SegmentRows]) -> Part
         if part.aborted is not None:
             aborted[part.replica][part.aborted[0]] = part.aborted[1]
     verdict = judge_partition(replicas, tables, aborted, blind)
-    verdict.findings = findings + verdict.findings
+    verdict.findings = [*_cut_each(findings), *verdict.findings]
     return verdict
+
+
+def _cut_each(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Cut the findings of a partition's segments, for each replica and check: where a producer's clock runs ahead, each
+    of its batches is one, and the driver gets those of all partitions."""
+    by_kind: dict[tuple[int, str, str], list[Finding]] = defaultdict(list)
+    for one in findings:
+        by_kind[one.replica, one.level, one.check].append(one)
+    for some in by_kind.values():
+        yield from _cut(iter(some))
 
 
 def _following(replica: Replica) -> dict[int, int]:

@@ -172,6 +172,19 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
     assert findings[-1].message == "and 49 more of this kind"
 
 
+def test_many_findings_in_segments_are_counted(tmp_path: Path) -> None:
+    """One for each batch of a large topic would be more than the driver holds."""
+    one = replica(tmp_path, 1, [[batch([Rec(n, b"k", b"v" * 50)]) for n in range(150)]])
+    path = Path(one.segments[0].directory) / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    for end in range(len(data) // 150, len(data) + 1, len(data) // 150):
+        data[end - 3] ^= 1
+    path.write_bytes(data)
+    crc = [f for f in judge(one).findings if f.check == "crc"]
+    assert len(crc) == 101
+    assert (crc[-1].level, crc[-1].message) == (BAD, "and 50 more of this kind")
+
+
 def test_a_replica_without_batches(tmp_path: Path) -> None:
     one = replica(tmp_path, 1, [LOG])
     empty = replace(one, broker_id=2, segments=(), high_watermark=0)
