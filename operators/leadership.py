@@ -13,7 +13,7 @@ from logyard.admin.reassignment.plan import Plan
 from logyard.broker.model import TopicPartition
 from logyard.operators import outcomes
 from logyard.operators.base import ClusterOperator
-from logyard.operators.fields import as_mapping, as_names, as_truth
+from logyard.operators.fields import as_json, as_mapping, as_names, as_truth
 from logyard.operators.triggers.cluster import some
 
 _PATIENCE_S = 60.0
@@ -22,11 +22,12 @@ _PATIENCE_S = 60.0
 class ElectLeadersOperator(ClusterOperator):
     """Elect the preferred leader of every partition that another replica leads.
 
-    Returns elected (a list of partitions), kind ("preferred" or "unclean"), and with `dry_run` would_elect.
+    Returns elected (a list of partitions), kind ("preferred" or "unclean"), with `dry_run` would_elect, and with a plan
+    planned (the number of its partitions).
 
     :param topics: topics, a list or its JSON; empty: all topics. (templated)
-    :param plan: instead of topics, a plan of moves, or its JSON: only its partitions, but for those that are deleted.
-        Empty: by topics. (templated)
+    :param plan: instead of topics, a plan of moves, or its JSON: only its partitions, but for those that are deleted. A
+        plan that has none, `{}` too, elects none; None: by topics. (templated)
     :param unclean: instead, elect any live replica for partitions without a leader. Records may be lost. (templated)
     """
 
@@ -48,11 +49,13 @@ class ElectLeadersOperator(ClusterOperator):
         self.unclean = unclean
 
     def execute(self, context: Context) -> dict[str, Any]:
-        plan = Plan.from_json(given) if (given := as_mapping("plan", self.plan)) else None
+        plan = self._given_plan()
         topics = as_names("topics", self.topics) or None
         if plan is not None:
             topics = sorted({move.tp.topic for move in plan.moves})
         unclean = as_truth("unclean", self.unclean)
+        kind = elections.UNCLEAN if unclean else elections.PREFERRED
+        found: dict[str, Any] = {"kind": kind} if plan is None else {"kind": kind, "planned": len(plan.moves)}
         hook = self.hook
         with hook.client() as client:
             before = client.witnessed(topics)  # who leads, by a broker that lags, is no longer so
@@ -66,11 +69,17 @@ class ElectLeadersOperator(ClusterOperator):
             if plan is not None:
                 planned = {move.tp for move in plan.moves}
                 wanted = [tp for tp in wanted if tp in planned]
-            kind = elections.UNCLEAN if unclean else elections.PREFERRED
             if self.checks_only:
-                return {"elected": [], "would_elect": [str(tp) for tp in wanted], "kind": kind}
+                return {"elected": [], "would_elect": [str(tp) for tp in wanted], **found}
             elected = elect_unclean(client, wanted) if unclean else elect_preferred(client, hook.pause(), wanted)
-        return {"elected": [str(tp) for tp in elected], "kind": kind}
+        return {"elected": [str(tp) for tp in elected], **found}
+
+    def _given_plan(self) -> Plan | None:
+        """None where there is none: one without moves, of a task that found nothing to move, is another thing."""
+        if as_json("plan", self.plan) is None:
+            return None
+        given = as_mapping("plan", self.plan)
+        return Plan.from_json(given) if given else Plan("", ())
 
 
 def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:

@@ -180,6 +180,8 @@ def elected(result: Result) -> Outcome:
     if "would_elect" in result:
         wanted = result["would_elect"]
         return Outcome(f"{plural(len(wanted), 'leader')} to elect", ("partition",), _column(wanted))
+    if result.get("planned") == 0:
+        return Outcome("The plan has no partitions, so no leader was elected")
     if not result["elected"]:
         well = "partition has a leader" if result["kind"] == UNCLEAN else "leader is the preferred one"
         return Outcome(f"Every {well} already, none was elected")

@@ -57,8 +57,9 @@ def reassign_replicas_dag(
         elect = ElectLeadersOperator(
             task_id="elect",
             topics="{{ params.topics | tojson }}",
-            # As it was given, with the moves that were done before: their leaders are elected too.
-            plan="{{ params.plan | tojson }}",
+            # As it was given, with the moves that were done before: their leaders are elected too. The form's empty one
+            # is no plan.
+            plan="{{ (params.plan or none) | tojson }}",
             logyard_conn_id=params.cluster(logyard_conn_id),
         )
         plan >> approve >> execute >> verify >> elect

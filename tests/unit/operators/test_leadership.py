@@ -71,7 +71,21 @@ def test_a_plan_is_for_its_cluster_and_what_is_deleted_is_left_out(cluster: Memo
         elect(plan=planned(0, cluster_id="elsewhere"))
     gone = {"topic": "gone", "partition": 0, "replicas": [2, 1]}
     assert elect(plan={"partitions": [gone, *planned(0)["partitions"]]}) == ["t-0"]
-    assert elect(plan={"partitions": []}) == []
+
+
+@pytest.mark.parametrize("empty", [{}, "{}", {"partitions": []}, '{"partitions": []}'])
+def test_an_empty_plan_elects_nobody(cluster: MemoryCluster, empty: Any) -> None:
+    """The task before it has found nothing to move; who has no plan at all elects by topics."""
+    for fields in ({}, {"dry_run": True}):
+        task, told = ElectLeadersOperator(task_id="e", topics=["t"], plan=empty, **fields), context()
+        assert run(task, told)[0] == {"elected": [], "kind": "preferred", "planned": 0} | (
+            {"would_elect": []} if fields else {}
+        )
+        said = "0 leaders to elect" if fields else "The plan has no partitions, so no leader was elected"
+        assert told["ti"].values["outcome"]["sentence"] == said
+    assert set(leaders(cluster).values()) == {1}
+    assert elect(topics=["t"], plan=None) == ["t-0", "t-1"]
+    assert elect(plan="null") == ["u-0"]
 
 
 def test_a_broker_that_has_not_heard_of_a_topic_keeps_it_from_no_election(cluster: MemoryCluster) -> None:
