@@ -126,18 +126,22 @@ def verify(
 def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say, poll_s: float = 1.0) -> None:
     """Wait until nothing in the cluster moves; `tell` is called with the progress whenever it has changed."""
     targets = json_files.parse_targets(text)
+    movers = {replica.broker for replica in targets.log_dirs}
     said = ""
     while True:
         snapshot = client.snapshot(sorted({tp.topic for tp, _ in targets.partitions}), reassignments=True)
         running = snapshot.reassignments
         states = move_states(_wanted_moves(targets), snapshot)
-        snapshot = with_brokers(client, snapshot, {replica.broker for replica in targets.log_dirs})
-        dirs = _dir_moves(client, targets, snapshot)
+        snapshot = with_brokers(client, snapshot, movers)
         if running is not None:
-            if not running and not any(move.is_active for move in dirs.values()):
+            if not running and not movers:
                 return
-            # Only for the line: a broker that does not tell its bytes does not end the wait.
+            # A broker that does not tell its directories does not end the wait, nor is it known to move none.
             told = told_dirs(client, sorted(snapshot.brokers))
+            dirs = status.dir_moves(targets.log_dirs, told.dirs.replicas, snapshot.brokers)
+            is_moving = any(move.is_active for move in dirs.values()) or bool(movers & told.untold.keys())
+            if not running and not is_moving:
+                return
             line = str(copy_progress(states, running, told.dirs.replicas))
             if line != said:
                 tell(line)

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.reassignment import command
 from logyard.admin.reassignment.ending import ReassignmentRefused
 from logyard.admin.reassignment.throttles import settings
 from logyard.broker.errors import ApiError, ErrorCode
+from tests.support.memory_clients import MemoryClient
 from tests.unit.admin.reassignment.test_command import MOVE, RATES, T0, Yard, plan
 
 
@@ -93,3 +95,29 @@ def test_a_broker_that_dies_meanwhile_keeps_no_other_throttle(yard: Yard) -> Non
         yard.verify(plan((T0, [1, 2])))
     assert yard.cluster.broker_config == {1: dict.fromkeys(RATES, "1000"), 2: {}, 3: {}, 4: {}}
     assert not set(settings.TOPIC_THROTTLES) & set(yard.cluster.configs["t"])
+
+
+def test_a_wait_asks_each_broker_for_its_directories_once_a_poll(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not answer ends no wait: what moves in it is not known."""
+    text, path = plan((T0, [1, 2]), log_dirs=["any", "/b"]), "/b"
+    asked: list[int] = []
+    polls = {"active": 3, "silent": 2}
+
+    def replica_sizes(client: MemoryClient, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        assert brokers is not None
+        asked.extend(brokers)
+        if list(brokers) != [2]:
+            return []
+        if polls["active"]:
+            polls["active"] -= 1
+            return [ReplicaSize(2, "/a", T0, 10), ReplicaSize(2, path, T0, 5, is_future=True)]
+        if polls["silent"]:
+            polls["silent"] -= 1
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "broker 2 does not answer")
+        return [ReplicaSize(2, path, T0, 10)]
+
+    monkeypatch.setattr(MemoryClient, "replica_sizes", replica_sizes)
+    told: list[str] = []
+    command.await_end(yard.client, text, pause=yard.pause, tell=told.append)
+    assert polls == {"active": 0, "silent": 0}
+    assert asked == [1, 2, 3, 4] * 6
