@@ -8,6 +8,7 @@ from airflow.sdk import Context
 
 from logyard.admin.reassignment.forecast import as_markdown
 from logyard.admin.settings import BadSettings
+from logyard.broker.log_format import escaped
 from logyard.operators.asking import ApprovalOperator
 from logyard.operators.failures import failing_for_good
 from logyard.operators.fields import as_truth
@@ -52,7 +53,7 @@ class ApprovePlanOperator(ApprovalOperator):
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BadSettings(f"plan: its {_kind(plan)!r} are none that a planning task has returned") from None
         # Of names in it, such as a group's: a person must not read another question than the one that is asked.
-        self.subject = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.subject)
+        self.subject = escaped(self.subject)
         return super().execute(context)
 
 

@@ -82,7 +82,7 @@ NARROW = {
         "broker.log.checkpoints",
         "spark_jobs",
     ),
-    "operators": ("admin", "login", "broker.model", "operators", "spark_jobs.driver_jvm"),
+    "operators": ("admin", "login", "broker.model", "broker.log_format", "operators", "spark_jobs.driver_jvm"),
     "local": (
         "local",
         "admin",
