@@ -34,6 +34,11 @@ except ImportError:  # before 3.1
     from airflow.sdk.execution_time.secrets_masker import mask_secret  # type: ignore[no-redef]
 
 try:
+    from airflow.sdk._shared.secrets_masker import redact
+except ImportError:  # before 3.1
+    from airflow.sdk.execution_time.secrets_masker import redact  # type: ignore[no-redef]
+
+try:
     from airflow.sdk import BaseNotifier
 except ImportError:  # before 3.0.2
     from airflow.notifications.basenotifier import BaseNotifier  # type: ignore[import-not-found, no-redef]
@@ -58,5 +63,6 @@ __all__ = [
     "TaskDeferred",
     "conf",
     "mask_secret",
+    "redact",
     "task_decorator_factory",
 ]

@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from logyard.operators.airflow_names import BaseNotifier
+from logyard.operators.airflow_names import BaseNotifier, redact
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.hooks.records import RecordsHook, asked
 from logyard.operators.producing import as_record
 from logyard.operators.writing import Delivered
 
@@ -24,7 +24,8 @@ class TopicNotifier(BaseNotifier):
 
     :param topic: the topic. (templated)
     :param value: the record's value: text, or what becomes JSON. None: `dag_id`, `run_id`, `task_id`, `map_index`,
-        `try_number`, `state`, `logical_date` and `exception`, as far as the context has them. (templated)
+        `try_number`, `state`, `logical_date` and `exception`, as far as the context has them, with what Airflow masks
+        in its logs masked here too. (templated)
     :param key: its key; None: the DAG's id. (templated)
     :param headers: names and values. (templated)
     :param logyard_conn_id: the connection. (templated)
@@ -62,7 +63,7 @@ class TopicNotifier(BaseNotifier):
         producer = hook.producer(options)
         delivered = Delivered(self.topic)
         record = as_record({"key": key, "value": told, "headers": self.headers})
-        producer.produce(self.topic, on_delivery=delivered.add, **record)
+        asked(f"topic {self.topic}", producer.produce, self.topic, on_delivery=delivered.add, **record)
         producer.flush(self.timeout_s + _CLOSE_S)
         delivered.check_all(1)
 
@@ -84,7 +85,12 @@ def about(context: Mapping[str, Any]) -> dict[str, Any]:
     if date is not None:
         found["logical_date"] = date.isoformat()
     if context.get("exception"):
-        found["exception"] = str(context["exception"])[:_TEXT_MAX]
+        found["exception"] = _masked(context["exception"])
     if context.get("reason"):
-        found["reason"] = str(context["reason"])[:_TEXT_MAX]
+        found["reason"] = _masked(context["reason"])
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def _masked(problem: Any) -> str:
+    """A text without the secrets that Airflow knows: whoever reads the topic may not see them."""
+    return str(redact(str(problem)))[:_TEXT_MAX]

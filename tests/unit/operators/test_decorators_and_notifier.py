@@ -12,6 +12,7 @@ pytest.importorskip("airflow.sdk")
 from airflow.sdk import DAG, Context
 
 from logyard.admin.errors import ApiError, ErrorCode
+from logyard.operators.airflow_names import mask_secret
 from logyard.operators.decorators import consume_task, produce_task
 from logyard.operators.notifier import TopicNotifier, about
 from logyard.operators.provider_info import get_provider_info
@@ -143,3 +144,10 @@ def test_a_runs_context_is_enough() -> None:
     run_ = SimpleNamespace(dag_id="d", run_id="r", logical_date=None)
     assert about({"dag_run": run_, "reason": "timed_out"}) == {"dag_id": "d", "run_id": "r", "reason": "timed_out"}
     assert about({}) == {}
+
+
+def test_what_airflow_masks_in_logs_is_masked_in_the_record() -> None:
+    """Who reads the topic may see no connection; a text is masked before it is cut."""
+    mask_secret("pass-of-a-database")
+    found = about({"exception": ValueError("x" * 1990 + " pass-of-a-database"), "reason": "by pass-of-a-database"})
+    assert found == {"exception": "x" * 1990 + " ***", "reason": "by ***"}
