@@ -17,6 +17,7 @@ from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.broker.model import TopicPartition
 from logyard.operators.fields import as_names
 from logyard.operators.triggers.events import ClusterEvent
+from logyard.operators.triggers.offsets import beyond_line
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
@@ -25,7 +26,7 @@ class RecordsArrivedEvent(ClusterEvent):
     """Records are there that a group has not committed.
 
     The event has `group`, `topics`, `records` (at most; markers of transactions count) and `offsets`:
-    "topic-partition" → {"start", "end"}.
+    "topic-partition" → {"start", "end"}. Behind the end of a log nothing waits: of a commit there the log warns.
 
     :param topics: the topics, a list or one name.
     :param group: the group that the DAG commits for. Without a commit a partition counts from its first record.
@@ -55,6 +56,7 @@ class RecordsArrivedEvent(ClusterEvent):
         self._starts: dict[TopicPartition, int] = {}
         self._new_since: float | None = None
         self._quiet_since = 0.0
+        self._beyond: set[str] = set()
 
     def wants(self) -> Wanted:
         topics = frozenset(self.topics)
@@ -62,8 +64,9 @@ class RecordsArrivedEvent(ClusterEvent):
 
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         waiting = None if seen is None else self._waiting(seen)
-        if waiting is None:
+        if seen is None or waiting is None:
             return []  # unknown now: the next observation counts
+        self._warn_of_lost(seen)
         return [self._announcement(waiting)] if self._is_due(waiting, monotonic()) else []
 
     def _waiting(self, seen: Observation) -> dict[TopicPartition, tuple[int, int]] | None:
@@ -76,6 +79,13 @@ class RecordsArrivedEvent(ClusterEvent):
         behind = {tp: end for tp, end in ends.items() if committed.get(tp, 0) < end and tp in seen.starts}
         found = {tp: (max(committed.get(tp, 0), seen.starts[tp]), end) for tp, end in behind.items()}
         return {tp: (start, end) for tp, (start, end) in found.items() if start < end}
+
+    def _warn_of_lost(self, seen: Observation) -> None:
+        """Where a commit is beyond the end of its log, records that are written there now are not announced."""
+        beyond = {str(tp): records for tp, records in seen.beyond(self.group, self.topics).items()}
+        if beyond.keys() - self._beyond:
+            self.log.warning("group %s: %s", self.group, beyond_line(beyond))
+        self._beyond = set(beyond)
 
     def _is_due(self, waiting: Ranges, now: float) -> bool:
         starts = {tp: start for tp, (start, _) in waiting.items()}

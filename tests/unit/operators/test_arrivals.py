@@ -130,6 +130,21 @@ def test_a_topic_made_anew_is_announced(world: World) -> None:
     assert event["offsets"] == {"t-0": {"start": 0, "end": 2}}
 
 
+def test_a_commit_beyond_the_end_is_warned_of_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader lost records: what is written up to the commit is never announced, and nobody would know."""
+    made, said = trigger(), []
+    monkeypatch.setattr(made.log, "warning", lambda text, *args: said.append(text % args))
+    world.cluster.group_commits["g"] = {TopicPartition("t", 0): 10}
+    for _ in range(2):
+        world.write(0, 4)
+        assert world.look(made) == []
+    assert len(said) == 1
+    assert said[0].startswith("group g: commits are beyond the end of the log (t-0 by 6)")
+    world.write(0, 4)
+    (event,) = world.look(made)
+    assert event["offsets"] == {"t-0": {"start": 10, "end": 12}}
+
+
 def test_what_was_deleted_does_not_wait(world: World) -> None:
     """Retention has cut the log: a partition counts from its first record, whatever was committed before that."""
     made, (t0, t1) = trigger(records_min=3), (TopicPartition("t", 0), TopicPartition("t", 1))
