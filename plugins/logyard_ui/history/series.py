@@ -54,8 +54,12 @@ def series(points: Iterable[Point], subject: Subject, end_s: int, apart_s: int =
     times: list[int] = []
     found: dict[str, Values] = {name: [] for name in parts}
     mine: list[tuple[int, GroupPoint]] = []
+    before: Sample | None = None
     for time, sample in points:
         times.append(time)
+        if before is not None and not sample.is_of(before):
+            mine.clear()  # a group of that name in another cluster
+        before = sample
         for name, value in parts.items():
             found[name].append(value(time, sample))
         if subject.kind == "group" and subject.name in sample.groups:

@@ -161,6 +161,10 @@ def test_an_edited_connection_makes_no_rate_of_two_clusters() -> None:
     one = [(time, replace(sample, cluster="one")) for time, sample in (_at(1, 0, 0), _at(2, 60, 60))]
     two = [(time, replace(sample, cluster="two")) for time, sample in (_at(3, 10**9, 10**9), _at(4, 10**9, 10**9))]
     assert drawn([*one, *two], Subject("cluster"))["series"]["records_in"] == [None, 1.0, None, 0.0]
+    now = drawn([*one, *two], Subject("group", "g"))["now"]
+    assert (now["lag_rate"], now["last_commit_s"]) == (0.0, None)
+    gone = [(time, replace(sample, groups={})) for time, sample in two]
+    assert drawn([*one, *gone], Subject("group", "g"))["now"] is None
     early = _at(0, 0, 0)  # of a version that kept no id
     assert drawn([early, *one], Subject("topic", "t"))["series"]["records_in"] == [None, 0.0, 1.0]
 
