@@ -16,9 +16,9 @@ from logyard.operators.callables import called
 from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_mapping, as_names
-from logyard.operators.hooks.records import RecordsFailed, RecordsHook, partitions_of
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, partitions_of
 from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
-from logyard.operators.topic_ids import ids_of, refuse_made_anew
+from logyard.operators.topic_ids import Origin, ids_of, refuse_made_anew
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
 FAIL, SKIP, KEEP = "fail", "skip", "keep"
@@ -30,10 +30,10 @@ class ConsumeFromTopicOperator(ClusterOperator):
     """Read a group's records, from its committed offsets to the end that the topics have at the start of the try.
 
     Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
-    "topic_ids": topic → id where CommitOffsetsOperator commits, "committed", "undecoded": number, "results"}. Records
-    of aborted transactions are left out. Without a commit of the group a partition is read from its first record. It
-    joins no group: a group that has members must not be read by it, and refuses commits. For a topic that was deleted
-    and made anew while the function ran (its id tells) it commits nothing, and fails.
+    "topic_ids": topic → id where CommitOffsetsOperator commits, "cluster_id", "committed", "undecoded": number,
+    "results"}. Records of aborted transactions are left out. Without a commit of the group a partition is read from its
+    first record. It joins no group: a group that has members must not be read by it, and refuses commits. For a topic
+    that was deleted and made anew while the function ran (its id tells) it commits nothing, and fails.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param group: the group whose offsets say where to begin. (templated)
@@ -125,7 +125,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
                 # Asked before the offsets: those that are read are then of this topic, or of none.
                 ids = self._ids(sorted({tp.topic for tp in wanted}))
                 reading = since_commits(consumer, wanted, self.log.warning, end_of)
-                return self._read(reading, ids, formats, process)
+                cluster_id = cluster_of(consumer, wanted[0].topic, REQUEST_S) if wanted else None
+                return {**self._read(reading, ids, formats, process), "cluster_id": cluster_id}
         finally:
             formats.close()
 
@@ -151,11 +152,12 @@ class ConsumeFromTopicOperator(ClusterOperator):
                     counts[message.topic()] = counts.get(message.topic(), 0) + 1
                 if self.commit_cadence == EACH_BATCH:
                     self._commit(client, reading, ids)
+            done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
+            moved = {tp: (start, end) for tp, (start, end) in done.items() if start < end}
+            found = self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
             if self.commit_cadence != NEVER:
                 self._commit(client, reading, ids)
-        done = {tp: (start, reading.positions[tp]) for tp, (start, _) in reading.ranges.items()}
-        moved = {tp: found for tp, found in done.items() if found[0] < found[1]}
-        return self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
+        return found
 
     def _commit(self, client: ClusterClient, reading: Reading, ids: Mapping[str, str]) -> None:
         """Commit what was read, unless a topic was made anew while the function ran. Raises TopicConflict."""
@@ -238,7 +240,8 @@ class CommitOffsetsOperator(ClusterOperator):
     Returns {"group", "committed": "topic-partition" → offset, "already": those that were committed before}. If records
     before `start` are not committed, an earlier run has not finished: the task fails, and commits nothing, so that
     these records stay to be read; with `retries` it waits for that run. It commits nothing either for a topic that was
-    deleted and made anew since it was read (its id tells), or whose log ends before what was read.
+    deleted and made anew since it was read (its id tells), or whose log ends before what was read, nor where the
+    connection leads to another cluster than that of the reading.
 
     :param group: the group. (templated)
     :param offsets: "topic-partition" → {"start", "end"}, or the whole result of ConsumeFromTopicOperator, `read.output`
@@ -261,7 +264,7 @@ class CommitOffsetsOperator(ClusterOperator):
         ids = as_mapping("topic_ids", given.get("topic_ids")) if "offsets" in given else {}
         with self.hook.client() as client:
             read = {name: str(ids[name]) for name in {tp.topic for tp in wanted} & ids.keys()}
-            refuse_made_anew(client, self.group, read)
+            Origin(str(given.get("cluster_id") or ""), read).refuse_another(client, self.group)
             before = client.group_offsets(self.group) if wanted else {}
             first = client.offsets(list(wanted), EARLIEST) if wanted else {}
             now = {tp: max(before.get(tp, 0), first.get(tp, 0)) for tp in wanted}

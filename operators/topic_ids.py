@@ -1,13 +1,30 @@
-"""Which topics records were read of: a topic that was made anew has other records at the offsets that were read."""
+"""Where records were read: offsets say nothing of another cluster, nor of a topic that was made anew since."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.errors import ApiError
 from logyard.admin.ports import ClusterClient, ClusterUnreachable
 from logyard.admin.topics.changes import TopicConflict
 from logyard.operators.hooks.cluster import ClusterHook
 
 _PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The cluster that records were read in (empty: not known), and the ids of their topics, where they are known."""
+
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+
+    def refuse_another(self, client: ClusterClient, group: str) -> None:
+        """Raise TopicConflict where the client's cluster, or a topic there, is another one than was read."""
+        found = client.snapshot([]).cluster_id if self.cluster_id else ""
+        if edited := led_elsewhere(self.cluster_id, found, "when its records were read"):
+            raise TopicConflict(f"group {group}: {edited}: nothing is committed")
+        refuse_made_anew(client, group, self.topic_ids)
 
 
 def ids_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -15,10 +16,10 @@ from logyard.operators.callables import called, imported, refuse_text
 from logyard.operators.failures import TaskRefused, failing_for_good, lasts, skipped_if_asked
 from logyard.operators.fields import as_mapping, as_names
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.operators.hooks.records import RecordsHook
+from logyard.operators.hooks.records import RecordsHook, cluster_of
 from logyard.operators.links import ClusterPageLink
-from logyard.operators.reading import first_offsets
-from logyard.operators.topic_ids import ids_of, refuse_made_anew
+from logyard.operators.reading import REQUEST_S, first_offsets
+from logyard.operators.topic_ids import Origin, ids_of
 from logyard.operators.triggers.base import FAILED, TIMEOUT, WaitEvent
 from logyard.operators.triggers.records import AwaitRecordTrigger
 
@@ -29,8 +30,9 @@ class AwaitRecordSensor(BaseSensorOperator):
     """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
 
     It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
-    are committed behind the record once the task has it, never by the trigger, and never back; nothing is committed for
-    a topic that was deleted and made anew meanwhile (its id tells): the task fails.
+    are committed behind the record once the task has it, never by the trigger, and never back.
+    Where the connection is edited meanwhile and leads to another cluster, the wait fails; nothing is
+    committed there, nor for a topic that was deleted and made anew (its id tells).
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
@@ -93,13 +95,13 @@ class AwaitRecordSensor(BaseSensorOperator):
         if self.apply_function is not None:
             imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
         deadline_ms = round((time.time() + self.timeout) * 1000)
-        offsets = self._first_offsets()
+        offsets, cluster_id = self._first_offsets()
         named = sorted({name.rpartition("-")[0] for name in offsets}) if self.group and self.commit_offset else ()
         ids = ids_of(ClusterHook(self.logyard_conn_id), named, self.log.warning)
-        return self._wait(context, offsets, deadline_ms, ids)
+        return self._wait(context, offsets, deadline_ms, Origin(cluster_id, ids))
 
-    def _first_offsets(self) -> dict[str, int]:
-        """Where to begin; with `silent_fail` asked again until the sensor's time is over."""
+    def _first_offsets(self) -> tuple[dict[str, int], str]:
+        """Where to begin, and in which cluster; with `silent_fail` asked again until the sensor's time is over."""
         until = time.monotonic() + self.timeout
         while True:
             try:
@@ -112,20 +114,21 @@ class AwaitRecordSensor(BaseSensorOperator):
                     raise AirflowSensorTimeout(f"no first look in {self.timeout:g} s: {problem}") from None
             time.sleep(self.poke_interval)
 
-    def _ask_first_offsets(self) -> dict[str, int]:
+    def _ask_first_offsets(self) -> tuple[dict[str, int], str]:
         topics = as_names("topics", self.topics)
         consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self._options())
         try:
-            return first_offsets(consumer, topics, has_group=bool(self.group))
+            offsets = first_offsets(consumer, topics, has_group=bool(self.group))
+            named = [name.rpartition("-")[0] for name in offsets]
+            return offsets, (cluster_of(consumer, named[0], REQUEST_S) or "") if named else ""
         finally:
             consumer.close()
 
-    def _wait(
-        self, context: Context, offsets: Mapping[str, int], deadline_ms: int, topic_ids: Mapping[str, str]
-    ) -> Any:
+    def _wait(self, context: Context, offsets: Mapping[str, int], deadline_ms: int, origin: Origin) -> Any:
         trigger = AwaitRecordTrigger(
             logyard_conn_id=self.logyard_conn_id,
             offsets=offsets,
+            cluster_id=origin.cluster_id,
             apply_function=self.apply_function,
             apply_function_args=list(self.apply_function_args or ()),
             apply_function_kwargs=dict(self.apply_function_kwargs or {}),
@@ -133,13 +136,14 @@ class AwaitRecordSensor(BaseSensorOperator):
             poll_interval_s=self.poke_interval,
             deadline_ms=deadline_ms,
         )
+        kept: dict[str, Any] = {"deadline_ms": deadline_ms, **asdict(origin)}
         if not self.deferrable:
-            return self.execute_complete(context, asyncio.run(_first(trigger)), deadline_ms, topic_ids)
+            return self.execute_complete(context, asyncio.run(_first(trigger)), **kept)
         left_s = max(deadline_ms / 1000 - time.time(), 0.0)
         return self.defer(
             trigger=trigger,
             method_name="execute_complete",
-            kwargs={"deadline_ms": deadline_ms, "topic_ids": dict(topic_ids)},
+            kwargs=kept,
             timeout=timedelta(seconds=left_s + _GRACE_S),
         )
 
@@ -150,12 +154,13 @@ class AwaitRecordSensor(BaseSensorOperator):
         event: dict[str, Any] | None,
         deadline_ms: int,
         topic_ids: Mapping[str, str] | None = None,
+        cluster_id: str = "",
     ) -> Any:
         """Commit behind the record, and return it. Raises AirflowSensorTimeout, AirflowFailException."""
-        return self._arrived(context, self._found(event), deadline_ms, topic_ids or {})
+        return self._arrived(context, self._found(event), deadline_ms, Origin(cluster_id, topic_ids or {}))
 
-    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, topic_ids: Mapping[str, str]) -> Any:
-        self._commit(values["offsets"], topic_ids)
+    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, origin: Origin) -> Any:
+        self._commit(values["offsets"], origin)
         return values
 
     def _found(self, event: dict[str, Any] | None) -> dict[str, Any]:
@@ -165,7 +170,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             raise TaskRefused(str(event.get("message")))
         return WaitEvent.from_event(event)
 
-    def _commit(self, offsets: Mapping[str, int], topic_ids: Mapping[str, str]) -> None:
+    def _commit(self, offsets: Mapping[str, int], origin: Origin) -> None:
         if not self.group or not self.commit_offset:
             return
         wanted = {}
@@ -173,7 +178,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             topic, _, partition = name.rpartition("-")
             wanted[TopicPartition(topic, int(partition))] = offset
         with ClusterHook(self.logyard_conn_id).client() as client:
-            refuse_made_anew(client, self.group, topic_ids)
+            origin.refuse_another(client, self.group)
             before = client.group_offsets(self.group)  # another task of the group may be further by now
             ahead = {tp: offset for tp, offset in wanted.items() if offset > before.get(tp, -1)}
             if ahead:
@@ -195,10 +200,10 @@ class AwaitRecordFunctionSensor(AwaitRecordSensor):
         super().__init__(**{**kwargs, "deferrable": True})
         self.event_triggered_function = event_triggered_function
 
-    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, topic_ids: Mapping[str, str]) -> Any:
+    def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, origin: Origin) -> Any:
         called("event_triggered_function", self.event_triggered_function)(values, **context)
-        self._commit(values["offsets"], topic_ids)
-        return self._wait(context, values["offsets"], deadline_ms, topic_ids)
+        self._commit(values["offsets"], origin)
+        return self._wait(context, values["offsets"], deadline_ms, origin)
 
 
 async def _first(trigger: AwaitRecordTrigger) -> dict[str, Any] | None:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.errors import LogyardError
 from logyard.operators.callables import called
-from logyard.operators.hooks.records import RecordsHook, library, refusal
-from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, constructor_fields, settle_s
+from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, library, refusal
+from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, WaitFailed, constructor_fields, settle_s
 from logyard.operators.triggers.watch import REREAD_S
 
 _log = logging.getLogger(__name__)
@@ -21,17 +22,21 @@ T = TypeVar("T")
 
 _BATCH = 100
 _POLL_S = 0.2
+_ASK_S = 5.0
 
 
 class AwaitRecordTrigger(BaseTrigger):
     """Read from given offsets until `apply_function` accepts a record.
 
     A trigger that is started again reads from the same offsets, so no record is missed, and a function may see records
-    again. The event's `values`: {"record": {"topic", "partition", "offset", "timestamp_ms", "key", "value"},
-    "result": what the function returned, "offsets": "topic-partition" → the next offset to read}.
+    again. Where the connection is edited meanwhile, it reads on by the new one; the wait fails if that leads to another
+    cluster, where the offsets are of other records. The event's `values`: {"record": {"topic", "partition", "offset",
+    "timestamp_ms", "key", "value"}, "result": what the function returned, "offsets": "topic-partition" → the next
+    offset to read}.
 
     :param logyard_conn_id: the connection.
     :param offsets: "topic-partition" → the first offset to read.
+    :param cluster_id: the cluster that the offsets are of; empty: the one that is read first.
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
         the record. None: the first record.
     :param poll_interval_s: seconds between two looks when nothing came.
@@ -43,6 +48,7 @@ class AwaitRecordTrigger(BaseTrigger):
         *,
         logyard_conn_id: str,
         offsets: Mapping[str, int],
+        cluster_id: str = "",
         apply_function: str | None = None,
         apply_function_args: Sequence[Any] | None = None,
         apply_function_kwargs: Mapping[str, Any] | None = None,
@@ -53,6 +59,7 @@ class AwaitRecordTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.logyard_conn_id = logyard_conn_id
         self.offsets = offsets
+        self.cluster_id = cluster_id
         self.apply_function = apply_function
         self.apply_function_args = apply_function_args
         self.apply_function_kwargs = apply_function_kwargs
@@ -78,7 +85,7 @@ class AwaitRecordTrigger(BaseTrigger):
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         positions = dict(self.offsets)
-        link = _Link(self._connected, self.client_options)
+        link = _Link(self._connected, self.client_options, self.cluster_id)
         try:
             while True:
                 reading, messages = await link.reading(positions, clock()), []
@@ -122,22 +129,40 @@ class AwaitRecordTrigger(BaseTrigger):
 
 class _Link:
     """What is read by the connection as it is now: it may be edited during a wait of days, and a secrets backend may be
-    away for a while. `problem`: why it could not be read, the last time."""
+    away for a while. `problem`: why nothing could be read, the last time."""
 
     def __init__(
-        self, connected: Callable[[], Awaitable[tuple[RecordsHook, Any]]], options: Mapping[str, Any] | None
+        self,
+        connected: Callable[[], Awaitable[tuple[RecordsHook, Any]]],
+        options: Mapping[str, Any] | None,
+        cluster_id: str,
     ) -> None:
-        self._connected, self._options = connected, options
+        self._connected, self._options, self._cluster_id = connected, options, cluster_id
         self._reading: _Reading | None = None
         self._settings: Any = None
         self._read_at = float("-inf")
         self.problem = ""
 
     async def reading(self, positions: Mapping[str, int], now: float) -> "_Reading | None":
-        """A consumer of the connection, at these positions if it is a new one; None: nobody could read it yet.
+        """A consumer of the connection, at these positions if it is a new one; None: nobody could read it yet, or its
+        cluster has not answered yet.
 
-        Raises LogyardError.
+        Raises LogyardError: WaitFailed where it leads to another cluster.
         """
+        reading = await self._opened(positions, now)
+        if reading is None or reading.is_checked or not positions:
+            return reading
+        try:
+            found = await reading.run(reading.cluster, positions)
+        except RecordsFailed as problem:
+            self.problem = str(problem)
+            return None
+        if edited := led_elsewhere(self._cluster_id, found, "when this wait began"):
+            raise WaitFailed(f"{edited}, where the offsets that were reached are of other records")
+        self.problem, self._cluster_id, reading.is_checked = "", self._cluster_id or found, True
+        return reading
+
+    async def _opened(self, positions: Mapping[str, int], now: float) -> "_Reading | None":
         if self._reading is not None and now - self._read_at < REREAD_S:
             return self._reading
         self._read_at = now
@@ -164,12 +189,14 @@ class _Link:
 
 class _Reading:
     """A consumer and the thread that it runs in, which is no other trigger's: a cluster that does not answer, or a
-    function that takes long, holds up nobody else of the triggerer."""
+    function that takes long, holds up nobody else of the triggerer. `is_checked`: whether the cluster is the right one.
+    """
 
     def __init__(self, hook: RecordsHook, options: Mapping[str, Any] | None) -> None:
         self._hook, self._options = hook, options
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logyard-records")
         self.consumer: Any = None
+        self.is_checked = False
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         call = copy_context().run
@@ -178,6 +205,11 @@ class _Reading:
     def begin(self, positions: Mapping[str, int]) -> None:
         self.consumer = self._hook.consumer("logyard", self._options)
         self.consumer.assign([_partition(name, offset) for name, offset in positions.items()])
+
+    def cluster(self, positions: Mapping[str, int]) -> str:
+        """The id of the cluster; empty: it has none. Raises ApiError, RecordsFailed."""
+        topic = next(iter(positions)).rpartition("-")[0]
+        return cluster_of(self.consumer, topic, _ASK_S) or ""
 
     def end(self) -> None:
         """Not awaited: a trigger that is cancelled must not wait, and closing may take seconds."""

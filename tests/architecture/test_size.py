@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "operators/sensors/records.py::AwaitRecordSensor": "keyword-only and stored, as Airflow's operators are",
     "operators/reassignment.py::PlanReassignmentOperator": "keyword-only and stored, as Airflow's operators are",
     "operators/spark.py::ExportSegmentsOperator": "keyword-only and stored, as Airflow's operators are",
+    "operators/triggers/records.py::AwaitRecordTrigger": "keyword-only and stored, as Airflow's triggers are",
 }
 
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)

@@ -19,7 +19,8 @@ class MockKafka:
     def __enter__(self) -> "MockKafka":
         options = {"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0}
         self._owner = Producer(options)
-        (broker,) = self._owner.list_topics(timeout=10).brokers.values()
+        told = self._owner.list_topics(timeout=10)
+        (broker,), self.cluster_id = told.brokers.values(), told.cluster_id
         self.bootstrap = f"{broker.host}:{broker.port}"
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return self

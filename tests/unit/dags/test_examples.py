@@ -74,7 +74,7 @@ def kafka() -> Iterator[MockKafka]:
 
 @pytest.fixture
 def world(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None})
+    made = MemoryCluster({1: None, 2: None, 3: None}, cluster_id=kafka.cluster_id)
     client = MemoryClient(made)
     client.create_topic(NewTopic("orders", assignment=dict.fromkeys(range(3), (1, 2))))
     client.create_topic(NewTopic("scratch", assignment={0: (1,)}))

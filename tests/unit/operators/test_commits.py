@@ -103,25 +103,42 @@ def test_nothing_is_committed_behind_the_end_of_a_log(client: MemoryClient, clus
     assert client.group_offsets("g") == {}
 
 
-def test_a_sensor_commits_nothing_for_another_topic_of_the_name(
-    client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_committed_in_another_cluster(client: MemoryClient, cluster: MemoryCluster) -> None:
+    """The connection was edited between the two tasks; a topic without an id there tells nothing."""
+    read = read_of(client) | {"cluster_id": "memory", "topic_ids": {}}
+    cluster.cluster_id = "elsewhere"
+    with pytest.raises(AirflowFailException, match=r"group g: the connection led to cluster memory .* elsewhere now"):
+        run(CommitOffsetsOperator(task_id="c", group="g", offsets=read), context())
+    assert client.group_offsets("g") == {}
+    cluster.cluster_id = "memory"
+    run(CommitOffsetsOperator(task_id="c", group="g", offsets=read), context())
+    assert client.group_offsets("g") == {ONE: 5}
+
+
+def test_a_sensor_commits_only_where_it_has_waited(
+    client: MemoryClient, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has waited for days, and the topic was deleted and made anew meanwhile."""
-    monkeypatch.setattr(RecordsHook, "consumer", lambda *_: SimpleNamespace(close=lambda: None))
+    """It has waited for days, and meanwhile the topic was made anew, or the connection led elsewhere."""
+    cluster_of = SimpleNamespace(cluster_id="memory")
+    consumer = SimpleNamespace(close=lambda: None, list_topics=lambda *_, **__: cluster_of)
+    monkeypatch.setattr(RecordsHook, "consumer", lambda *_: consumer)
     monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", lambda *_, **__: {"t-0": 0, "t-1": 0})
     event = WaitEvent(DONE, values={"record": {}, "result": True, "offsets": {"t-0": 3, "t-1": 0}}).as_json()
 
-    def resumed(*, anew: bool) -> None:
+    def resumed(*, anew: bool, cluster_id: str = "memory") -> None:
         sensor = AwaitRecordSensor(task_id="s", topics=["t"], group="g", deferrable=True, timeout=60)
         with pytest.raises(TaskDeferred) as deferred:
             sensor.execute(context())
         if anew:
             made_anew(client)
+        cluster.cluster_id = cluster_id
         kwargs = json.loads(json.dumps(deferred.value.kwargs))
         getattr(sensor, deferred.value.method_name)(context(), event=event, **kwargs)
 
     with pytest.raises(AirflowFailException, match="group g: topic t was made anew since its records were read"):
         resumed(anew=True)
+    with pytest.raises(AirflowFailException, match=r"the connection led to cluster memory .* leads to elsewhere now"):
+        resumed(anew=False, cluster_id="elsewhere")
     assert client.group_offsets("g") == {}
     resumed(anew=False)
     assert client.group_offsets("g") == {ONE: 3, TWO: 0}

@@ -43,6 +43,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
 @pytest.fixture
 def kafka(shared: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
+    admin.cluster_id = shared.cluster_id
     return shared
 
 

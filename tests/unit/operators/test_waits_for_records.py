@@ -11,10 +11,14 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
+from confluent_kafka import KafkaError, KafkaException
+
 from logyard.admin.errors import ApiError
 from logyard.operators.hooks.records import RecordsHook, library
 from logyard.operators.reading import first_offsets
+from logyard.operators.triggers.base import FAILED
 from logyard.operators.triggers.records import AwaitRecordTrigger
+from tests.support.airflow_tasks import remade
 
 pytestmark = pytest.mark.airflow
 TRIGGERS = 40  # more than the threads that asyncio has for all
@@ -28,6 +32,9 @@ class BlockedConsumer:
 
     def assign(self, partitions: Any) -> None:
         pass
+
+    def list_topics(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(cluster_id="c")
 
     def consume(self, count: int, seconds: float) -> list[Any]:
         self.asked.set()
@@ -90,6 +97,9 @@ class SilentConsumer:
 
     def assign(self, partitions: Any) -> None:
         self.assigned = [partition.offset for partition in partitions]
+
+    def list_topics(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(cluster_id="c")
 
     def consume(self, count: int, seconds: float) -> list[Any]:
         return [Message(self.settings)] if self.settings == "second" else []
@@ -155,6 +165,44 @@ async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_re
     async with asyncio.timeout(20):
         while not all(one.closed.is_set() for one in made):
             await asyncio.sleep(0.01)
+
+
+class Elsewhere(SilentConsumer):
+    """Its first settings are of cluster `c`, its second of another one, which does not answer at once."""
+
+    silent = 2
+
+    def list_topics(self, *_: Any, **__: Any) -> Any:
+        if self.settings == "second" and self.silent:
+            self.silent -= 1
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(cluster_id={"first": "c", "second": "d"}[self.settings])
+
+
+@pytest.mark.parametrize(("known", "settings"), [("", ["first", "second"]), ("c", ["second"])])
+async def test_offsets_of_one_cluster_are_not_read_in_another(
+    monkeypatch: pytest.MonkeyPatch, known: str, settings: list[str]
+) -> None:
+    """The connection is edited during the wait, or while the task was on its way to the triggerer."""
+    made: list[Elsewhere] = []
+
+    async def read(_: RecordsHook) -> str:
+        return settings.pop(0) if len(settings) > 1 else settings[0]
+
+    def consumer(*_: object) -> Elsewhere:
+        made.append(Elsewhere(settings[0] if made or known else "first"))
+        return made[-1]
+
+    monkeypatch.setattr(RecordsHook, "consumer", consumer)
+    monkeypatch.setattr(RecordsHook, "asettings", read)
+    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
+    fields: dict[str, Any] = {"cluster_id": known, "poll_interval_s": 0.01}
+    fields["deadline_ms"] = int(time.time() * 1000) + 60_000
+    trigger = remade(AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, **fields))
+    async with asyncio.timeout(30):
+        event = await anext(aiter(trigger.run()))
+    assert event.payload["status"] == FAILED
+    assert "led to cluster c when this wait began, and leads to d now" in event.payload["message"]
 
 
 def test_a_commit_that_nobody_tells_is_not_taken_for_none() -> None:
