@@ -36,7 +36,7 @@ class AwaitRecordSensor(BaseSensorOperator):
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
-        the record. None: the first record. (templated)
+        the record, and is what JSON has: text, numbers, lists, mappings. None: the first record. (templated)
     :param apply_function_args: its first arguments. (templated)
     :param apply_function_kwargs: its keyword arguments. (templated)
     :param group: the group whose offsets say where to begin, and are committed. (templated)

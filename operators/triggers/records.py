@@ -1,6 +1,7 @@
 """Waiting for one record that a function accepts. Nothing is committed here: the sensor commits what it was told."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from logyard.admin.cluster.identity import led_elsewhere
 from logyard.admin.errors import LogyardError
+from logyard.admin.settings import BadSettings
 from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, library, refusal
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, WaitFailed, constructor_fields, settle_s
@@ -38,7 +40,7 @@ class AwaitRecordTrigger(BaseTrigger):
     :param offsets: "topic-partition" → the first offset to read.
     :param cluster_id: the cluster that the offsets are of; empty: the one that is read first.
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
-        the record. None: the first record.
+        the record. It must be what JSON has, or the wait fails. None: the first record.
     :param poll_interval_s: seconds between two looks when nothing came.
     :param deadline_ms: when the wait ends, in ms since 1970.
     """
@@ -123,7 +125,7 @@ class AwaitRecordTrigger(BaseTrigger):
             result = True if accept is None else accept(message)
             positions[name] = message.offset() + 1
             if result:
-                return {"record": as_json(message), "result": result}
+                return {"record": as_json(message), "result": _json_of(result, message)}
         return None
 
 
@@ -222,8 +224,9 @@ class _Reading:
 
 
 def as_json(message: Any) -> dict[str, Any]:
-    """A message as JSON has it: key and value as text, with bytes that are no UTF-8 replaced."""
-    key, value = (None if raw is None else raw.decode(errors="replace") for raw in (message.key(), message.value()))
+    """A message as JSON has it: key and value as text, with bytes that are no UTF-8 replaced, and NUL, which PostgreSQL
+    takes in no JSON (jsonb, as Airflow keeps XComs)."""
+    key, value = (None if raw is None else _text_of(raw) for raw in (message.key(), message.value()))
     kind, timestamp = message.timestamp()
     return {
         "topic": message.topic(),
@@ -233,6 +236,31 @@ def as_json(message: Any) -> dict[str, Any]:
         "key": key,
         "value": value,
     }
+
+
+def _text_of(raw: bytes) -> str:
+    return raw.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _json_of(result: Any, message: Any) -> Any:
+    """What a function returned, by way of JSON: Airflow fails a task, or ends all triggers, by an event that it cannot
+    encode. Raises BadSettings."""
+    try:
+        text = json.dumps(result, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return json.loads(text, parse_int=_integer)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise BadSettings(
+            f"apply_function returned a {type(result).__name__} for {message.topic()}-{message.partition()}, offset "
+            f"{message.offset()}, that JSON does not have ({problem}): return text, finite numbers, lists or mappings "
+            "of them, or True"
+        ) from None
+
+
+def _integer(digits: str) -> int:
+    if not -(2**63) <= (number := int(digits)) < 2**64:
+        raise ValueError("an integer of more than 64 bits")
+    return number
 
 
 def _partition(name: str, offset: int) -> Any:
