@@ -138,7 +138,7 @@ class AwaitRecordSensor(BaseSensorOperator):
         )
         kept: dict[str, Any] = {"deadline_ms": deadline_ms, **asdict(origin)}
         if not self.deferrable:
-            return self.execute_complete(context, asyncio.run(_first(trigger)), **kept)
+            return self.execute_complete(context, asyncio.run(trigger.outcome()).as_json(), **kept)
         left_s = max(deadline_ms / 1000 - time.time(), 0.0)
         return self.defer(
             trigger=trigger,
@@ -204,10 +204,3 @@ class AwaitRecordFunctionSensor(AwaitRecordSensor):
         called("event_triggered_function", self.event_triggered_function)(values, **context)
         self._commit(values["offsets"], origin)
         return self._wait(context, values["offsets"], deadline_ms, origin)
-
-
-async def _first(trigger: AwaitRecordTrigger) -> dict[str, Any] | None:
-    async for event in trigger.run():
-        payload: dict[str, Any] = event.payload
-        return payload
-    return None

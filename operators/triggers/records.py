@@ -75,12 +75,16 @@ class AwaitRecordTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         started = asyncio.get_running_loop().time()
-        try:
-            found = await self._awaited()
-        except LogyardError as problem:
-            found = WaitEvent(FAILED, str(problem))
+        found = await self.outcome()
         await asyncio.sleep(max(started + settle_s() - asyncio.get_running_loop().time(), 0.0))
         yield TriggerEvent(found.as_json())  # type: ignore[no-untyped-call]
+
+    async def outcome(self) -> WaitEvent:
+        """How the wait ends; a worker asks for it here, since it need not wait for another process (`settle_s`)."""
+        try:
+            return await self._awaited()
+        except LogyardError as problem:
+            return WaitEvent(FAILED, str(problem))
 
     async def _awaited(self) -> WaitEvent:
         clock = asyncio.get_running_loop().time

@@ -1,6 +1,7 @@
 """Records written and read by tasks, on librdkafka's own cluster in memory."""
 
 import json
+import time
 from collections.abc import Iterator
 from threading import Timer
 from typing import Any
@@ -288,6 +289,15 @@ def test_a_sensor_waits_for_a_record_that_is_accepted(kafka: MockKafka, admin: M
     assert found["offsets"]["s1-0"] == position
     # The task has it, and then the group's offsets are committed: by the admin client, here of another cluster.
     assert admin.group_commits[group][TopicPartition("s1", 0)] == position
+
+
+def test_a_sensor_in_a_worker_has_its_record_at_once(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a deferred task has to wait for the end of the process of its first part."""
+    monkeypatch.setenv("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "5")
+    kafka.write("s8", [(None, "yes")])
+    begun = time.monotonic()
+    run(AwaitRecordSensor(task_id="s", topics=["s8"], group="s8", poke_interval=0.1, timeout=20), context())
+    assert time.monotonic() - begun < 5
 
 
 def test_a_sensor_never_commits_back(kafka: MockKafka, admin: MemoryCluster) -> None:
