@@ -18,6 +18,7 @@ from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_mapping, as_names
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, partitions_of
 from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
+from logyard.operators.results import hand_over
 from logyard.operators.topic_ids import Origin, ids_of, refuse_made_anew
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
@@ -35,13 +36,19 @@ class ConsumeFromTopicOperator(ClusterOperator):
     first record. It joins no group: a group that has members must not be read by it, and refuses commits. For a topic
     that was deleted and made anew while the function ran (its id tells) it commits nothing, and fails.
 
+    At least once: with `end_of_operator` the result is an XCom before anything is committed (as long as `do_xcom_push`
+    is set), so records whose result Airflow does not take are read again. A worker that dies between the commit and the
+    task's success has committed, though, and XComs do not outlive a try: where later tasks must not miss a record,
+    `never` and CommitOffsetsOperator commit when they have succeeded.
+
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param group: the group whose offsets say where to begin. (templated)
     :param apply_function: a function of one `confluent_kafka.Message`, or its dotted path.
     :param apply_function_batch: instead: a function of a list of them.
     :param apply_function_args: its first arguments. (templated)
     :param apply_function_kwargs: its keyword arguments. (templated)
-    :param return_apply_function_results: put what `apply_function` returns, except None, into `results`.
+    :param return_apply_function_results: put what `apply_function` returns, except None, into `results`. Not with
+        `end_of_batch`: what a try that fails has committed by then would be in no result.
     :param key_format: what `message.key()` gives: `bytes` as they are; `text` (UTF-8); `json`; `messagepack`;
         `registry`: what serializers of the connection's schema registry wrote (Avro, Protobuf, JSON Schema), as JSON
         has it: bytes as hexadecimal text, times and decimals as text. A null stays None. (templated)
@@ -126,12 +133,13 @@ class ConsumeFromTopicOperator(ClusterOperator):
                 ids = self._ids(sorted({tp.topic for tp in wanted}))
                 reading = since_commits(consumer, wanted, self.log.warning, end_of)
                 cluster_id = cluster_of(consumer, wanted[0].topic, REQUEST_S) if wanted else None
-                return {**self._read(reading, ids, formats, process), "cluster_id": cluster_id}
+                return {**self._read(context, reading, ids, formats, process), "cluster_id": cluster_id}
         finally:
             formats.close()
 
     def _read(
         self,
+        context: Context,
         reading: Reading,
         known: Mapping[str, str],
         formats: Formats,
@@ -156,6 +164,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
             moved = {tp: (start, end) for tp, (start, end) in done.items() if start < end}
             found = self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
             if self.commit_cadence != NEVER:
+                if reading.uncommitted():
+                    hand_over(self, context, {**found, "committed": False})
                 self._commit(client, reading, ids)
         return found
 
@@ -174,6 +184,11 @@ class ConsumeFromTopicOperator(ClusterOperator):
             raise BadSettings(f"commit_cadence {self.commit_cadence!r}: {NEVER}, {EACH_BATCH} or {AT_END} is expected")
         if self.on_undecoded not in (FAIL, SKIP, KEEP):
             raise BadSettings(f"on_undecoded {self.on_undecoded!r}: {FAIL}, {SKIP} or {KEEP} is expected")
+        if self.commit_cadence == EACH_BATCH and self.return_apply_function_results:
+            raise BadSettings(
+                f"return_apply_function_results with commit_cadence {EACH_BATCH}: the results of batches that a try "
+                f"has committed before it fails would be lost; use {AT_END} or {NEVER}"
+            )
         if self.apply_function is not None and self.apply_function_batch is not None:
             raise BadSettings("give apply_function or apply_function_batch, not both")
         args, kwargs = self.apply_function_args, self.apply_function_kwargs

@@ -19,6 +19,7 @@ from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook, cluster_of
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.reading import REQUEST_S, first_offsets
+from logyard.operators.results import hand_over
 from logyard.operators.topic_ids import Origin, ids_of
 from logyard.operators.triggers.base import FAILED, TIMEOUT, WaitEvent
 from logyard.operators.triggers.records import AwaitRecordTrigger
@@ -30,8 +31,8 @@ class AwaitRecordSensor(BaseSensorOperator):
     """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
 
     It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
-    are committed behind the record once the task has it, never by the trigger, and never back.
-    Where the connection is edited meanwhile and leads to another cluster, the wait fails; nothing is
+    are committed behind the record once it is the task's XCom (as long as `do_xcom_push` is set), never by the trigger,
+    and never back. Where the connection is edited meanwhile and leads to another cluster, the wait fails; nothing is
     committed there, nor for a topic that was deleted and made anew (its id tells).
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
@@ -160,6 +161,8 @@ class AwaitRecordSensor(BaseSensorOperator):
         return self._arrived(context, self._found(event), deadline_ms, Origin(cluster_id, topic_ids or {}))
 
     def _arrived(self, context: Context, values: dict[str, Any], deadline_ms: int, origin: Origin) -> Any:
+        if self.group and self.commit_offset:
+            hand_over(self, context, values)
         self._commit(values["offsets"], origin)
         return values
 

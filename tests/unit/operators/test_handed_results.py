@@ -1,4 +1,4 @@
-"""What readers of records hand to Airflow: only what it can keep."""
+"""What readers of records hand to Airflow: results before the offsets are committed, and only what it can keep."""
 
 import json
 from collections.abc import Iterator
@@ -8,9 +8,11 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
+from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
+from logyard.operators.consuming import ConsumeFromTopicOperator
 from logyard.operators.sensors.records import AwaitRecordSensor
-from tests.support.airflow_tasks import CONNECTION, context, run, use
+from tests.support.airflow_tasks import CONNECTION, FakeTaskInstance, context, run, use
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
@@ -35,6 +37,50 @@ def admin(shared: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
 def kafka(shared: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
     return shared
+
+
+class NoDatabase(FakeTaskInstance):
+    """Airflow's database takes no result."""
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        if key == "return_value":
+            raise OSError("no database")
+        super().xcom_push(key, value)
+
+
+def test_nothing_is_committed_before_the_result_is_an_xcom(kafka: MockKafka) -> None:
+    """What later tasks get would lack records that nobody reads again."""
+    kafka.write("x1", [(None, str(n)) for n in range(3)])
+
+    def reader(function: Any, **more: Any) -> ConsumeFromTopicOperator:
+        fields: dict[str, Any] = {"task_id": "r", "topics": ["x1"], "group": "x1", "apply_function": function, **more}
+        return ConsumeFromTopicOperator(return_apply_function_results=True, **fields)
+
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        run(reader(lambda message: object()), context())
+    assert kafka.committed("x1", "x1") < 0
+    with pytest.raises(OSError, match="no database"):
+        run(reader(lambda message: 1), {**context(), "ti": NoDatabase()})
+    assert kafka.committed("x1", "x1") < 0
+    told = context()
+    found, _ = run(reader(lambda message: 1), told)
+    assert (found["results"], found["committed"], kafka.committed("x1", "x1")) == ([1, 1, 1], True, 3)
+    assert told["ti"].values["return_value"] | {"committed": True, "cluster_id": kafka.cluster_id} == found
+    kafka.write("x1", [(None, "3")])
+    told = context()
+    reader(lambda message: 1, do_xcom_push=False).execute(told)
+    assert told["ti"].values == {}
+    assert kafka.committed("x1", "x1") == 4
+
+
+def test_a_sensor_commits_nothing_before_the_record_is_an_xcom(kafka: MockKafka, admin: MemoryCluster) -> None:
+    kafka.write("x2", [(None, "yes")])
+    sensor = AwaitRecordSensor(task_id="s", topics=["x2"], group="x2", poke_interval=0.1, timeout=20)
+    with pytest.raises(OSError, match="no database"):
+        run(sensor, {**context(), "ti": NoDatabase()})
+    assert "x2" not in admin.group_commits
+    assert run(sensor, context())[0]["record"]["value"] == "yes"
+    assert admin.group_commits["x2"][TopicPartition("x2", 0)] == 1
 
 
 def answered(message: Any, what: str) -> Any:
