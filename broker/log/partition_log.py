@@ -35,8 +35,8 @@ from logyard.broker.log.recovery import recovery, replay
 from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
-from logyard.broker.log.segment.segment_list import SegmentList
-from logyard.broker.log.timestamp_search import LATER_THAN_ANY, FoundRecord, TimestampSearch, find_now
+from logyard.broker.log.segment.segment_list import LATER_THAN_ANY, SegmentList
+from logyard.broker.log.timestamp_search import FoundRecord, TimestampSearch, find_now
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records.batch import Bounds
 
@@ -329,7 +329,7 @@ class PartitionLog:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the log, in ms; without any one that a search does not find."""
-        largest = max(segment.max_timestamp for segment in self.segments)
+        largest = self.segments.max_timestamp
         return largest if largest >= 0 else LATER_THAN_ANY
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:

@@ -14,14 +14,11 @@ from logyard.broker.log.segment.segment_list import SegmentList
 FoundRecord = tuple[int, int, int]
 """A record's timestamp in ms, offset, and leader epoch (-1 if it is not known)."""
 
-# Timestamps are 64 bits with a sign: no record has this one.
-LATER_THAN_ANY = 1 << 63
-
 
 class TimestampSearch:
     """A search in a log's segments; to be called in a thread, also while the log is written to.
 
-    It is made on the event loop, and looks there at the segments up to the first that may have the record.
+    It is made on the event loop, and finds there the first segment that may have the record.
 
     `log_start()` is the log's start, `interval` index.interval.bytes, `name` the partition, for messages.
     """
@@ -35,7 +32,7 @@ class TimestampSearch:
         interval: int,
         name: str,
     ) -> None:
-        self._first = next((segment for segment in segments if segment.max_timestamp >= timestamp), None)
+        self._first = segments.first_as_late(timestamp)
         if self._first is not None and self._first is not segments.active:
             segments.open_segments.touch(self._first)
         self._segments, self._cuts = segments, segments.cuts
@@ -86,10 +83,8 @@ def find_now(segments: SegmentList, epochs: EpochCache, timestamp: int, log_star
 
     Raises scan.NotCached where a thread has to search.
     """
-    for segment in segments.all:
-        if segment.max_timestamp >= timestamp:
-            break
-    else:
+    segment = segments.first_as_late(timestamp)
+    if segment is None:
         return None
     if segment is not segments.active:
         segments.open_segments.touch(segment)

@@ -14,6 +14,9 @@ from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.segment.segment import Segment
 
+# Timestamps are 64 bits with a sign: no record has this one.
+LATER_THAN_ANY = 1 << 63
+
 _by_base = attrgetter("base_offset")
 _by_last = attrgetter("last_offset")
 
@@ -26,7 +29,7 @@ class SegmentList:
     return the paths of their renamed files, which are to be removed later.
     """
 
-    __slots__ = ("_held", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size", "swaps")
+    __slots__ = ("_held", "_latest", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size", "swaps")
 
     def __init__(self, disk: Disk, segments: list[Segment], open_segments: OpenSegments) -> None:
         self.disk = disk
@@ -38,6 +41,8 @@ class SegmentList:
         self.swaps = 0  # those of the cuts that leave open files as they are
         self.lost_tails: dict[int, int] = {}
         self._held: dict[str, frozenset[int]] = {}
+        # The largest timestamp up to each of the first closed ones, as far as somebody has searched.
+        self._latest: list[int] = []
 
     def __len__(self) -> int:
         return len(self.all)
@@ -65,6 +70,24 @@ class SegmentList:
         """Return the offset after a segment: the next one's base, or the log's end."""
         following = number + 1
         return self.all[following].base_offset if following < len(self.all) else log_end
+
+    def first_as_late(self, timestamp: int) -> Segment | None:
+        """Return the first segment that has a timestamp of at least that, None if none has. Each is looked at once:
+        there may be ten thousand, and a search for each partition of a request."""
+        latest, closed = self._latest, len(self.all) - 1
+        while len(latest) < closed and (not latest or latest[-1] < timestamp):
+            own = self.all[len(latest)].max_timestamp
+            latest.append(max(own, latest[-1]) if latest else own)
+        number = bisect_left(latest, timestamp)
+        if number < closed:
+            return self.all[number]
+        return self.active if self.active.max_timestamp >= timestamp else None
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all, -1 if there is none."""
+        self.first_as_late(LATER_THAN_ANY)
+        return max([self.active.max_timestamp, *self._latest[-1:]])
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""
@@ -109,6 +132,7 @@ class SegmentList:
         """Return where the log would end if it were cut at `offset`: there, or at the base of the batch that holds
         it."""
         segment = self.all[self.number_of(offset)]
+        self._latest.clear()  # what is rebuilt may have another timestamp
         index_builder.load(segment, index_interval)
         place = segment.find(offset, segment.read)
         return offset if place is None else min(offset, place.base_offset)
@@ -119,6 +143,7 @@ class SegmentList:
         The segment that becomes the active one must have its indexes loaded (`end_after_cut`).
         """
         last = self.number_of(offset)
+        self._latest.clear()
         retired = [path for segment in reversed(self.all[last + 1 :]) for path in self._retire(segment)]
         if len(self.all) > last + 1:
             del self.all[last + 1 :]
@@ -138,6 +163,7 @@ class SegmentList:
         """Make a new, empty segment the only one."""
         self.active = segment
         self.all[:] = [segment]
+        self._latest.clear()
         self._resize()
 
     # -- cutting the front, replacing -----------------------------------------------------------------------
@@ -159,6 +185,7 @@ class SegmentList:
         gone = self.all[:count]
         retired = [path for segment in gone for path in self._retire(segment)]
         del self.all[:count]
+        self._latest.clear()
         self.size -= sum(segment.size for segment in gone)
         return retired
 
@@ -193,6 +220,7 @@ class SegmentList:
                 self.lost_tails.pop(segment.base_offset, None)
                 self.open_segments.forget(segment)
         self.all[:] = row
+        self._latest.clear()
         self._resize()
         return retired
 

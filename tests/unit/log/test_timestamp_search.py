@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,10 @@ class Counted(list[Segment]):
             self.seen += 1
             yield segment
 
+    def __getitem__(self, place: Any) -> Any:
+        self.seen += not isinstance(place, slice)
+        return super().__getitem__(place)
+
 
 def test_segments_behind_the_first_that_may_have_it_are_not_looked_at() -> None:
     """A request may have a search for each partition, and a log ten thousand segments."""
@@ -114,9 +119,46 @@ def test_segments_behind_the_first_that_may_have_it_are_not_looked_at() -> None:
     assert len(log.segments) > 5
     log.segments.all = counted = Counted(log.segments.all)
     search = log.timestamp_search(NOW + 1)
-    assert counted.seen == 1
+    assert counted.seen == 2, "to look, and to take it"
     assert search() == (NOW + 1, 1, 0)
-    assert counted.seen == 1
+    assert counted.seen == 2
+
+
+def test_segments_before_the_first_that_may_have_it_are_looked_at_once() -> None:
+    log = new_log(config=SMALL)
+    for number in range(60):
+        log.append_as_leader(produced([b"x" * 50], timestamp=NOW + number), 0, now_ms=NOW)
+    log.segments.all = counted = Counted(log.segments.all)
+    for _ in range(20):
+        assert log.find_late_now(NOW + 59) == (NOW + 59, 59, 0)
+        log.timestamp_search(NOW + 60)
+        assert log.max_timestamp == NOW + 59
+    assert counted.seen < len(log.segments)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_segment_that_is_as_late_is_found_whatever_became_of_the_log(seed: int) -> None:
+    rng = random.Random(seed)
+    log = new_log(config=SMALL)
+    for number in range(200):
+        what = rng.randrange(20)
+        end = log.log_end_offset
+        if what == 0 and end > log.log_start_offset:
+            log.truncate_to(rng.randrange(log.log_start_offset, end))
+        elif what == 1 and len(log.segments) > 1:
+            count = rng.randrange(1, len(log.segments))
+            log.set_high_watermark(end)
+            log.advance_log_start(log.segments[count].base_offset)
+            log.segments.drop_oldest(count)
+        elif what == 2 and rng.random() < 0.2:
+            log.truncate_fully(end + 5)
+        else:
+            moment = NOW + rng.randrange(100)
+            log.append_as_leader(produced([b"x" * rng.randrange(60)], timestamp=moment), 0, now_ms=NOW)
+        moment = NOW + rng.randrange(-1, 101)
+        expected = next((each for each in log.segments if each.max_timestamp >= moment), None)
+        assert log.segments.first_as_late(moment) is expected, number
+        assert log.segments.max_timestamp == max(each.max_timestamp for each in log.segments)
 
 
 def test_where_the_first_segment_has_only_what_was_deleted_a_later_one_is_searched() -> None:
