@@ -9,8 +9,8 @@ import structlog
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.log.file_part import FilePart
-from logyard.broker.server.file_answers import FileAnswers, Piece, has_file, loaded
-from logyard.broker.server.request import Encoded
+from logyard.broker.server.file_answers import FileAnswers, has_file, loaded
+from logyard.broker.server.request import Encoded, Piece
 from logyard.broker.server.unread_answers import Reader, UnreadAnswers
 
 # The small answers of one turn of the event loop are written together up to this size: each write is a system call.
@@ -52,7 +52,7 @@ class AnswerWriter:
         """Send an answer; small ones are sent together by the next `flush`."""
         if answer is None or self._transport is None:
             return
-        if isinstance(answer, list):
+        if not isinstance(answer, bytes):
             if self._answers:
                 self.flush()
             size = sum(map(len, answer))
@@ -63,7 +63,7 @@ class AnswerWriter:
                 return
             if self.is_paused:
                 self._add_unread(size)
-            self._transport.writelines(answer)
+            self._transport.writelines(answer)  # type: ignore[arg-type]  # nothing of it is in a file
             return
         self._answers.append(answer)
         self._answers_size += len(answer)

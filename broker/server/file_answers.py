@@ -16,12 +16,10 @@ from functools import partial
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.log.file_part import CUT, FilePart
-from logyard.broker.server.request import Buffer
+from logyard.broker.server.request import Buffer, Piece
 from logyard.broker.server.unread_answers import UnreadAnswers
 
 BELIEVED_S = 0.05
-
-Piece = Buffer | FilePart
 
 
 def has_file(answer: Sequence[Piece]) -> bool:

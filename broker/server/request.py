@@ -1,17 +1,19 @@
 """The types that handlers get: a request, and the session of its connection."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from logyard.broker.errors import CorruptData
+from logyard.broker.log.file_part import FilePart
 from logyard.broker.protocol.header import RequestHeader
 
 Buffer = bytes | bytearray | memoryview
-# A complete response frame, whole or in pieces; None if the client wants no answer (acks=0). Where the session sends
-# files, a piece may also be a FilePart.
-Encoded = bytes | list[Buffer] | None
+Piece = Buffer | FilePart
+"""A piece of an answer: bytes, or, where the session sends files, where they are."""
+Encoded = bytes | Sequence[Piece] | None
+"""A complete response frame, whole or in pieces; None if the client wants no answer (acks=0)."""
 Answer = Encoded | asyncio.Future[Encoded]
 """An answer that is there, or that comes later."""
 Fields = Mapping[str, Any]

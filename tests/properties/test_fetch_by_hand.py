@@ -14,6 +14,7 @@ from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.replication.events import FetchedPartition, FollowerFetch, FollowerFetchAnswer, PartitionFetch
 from logyard.broker.replication.fetch import plain, plain_following, wire
+from logyard.broker.server.file_answers import loaded
 from tests.support.lengths import examples
 
 SLOW = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -162,7 +163,7 @@ def test_an_answer_has_the_same_bytes(
     version: int, answers: list[FetchedPartition], error: ErrorCode, session_id: int
 ) -> None:
     def made() -> bytes:
-        return b"".join(wire.answer(version, 5, answers, error_code=int(error), session_id=session_id))
+        return b"".join(loaded(wire.answer(version, 5, answers, error_code=int(error), session_id=session_id)))
 
     by_hand = made()
     with patch.object(plain, "answer", return_value=None):
@@ -184,9 +185,11 @@ def test_the_usual_ones_are_coded_by_hand() -> None:
         *_, asks, forgotten = wire.asked(version, memoryview(frame)[4 + 8 + 2 + 1 + 1 :], "PLAINTEXT", NAMES.get)
         assert (asks, forgotten) == ([ask, ask], [])
         answers[0].aborted = None
-        sent = b"".join(wire.answer(version, 1, answers, error_code=0, session_id=9))
+        sent = b"".join(loaded(wire.answer(version, 1, answers, error_code=0, session_id=9)))
         heard = wire.follower_answer(version, memoryview(sent)[4:], NAMES.get)
         assert heard == FollowerFetchAnswer(ErrorCode.NONE, 9, answers)
         for aborted in ([], [(7, 3)], [(7, n) for n in range(126)]):
             answers[0].aborted = aborted
-            assert len(b"".join(wire.answer(12, 1, answers, error_code=0, session_id=9))) > 50 + 17 * len(aborted)
+            assert len(b"".join(loaded(wire.answer(12, 1, answers, error_code=0, session_id=9)))) > 50 + 17 * len(
+                aborted
+            )

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from logyard.broker.log.file_part import FilePart
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.protocol import primitives
 from logyard.broker.protocol.fetch import COPIED_BYTES_MAX
@@ -130,11 +131,11 @@ def _asks(
 
 def answer(
     version: int, correlation_id: int, answers: Sequence[FetchedPartition], error_code: int, session_id: int
-) -> list[Records] | None:
+) -> list[Records | FilePart] | None:
     """Encode the complete frame of an answer, as `protocol.fetch.encode_response` does."""
     by_id = version >= BY_ID
     out = head = counted = bytearray(_ANSWER.size)
-    buffers: list[Records] = [out]
+    buffers: list[Records | FilePart] = [out]
     # `count` is what stands for the number of partitions of the topic `last`: one more than they are.
     size = topics = count = count_at = 0
     last: int | str | None = None

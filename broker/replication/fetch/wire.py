@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.file_part import FilePart
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.protocol import fetch, fetch_client
 from logyard.broker.protocol.fetch_client import FetchResponse
@@ -48,8 +49,8 @@ def answer(
     error_code: int,
     session_id: int,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Records]:
-    """Encode the complete frame of an answer that is not throttled: the buffers to send, in their order."""
+) -> Sequence[Records | FilePart]:
+    """Encode the complete frame of an answer that is not throttled: what is to be sent, in its order."""
     if version >= plain.FIRST and not node_endpoints:
         found = plain.answer(version, correlation_id, answers, error_code, session_id)
         if found is not None:

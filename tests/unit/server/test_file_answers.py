@@ -39,8 +39,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
-def part(file: Any, position: int, size: int, log: Any = Log) -> Any:
-    """A FilePart; answers are typed by their buffers (server.request.Encoded)."""
+def part(file: Any, position: int, size: int, log: Any = Log) -> FilePart:
     descriptor = file.sendable(size, position)
     if descriptor is None:
         pytest.skip("this file system does not tell what is in memory")
@@ -311,7 +310,7 @@ async def test_what_is_dropped_while_the_reader_is_slow_is_brought_back(
     waiting = Waiting(file, peer)
     again = Dropped(file, error)
     descriptor = file.sendable(SIZE, 0)
-    waiting.writer.write([FilePart(Log, again, descriptor, 5, 300_000)])  # type: ignore[arg-type, list-item]
+    waiting.writer.write([FilePart(Log, again, descriptor, 5, 300_000)])  # type: ignore[arg-type]
     peer.begin()
     await until(lambda: waiting.resumed > 0 or waiting.transport.aborted)
     assert (waiting.resumed, waiting.transport.aborted, again.warmed) == (
@@ -336,7 +335,7 @@ async def test_an_unexpected_error_while_a_reader_is_slow_ends_the_connection_on
 
 def test_a_log_that_was_cut_meanwhile_ends_the_connection(file: Any, peer: Peer) -> None:
     log, transport = Log(), Transport()
-    answer = [b"head", part(file, 10, 100_000, log)]
+    answer: list[bytes | FilePart] = [b"head", part(file, 10, 100_000, log)]
     log.cuts = 1
     made = writer(transport, peer.ours)
     made.write(answer)
