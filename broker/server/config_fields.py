@@ -61,8 +61,11 @@ async def change_overrides(
     change: Callable[[dict[str, str]], dict[str, str]],
     check: Callable[[Mapping[str, str]], None],
     too_large: ErrorCode = ErrorCode.INVALID_CONFIG,
+    *,
+    validate_only: bool = False,
 ) -> None:
     """Read an entity's overrides, change and check them, write them (again if others wrote meanwhile), notify brokers.
+    With `validate_only` nothing is written, and what would be refused before that is.
 
     `change` and `check` raise ApiError to refuse. Raises ApiError also: UNKNOWN_SERVER_ERROR (others wrote each time),
     INVALID_CONFIG (the znode cannot be parsed), `too_large` (ZooKeeper would not take it).
@@ -80,6 +83,8 @@ async def change_overrides(
         notice = config_changes.notice(kind, name)
         content = configs.encode(after)
         check_size("the settings", content, too_large, 0 if znode is None else len(znode.data))
+        if validate_only:
+            return
         is_kept = bool(after) or kind in (configs.TOPICS, configs.BROKERS)
         problem = await _write(zk, path, znode, content, notice, is_kept=is_kept)
         if problem is None:

@@ -34,6 +34,7 @@ async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: 
     try:
         kind, name, keys = _place(entry)
         change = await _change(pauses, entry.ops, keys)
+        configs.check_path(configs.path(kind, name), ErrorCode.INVALID_REQUEST)
         if not validate_only:
             await change_overrides(services.zk, kind, name, change, lambda settings: None, ErrorCode.INVALID_REQUEST)
     except ApiError as refusal:

@@ -106,10 +106,7 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
         if len(resource.configs) > PARTS_AT_ONCE:
             # So many are not what a topic has: then what is below, in one turn, is not come to.
             await _look(services, resource, lambda: validate_topic_overrides(change(dict(known))))
-        if validate_only:
-            check_topic(change(dict(known)))
-            return
-        await change_overrides(services.zk, configs.TOPICS, name, change, check_topic)
+        await change_overrides(services.zk, configs.TOPICS, name, change, check_topic, validate_only=validate_only)
     elif kind == BROKER:
         if name not in ("", str(services.broker_id)):
             raise ApiError(
@@ -162,10 +159,7 @@ async def _alter_broker(
     if tls is not None and name:
         # The files of key stores are read here too: a change of this broker has them read again.
         await tls.check(services.config.with_dynamic(tls.decoded(after, known)))
-    if validate_only:
-        check(after)
-        return
-    await change_overrides(services.zk, configs.BROKERS, entity, encoded, check)
+    await change_overrides(services.zk, configs.BROKERS, entity, encoded, check, validate_only=validate_only)
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

@@ -68,6 +68,30 @@ async def test_a_refusal_reaches_the_client_and_changes_nothing(services: Any, v
     assert await settings(services) == {"segment.bytes": "1048576"}
 
 
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(("handler", "request_"), [(alter_configs, WHOLE), (incremental_alter_configs, INCREMENTAL)])
+async def test_what_zookeeper_would_not_take_is_refused(
+    services: Any, handler: Any, request_: Any, validate_only: bool
+) -> None:
+    """A client that only asks was told that the change is possible."""
+    throttled = ",".join(f"{number}:1" for number in range(150_000))
+    asked = resource(("leader.replication.throttled.replicas", throttled, SET))
+    answer = await handler.handle(services, request_, SimpleNamespace(resources=[asked], validate_only=validate_only))
+    (response,) = answer["responses"]
+    assert response["error_code"] == ErrorCode.INVALID_CONFIG
+    assert "ZooKeeper holds 900000 at most" in response["error_message"]
+    assert await settings(services) == {"segment.bytes": "1048576"}
+
+
+async def test_who_only_asks_changes_nothing(services: Any) -> None:
+    asked = resource(("retention.ms", "5000", SET))
+    answer = await incremental_alter_configs.handle(
+        services, INCREMENTAL, SimpleNamespace(resources=[asked], validate_only=True)
+    )
+    assert answer["responses"][0]["error_code"] == 0
+    assert await settings(services) == {"segment.bytes": "1048576"}
+
+
 async def test_the_policy_is_shown_what_the_request_names(services: Any) -> None:
     asked = resource(("retention.ms", "5000", SET), ("segment.bytes", None, DELETE))
     message = SimpleNamespace(resources=[asked], validate_only=False)
