@@ -21,6 +21,7 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.markers.routing import Completion, Verdict, destinations, verdict
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
@@ -54,6 +55,7 @@ class MarkerSender:
         self._links = links
         self._find_deleted = find_deleted
         self._search: asyncio.Task[None] | None = None
+        self._doubted: dict[Completion, set[TopicPartition]] = {}  # that may be deleted
         self._metadata = metadata
         self._listener = listener
         self._timers = timers
@@ -91,28 +93,37 @@ class MarkerSender:
         _add(self._waiting, completion, partitions)
         if self._retry is None:
             self._retry = self._timers.call_later(RETRY_S, self._look_up_oldest)
-        if self._search is None and self._unknown(partitions):
-            self._search = tasks.spawn("deleted partitions", self._drop_deleted())
+        if unknown := self._unknown(partitions):
+            self._doubted.setdefault(completion, set()).update(unknown)
+            if self._search is None:
+                self._search = tasks.spawn("deleted partitions", self._drop_deleted())
 
-    def _unknown(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return [tp for tp in partitions if self._metadata.partition(tp) is None]
+    def _unknown(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        return {tp for tp in partitions if self._metadata.partition(tp) is None}
 
     async def _drop_deleted(self) -> None:
-        """Ask about what is unknown of all that waits; what was deleted needs no marker any more."""
+        """Ask about what is unknown and waits, in portions: mostly its topic was deleted. What is neither known nor
+        deleted is in doubt again when it is looked up the next time."""
         try:
-            asked = {tp for partitions in self._waiting.values() for tp in self._unknown(partitions)}
-            gone = set(self._unknown(await self._find_deleted(sorted(asked))))
-            if gone:
-                log.info("no marker for deleted partitions", partitions=[str(tp) for tp in sorted(gone)])
-            for completion, partitions in list(self._waiting.items()):
-                self._waiting[completion] = [tp for tp in partitions if tp not in gone]
-                self._unmark(completion, gone)
+            doubted, self._doubted = self._doubted, {}
+            async for portion in portions(doubted.items(), _cost):
+                await self._drop_deleted_of(portion)
             await asyncio.sleep(ASK_AGAIN_S)
         except LogyardError as error:
             log.info("deleted partitions not looked for, trying again", error=str(error))
             await asyncio.sleep(ASK_AGAIN_S)
         finally:
             self._search = None
+
+    async def _drop_deleted_of(self, doubted: Sequence[tuple[Completion, set[TopicPartition]]]) -> None:
+        """What was deleted needs no marker any more: of these, since others may be of a later topic of that name."""
+        asked = self._unknown(tp for _, partitions in doubted for tp in partitions)
+        gone = self._unknown(await self._find_deleted(sorted(asked)))
+        if gone:
+            log.info("no marker for deleted partitions", partitions=[str(tp) for tp in sorted(gone)])
+        for completion, partitions in doubted:
+            if not gone.isdisjoint(partitions):
+                self._unmark(completion, gone)
 
     def _unmark(self, completion: Completion, partitions: Iterable[TopicPartition]) -> None:
         """These partitions need no marker of it any more."""
@@ -146,7 +157,8 @@ class MarkerSender:
             del self._due[completion]
             try:
                 if self._counts(completion):
-                    self._route(completion, partitions)
+                    unmarked = completion.transaction.unmarked
+                    self._route(completion, [tp for tp in partitions if tp in unmarked])
             except Exception as error:
                 tasks.failed("markers looked up", error, RETRY_S)
                 self._wait(completion, partitions)
@@ -233,7 +245,11 @@ class MarkerSender:
         for timer in (self._retry, self._next_look):
             if timer is not None:
                 timer.cancel()
-        self._waiting, self._due = {}, {}
+        self._waiting, self._due, self._doubted = {}, {}, {}
+
+
+def _cost(doubt: tuple[Completion, set[TopicPartition]]) -> int:
+    return len(doubt[1])
 
 
 def _add(parcel: Parcel, completion: Completion, partitions: Iterable[TopicPartition]) -> None:

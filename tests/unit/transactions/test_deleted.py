@@ -27,6 +27,24 @@ async def test_what_no_topic_has_was_deleted(zk: MemoryZooKeeper) -> None:
     assert await find_deleted(zk, []) == []
 
 
+async def test_a_topic_is_decoded_once_whatever_is_asked_of_it(
+    zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each partition of a transaction it took its time: a thousand of a topic of a thousand some seconds."""
+    assignment = TopicAssignment({number: Assignment((1,)) for number in range(1000)})
+    await zk.multi([Create(topics.topic_path("t"), topics.encode(assignment))])
+    decode, decoded = topics.decode, list[str]()
+
+    def counted(data: bytes, path: str) -> TopicAssignment:
+        decoded.append(path)
+        return decode(data, path)
+
+    monkeypatch.setattr(topics, "decode", counted)
+    asked = [TopicPartition("t", number) for number in range(1001)]
+    assert await find_deleted(zk, [U0, *asked]) == [U0, asked[-1]]
+    assert decoded == [topics.topic_path("t")]
+
+
 async def test_a_topic_that_cannot_be_read_was_not_deleted(zk: MemoryZooKeeper) -> None:
     await zk.multi([Create(topics.topic_path("t"), b"{")])
     assert await find_deleted(zk, [T0]) == []

@@ -201,6 +201,42 @@ async def test_leaders_that_are_not_there_are_looked_up_a_portion_each_time(
     assert retries[0] >= 10
 
 
+async def test_what_may_be_deleted_is_asked_about_and_nothing_else(
+    crowded: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that waited was looked up each second, in one turn."""
+    monkeypatch.setattr(markers, "RETRY_S", 3600)
+    crowded.lead(-1, -1, -1, -1)
+    fill(crowded, State.PREPARE_COMMIT)
+    await crowded.elect()
+    await crowded.pass_turns(200)
+    looked, look = [0], crowded.metadata.partition
+
+    def counted(tp: TopicPartition) -> Any:
+        looked[0] += 1
+        return look(tp)
+
+    monkeypatch.setattr(crowded.metadata, "partition", counted)
+    producer = await crowded.begin("x", TopicPartition("deleted", 0))
+    assert await crowded.end(producer) is NONE
+    await crowded.settle()
+    assert crowded.coordinator.describe("x").state == "CompleteCommit"
+    assert 0 < looked[0] < 10
+
+
+async def test_of_a_topic_that_is_deleted_all_are_ended(
+    crowded: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "ASK_AGAIN_S", 0.01)
+    crowded.lead(-1, -1, -1, -1)
+    fill(crowded, State.PREPARE_COMMIT)
+    await crowded.elect()
+    await crowded.pass_turns(200)
+    crowded.delete(0, 1, 2, 3)
+    await become(crowded, State.COMPLETE_COMMIT)
+    assert crowded.links.sent == []
+
+
 async def test_metadata_have_all_of_them_looked_up(crowded: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markers, "RETRY_S", 3600)
     crowded.lead(-1, -1, -1, -1)
