@@ -209,6 +209,7 @@ class Components:
             groups=self.coordinators.groups,
             transactions=self.coordinators.transactions,
             marker_writer=self.coordinators.marker_writer,
+            group_partitions=self.coordinators.group_partitions,
             transaction_partitions=self.coordinators.transaction_partitions,
             controller=self.controller,
             producer_ids=self.producer_ids,

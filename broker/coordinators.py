@@ -13,13 +13,14 @@ from logyard.broker.config.inter_broker_protocol import IBP_2_8_IV0
 from logyard.broker.environment import Environment
 from logyard.broker.groups import leadership as group_leadership
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.metadata.features import FinalizedFeatures
+from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.turns import Turns
 from logyard.broker.transactions import leadership
 from logyard.broker.transactions.markers.deleted import find_deleted
 from logyard.broker.transactions.markers.writing import MarkerWriter, NearMarkers
-from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.znodes.ops import ZooKeeper
 
 EXPIRE_OFFSETS_S = 600.0
@@ -41,10 +42,14 @@ class Coordinators:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._config = config
+        self.group_partitions = Partitioning(
+            metadata, OFFSETS_TOPIC, lambda: config.int("offsets.topic.num.partitions")
+        )
         self.groups = group_leadership.coordinator_for(
             config,
             replicas,
             metadata,
+            self.group_partitions,
             environment.clock,
             environment.run_blocking,
             loop.call_later,
@@ -65,7 +70,9 @@ class Coordinators:
             self.groups.commits.end_transaction,
             Turns().next,
         )
-        self.transaction_partitions = Partitioning(metadata, lambda: config.int("transaction.state.log.num.partitions"))
+        self.transaction_partitions = Partitioning(
+            metadata, TRANSACTIONS_TOPIC, lambda: config.int("transaction.state.log.num.partitions")
+        )
         world = leadership.World(
             environment.clock,
             environment.run_blocking,

@@ -11,6 +11,7 @@ from logyard.broker.groups.offsets_log import ReplicatedOffsets
 from logyard.broker.groups.ports import CallLater
 from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.replication.replicas import Replicas
 
@@ -19,6 +20,7 @@ def coordinator_for(
     config: BrokerConfig,
     replicas: Replicas,
     metadata: MetadataCache,
+    partitioning: Partitioning,
     clock: Clock,
     run_blocking: SubmitBlocking,
     call_later: CallLater,
@@ -27,10 +29,9 @@ def coordinator_for(
     """Make the coordinator, which stores groups in `__consumer_offsets`, and connect it to that topic's leadership."""
     offsets = ReplicatedOffsets(
         replicas,
-        metadata,
+        partitioning,
         clock,
         run_blocking,
-        lambda: config.int("offsets.topic.num.partitions"),
         config.int("offsets.commit.timeout.ms"),
     )
     rules = membership.Rules(

@@ -8,7 +8,7 @@ from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.groups.ports import Appended, KeyValue, Producer, StoredBatch
 from logyard.broker.log.producers import Origin
-from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.decode import ABORT, COMMIT, control_type
@@ -25,22 +25,20 @@ class ReplicatedOffsets:
     def __init__(
         self,
         replicas: Replicas,
-        metadata: MetadataCache,
+        partitioning: Partitioning,
         clock: Clock,
         run_blocking: SubmitBlocking,
-        default_partition_count: Callable[[], int],
         timeout_ms: int = 5000,
     ) -> None:
         self._replicas = replicas
-        self._metadata = metadata
+        self._partitioning = partitioning
         self._clock = clock
         self._internal = InternalLog(replicas, run_blocking, OFFSETS_TOPIC)
-        self._default_partition_count = default_partition_count
         self._timeout_ms = timeout_ms
 
     @property
     def partition_count(self) -> int:
-        return len(self._metadata.partitions(OFFSETS_TOPIC)) or self._default_partition_count()
+        return self._partitioning.partition_count
 
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
         now_ms = self._clock.now_ms()

@@ -17,6 +17,7 @@ from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.space import UNKNOWN
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.portions import portions
@@ -37,7 +38,6 @@ from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
 from logyard.broker.tls.updates import TlsUpdates
 from logyard.broker.transactions.markers.writing import MarkerWriter
-from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.verification import Verification
 from logyard.broker.znodes import configs
@@ -67,6 +67,7 @@ class Services:
     producer_ids: ProducerIds
     transactions: TransactionCoordinator
     marker_writer: MarkerWriter
+    group_partitions: Partitioning
     transaction_partitions: Partitioning
     verification: Verification
     auto_create: AutoCreate

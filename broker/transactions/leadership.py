@@ -7,12 +7,12 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.event_loop import SubmitBlocking, Timers
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.model import TRANSACTIONS_TOPIC, TopicPartition
 from logyard.broker.replication.internal_log import InternalLog
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
-from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.ports import FindDeleted, MarkerLinks, ProducerIds
 from logyard.broker.transactions.runner import Rules, TransactionCoordinator
 from logyard.broker.transactions.state_log import ReplicatedStates

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.transactions.transaction import Change, Transaction
 
 # How many transactions are looked at in a turn of the event loop; to end one takes up to 0.1 ms.

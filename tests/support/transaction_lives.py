@@ -12,13 +12,13 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
-from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.model import TRANSACTIONS_TOPIC, BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.transactions import record_format
 from logyard.broker.transactions.events import Initialize, Producer
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
-from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.ports import Acknowledged, KeyValue, Marker, MarkerAnswer
 from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.states import DECIDED, State
@@ -186,7 +186,7 @@ class Life:
         broker = BrokerInfo(1, (Endpoint(LISTENER, LISTENER, "h", 1),))
         partitions = tuple(PartitionUpdate(TopicPartition("t", n), 1, 0, (1,), (1,), 0, ()) for n in range(4))
         metadata.apply_update(UpdateMetadata(1, 1, 1, partitions, (broker,)))
-        owned = OwnedTransactions(Partitioning(metadata, lambda: 1))
+        owned = OwnedTransactions(Partitioning(metadata, TRANSACTIONS_TOPIC, lambda: 1))
         sender = MarkerSender(self, metadata, LISTENER, loop, owned, self._none_deleted)
         self.coordinator = TransactionCoordinator(owned, self, sender, lives, loop, loop, version=lambda: lives.version)
         self.coordinator.on_leader(0, number)

@@ -11,14 +11,14 @@ from typing import Any
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
-from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.model import TRANSACTIONS_TOPIC, BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions import record_format
 from logyard.broker.transactions.events import Initialize, Initialized, Producer
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
-from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
 from logyard.broker.transactions.runner import Rules, TransactionCoordinator
 from logyard.broker.transactions.states import State
@@ -79,7 +79,7 @@ class TransactionWorld:
         self.ids = Ids()
         self.metadata = MetadataCache()
         self.lead(1, 2, 1, 2)
-        self.owned = OwnedTransactions(Partitioning(self.metadata, lambda: 3))
+        self.owned = OwnedTransactions(Partitioning(self.metadata, TRANSACTIONS_TOPIC, lambda: 3))
         loop = asyncio.get_running_loop()
         self.topics = set(TP)  # the partitions that ZooKeeper has
         self.sender = MarkerSender(self.links, self.metadata, LISTENER, loop, self.owned, self.find_deleted)

@@ -3,8 +3,7 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.metadata.coordinators import living_leader, partition_for
-from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -53,11 +52,8 @@ async def _coordinator(
             created.add(topic)
             await services.auto_create.create_internal(topic)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being created: try again")
-    if key_type == TRANSACTION:
-        broker = services.transaction_partitions.coordinator_of(key)
-    else:
-        partition = partition_for(key, len(services.metadata.partitions(topic)))
-        broker = living_leader(services.metadata, TopicPartition(topic, partition))
+    partitions = services.group_partitions if key_type == GROUP else services.transaction_partitions
+    broker = partitions.coordinator_of(key)
     endpoint = broker.endpoint(request.session.listener) if broker is not None else None
     if broker is None or endpoint is None:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader now: try again")

@@ -16,6 +16,8 @@ from logyard.broker.groups.offsets_log import ReplicatedOffsets
 from logyard.broker.groups.ports import Producer, StoredBatch
 from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
+from logyard.broker.model import OFFSETS_TOPIC
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.crc import crc32c
@@ -25,6 +27,8 @@ from logyard.broker.replication.replicas import Replicas
 from tests.support.logs import NOW, marker, new_log
 from tests.support.longest_turn import longest_turn_of_the_new
 from tests.support.memory_offsets_log import MemoryOffsetsLog
+
+ONE = Partitioning(MetadataCache(), OFFSETS_TOPIC, lambda: 1)
 
 
 class OffsetsPartition:
@@ -65,7 +69,7 @@ class OffsetsPartition:
             return done
 
         replicas = SimpleNamespace(partition=lambda tp: SimpleNamespace(log=self.log))
-        store = ReplicatedOffsets(cast(Replicas, replicas), MetadataCache(), ManualClock(), run_blocking, lambda: 1)
+        store = ReplicatedOffsets(cast(Replicas, replicas), ONE, ManualClock(), run_blocking)
         return await loading.load(store, 0, NOW, self.notes.append)
 
     async def committed(self, group: str = "g") -> dict[str, int]:

@@ -12,6 +12,8 @@ from logyard.broker.errors import StorageError
 from logyard.broker.groups.offsets_log import ReplicatedOffsets
 from logyard.broker.groups.ports import KeyValue, StoredBatch
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.coordinators import Partitioning
+from logyard.broker.model import OFFSETS_TOPIC
 from logyard.broker.replication.internal_log import READS_IN_VAIN_MAX
 from logyard.broker.replication.replicas import Replicas
 from tests.support.logs import NOW, new_log, produced
@@ -37,9 +39,8 @@ class Offsets:
             return done
 
         replicas = SimpleNamespace(partition=lambda tp: SimpleNamespace(log=self.log))
-        self.store = ReplicatedOffsets(
-            cast(Replicas, replicas), MetadataCache(), ManualClock(), run_blocking, lambda: 1
-        )
+        one = Partitioning(MetadataCache(), OFFSETS_TOPIC, lambda: 1)
+        self.store = ReplicatedOffsets(cast(Replicas, replicas), one, ManualClock(), run_blocking)
 
     async def all(self) -> list[KeyValue]:
         return [record for batch in await self.batches() for record in batch.records]
