@@ -55,7 +55,6 @@ class Commits:
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
         self._deletions: list[Deletion] = []  # that are being carried out, the oldest first
-        self._open: dict[int, dict[str, Group]] = {}  # by producer id, the groups with commits of its transaction
 
     async def commit(
         self,
@@ -125,40 +124,16 @@ class Commits:
         if appended.base_offset >= 0:
             self._roster.add(group)
             group.offsets.take_open(producer.producer_id, appended.base_offset, commits)
-            self._note_open(group)
+            self._roster.note_open(group, producer.producer_id)
         return answer_in_transaction(await appended)
 
     def end_transaction(self, partition: int, producer_id: int, marker_offset: int, *, committed: bool) -> None:
         """The producer's marker in a partition of the offsets log is replicated: its commits there count, or go."""
-        groups = self._open.get(producer_id, {})
-        for group in list(groups.values()):
-            if self._roster.partition_for(group.group_id) != partition:
-                continue
+        for group in self._roster.with_open(partition, producer_id):
             self._up_to_date(group.group_id)
             if not group.offsets.end_transaction(producer_id, marker_offset, committed=committed):
-                self._forget_open(group, producer_id)
+                self._roster.forget_open(group, producer_id)
             self._roster.drop_if_nothing(group)
-
-    def loaded(self, groups: Iterable[Group]) -> None:
-        """These are served from now on."""
-        for group in groups:
-            self._note_open(group)
-
-    def resigned(self, group: Group) -> None:
-        """It is someone else's now."""
-        for producer_id in group.offsets.open:
-            self._forget_open(group, producer_id)
-
-    def _note_open(self, group: Group) -> None:
-        for producer_id in group.offsets.open:
-            self._open.setdefault(producer_id, {})[group.group_id] = group
-
-    def _forget_open(self, group: Group, producer_id: int) -> None:
-        groups = self._open.get(producer_id, {})
-        if groups.get(group.group_id) is group:
-            del groups[group.group_id]
-        if not groups:
-            self._open.pop(producer_id, None)
 
     def fetch(
         self, group_id: str, wanted: Iterable[Place] | None, *, require_stable: bool = False
@@ -273,7 +248,7 @@ class Commits:
         group.offsets.drop_open(places)
         for producer_id in before:
             if producer_id not in group.offsets.open:
-                self._forget_open(group, producer_id)
+                self._roster.forget_open(group, producer_id)
         if before:
             self._roster.drop_if_nothing(group)
 
@@ -348,7 +323,7 @@ class Commits:
         """Return the change's number and its append."""
         number = group.offsets.begin(change)
         try:
-            return number, self._log.append(self._roster.partition_for(group.group_id), records)
+            return number, self._log.append(group.partition, records)
         except BaseException:
             self._end(group, number, offsets.NOT_WRITTEN)
             raise

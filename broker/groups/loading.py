@@ -6,34 +6,43 @@ partition, an abort marker drops it.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.groups import record_format
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import Written
+from logyard.broker.groups.owned_groups import OpenGroups
 from logyard.broker.groups.ports import OffsetsLog, StoredBatch
 
 
-async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
-    """Return the groups of the partition by id. `note` gets a text for each bad record. Raises StorageError.
+class Loaded(NamedTuple):
+    """The groups of a partition by id, and which of them may have commits of open transactions."""
+
+    groups: dict[str, Group]
+    open: OpenGroups
+
+
+async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> Loaded:
+    """Return what the partition has. `note` gets a text for each bad record. Raises StorageError.
 
     Between the end of the log and the return nobody else has a turn: a marker that is written then would be missed. So
     all work is done where the log is read, in a thread.
     """
-    replay = _Replay(wall_ms, note)
+    replay = _Replay(partition, wall_ms, note)
     await offsets_log.read(partition, replay.take, note)
-    return replay.groups
+    return Loaded(replay.groups, replay.open)
 
 
 class _Replay:
     """Groups as they stand after each batch: nothing that there are many of is left to be done at the end."""
 
-    def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
-        self._wall_ms, self._note = wall_ms, note
+    def __init__(self, partition: int, wall_ms: int, note: Callable[[str], None]) -> None:
+        self._partition, self._wall_ms, self._note = partition, wall_ms, note
         self.groups: dict[str, Group] = {}
         self._recorded: set[str] = set()  # groups that have a record of their own
-        self._open: dict[int, dict[str, None]] = {}  # by producer id, the groups with commits of its transaction
+        self.open: OpenGroups = {}
 
     def take(self, batch: StoredBatch) -> None:
         if batch.commits is not None:
@@ -70,7 +79,7 @@ class _Replay:
             group.offsets.load(place, Written(batch.base_offset, commit))
         else:
             group.offsets.take_open(batch.producer_id, batch.base_offset, {place: commit})
-            self._open.setdefault(batch.producer_id, {})[key.group_id] = None
+            self.open.setdefault(batch.producer_id, {})[key.group_id] = None
 
     def _offset_is_gone(self, producer_id: int | None, key: record_format.OffsetKey) -> None:
         if key.group_id in self.groups:
@@ -80,7 +89,7 @@ class _Replay:
     def _end(self, producer_id: int | None, marker_offset: int, *, committed: bool) -> None:
         if producer_id is None:
             return
-        for group_id in self._open.pop(producer_id, ()):
+        for group_id in self.open.pop(producer_id, ()):
             if group_id in self.groups:
                 self.groups[group_id].offsets.end_transaction(producer_id, marker_offset, committed=committed)
                 self._drop_if_nothing(group_id)
@@ -89,6 +98,7 @@ class _Replay:
         before = self.groups.get(group_id)
         if before is not None:
             group.offsets = before.offsets
+        group.partition = self._partition
         self.groups[group_id] = group
 
     def _drop_if_nothing(self, group_id: str) -> None:
@@ -97,4 +107,4 @@ class _Replay:
             del self.groups[group_id]
 
     def _bare(self, group_id: str) -> Group:
-        return Group(group_id, state_since_ms=self._wall_ms)
+        return Group(group_id, state_since_ms=self._wall_ms, partition=self._partition)

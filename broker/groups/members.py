@@ -130,6 +130,8 @@ class Group:
     initial_join: bool = False
     initial_left_ms: int = 0
     joined_meanwhile: bool = False
+    # That of the offsets topic which has the group: a name has any length, and to hash it as Java does takes as long.
+    partition: int = -1
     # How many members support each protocol: to look at all members for each that joins would take quadratic time.
     _supported: Counter[str] = field(default_factory=Counter)
     # How many members have a join that waits, for the same reason.

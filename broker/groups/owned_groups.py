@@ -1,9 +1,28 @@
 """The groups that this broker coordinates, and whether they may be served now."""
 
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import chain
+
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.ports import OffsetsLog
 from logyard.broker.metadata.coordinators import partition_for
+
+OpenGroups = dict[int, dict[str, None]]
+"""By producer id, the names of the groups that may have commits of its transaction."""
+
+
+@dataclass(slots=True, eq=False)
+class LedPartition:
+    """A partition of the offsets topic, from an election of this broker to its resignation.
+
+    It may have a hundred thousand groups: to begin, load and give it up takes no time for each.
+    """
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    open: OpenGroups = field(default_factory=dict)
+    is_loaded: bool = False
 
 
 class Roster:
@@ -15,91 +34,90 @@ class Roster:
 
     def __init__(self, offsets_log: OffsetsLog) -> None:
         self._log = offsets_log
-        self._groups: dict[str, Group] = {}
-        # The same by the partition that has them: names of thousands are not hashed again when one goes.
-        self._stored_in: dict[int, dict[str, Group]] = {}
-        self._places: dict[str, int] = {}
-        # The partitions that this broker leads; a token while a partition's groups are being loaded, else None.
-        self._led: dict[int, object | None] = {}
+        self._led: dict[int, LedPartition] = {}
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self._log.partition_count)
 
     def availability(self, group_id: str) -> ErrorCode:
         """Return NONE if this broker may serve the group now, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        partition = self.partition_for(group_id)
-        if partition not in self._led:
+        led = self._led.get(self.partition_for(group_id))
+        if led is None:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if self._led[partition] is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE if led.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     @property
     def is_loading(self) -> bool:
-        return any(token is not None for token in self._led.values())
+        return not all(led.is_loaded for led in self._led.values())
 
     # Groups
 
     def all(self) -> list[Group]:
-        return list(self._groups.values())
+        return list(chain.from_iterable(led.groups.values() for led in self._led.values()))
 
     def by_name(self) -> dict[str, Group]:
         """Return those that are here now."""
-        return self._groups.copy()
+        found: dict[str, Group] = {}
+        for led in self._led.values():
+            found |= led.groups
+        return found
 
     def get(self, group_id: str) -> Group | None:
-        return self._groups.get(group_id)
+        led = self._led.get(self.partition_for(group_id))
+        return None if led is None else led.groups.get(group_id)
 
     def has(self, group: Group) -> bool:
         """Whether this object is still the group of its name."""
-        return self._groups.get(group.group_id) is group
+        led = self._led.get(group.partition)
+        return led is not None and led.groups.get(group.group_id) is group
 
     def add(self, group: Group) -> None:
-        if self.has(group):
-            return
-        name, partition = group.group_id, self.partition_for(group.group_id)
-        if name in self._groups:
-            self.drop(self._groups[name])
-        self._groups[name] = self._stored_in.setdefault(partition, {})[name] = group
-        self._places[name] = partition
+        """Serve a group of a partition that may be served (`availability`)."""
+        group.partition = self.partition_for(group.group_id)
+        self._led[group.partition].groups[group.group_id] = group
 
     def drop(self, group: Group) -> None:
         if self.has(group):
-            del self._groups[group.group_id]
-            del self._stored_in[self._places.pop(group.group_id)][group.group_id]
+            del self._led[group.partition].groups[group.group_id]
 
     def drop_if_nothing(self, group: Group) -> None:
         """Drop a group that is empty and of which nothing was ever stored (say, all its members were refused)."""
         if group.generation == 0 and group.is_empty:
             self.drop(group)
 
+    # Commits of open transactions
+
+    def note_open(self, group: Group, producer_id: int) -> None:
+        """A group that is served has commits of this producer's transaction."""
+        self._led[group.partition].open.setdefault(producer_id, {})[group.group_id] = None
+
+    def forget_open(self, group: Group, producer_id: int) -> None:
+        """It has none of them any more."""
+        led = self._led.get(group.partition)
+        names = led.open.get(producer_id) if led is not None else None
+        if led is not None and names is not None:
+            names.pop(group.group_id, None)
+            if not names:
+                del led.open[producer_id]
+
+    def with_open(self, partition: int, producer_id: int) -> list[Group]:
+        """Return the groups of a partition that have commits of the producer's transaction."""
+        led = self._led.get(partition)
+        return [] if led is None else [led.groups[name] for name in led.open.get(producer_id, ()) if name in led.groups]
+
     # Partitions
 
-    def begin(self, partition: int) -> tuple[object, list[Group]]:
-        """Note that this broker leads the partition and has to load it. Returns a token for the load, and the groups
-        that were dropped."""
-        token = self._led[partition] = object()
-        return token, self._let_go(partition)
+    def begin(self, partition: int) -> tuple[LedPartition, Collection[Group]]:
+        """This broker leads the partition, and has to load it. Returns it, and the groups that were dropped."""
+        gone = self.end(partition)
+        led = self._led[partition] = LedPartition()
+        return led, gone
 
-    def is_current(self, partition: int, token: object) -> bool:
-        """Whether the load with that token is the current one."""
-        return self._led.get(partition) is token
+    def is_current(self, partition: int, led: LedPartition) -> bool:
+        """Whether this election is the partition's last one."""
+        return self._led.get(partition) is led
 
-    def loaded(self, partition: int, groups: dict[str, Group]) -> None:
-        """These are the partition's groups, by their names: from now on they are served, all at once."""
-        self._led[partition] = None
-        for name in groups.keys() & self._groups.keys():
-            self.drop(self._groups[name])
-        # Whole tables: group by group a hundred thousand took 0.2 s.
-        self._groups.update(groups)
-        self._stored_in.setdefault(partition, {}).update(groups)
-        self._places.update(dict.fromkeys(groups, partition))
-
-    def end(self, partition: int) -> list[Group]:
-        """Note that this broker no longer leads the partition. Returns the groups that were dropped."""
-        self._led.pop(partition, None)
-        return self._let_go(partition)
-
-    def _let_go(self, partition: int) -> list[Group]:
-        gone = list(self._stored_in.pop(partition, {}).values())
-        for group in gone:
-            del self._groups[group.group_id], self._places[group.group_id]
-        return gone
+    def end(self, partition: int) -> Collection[Group]:
+        """This broker no longer leads the partition. Returns the groups that were dropped."""
+        led = self._led.pop(partition, None)
+        return led.groups.values() if led is not None else ()

@@ -6,7 +6,7 @@ between two awaits.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -21,8 +21,9 @@ from logyard.broker.groups.append_errors import answer_for_group
 from logyard.broker.groups.commits import Commits
 from logyard.broker.groups.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
 from logyard.broker.groups.members import Group
-from logyard.broker.groups.owned_groups import Roster
+from logyard.broker.groups.owned_groups import LedPartition, Roster
 from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
+from logyard.broker.portions import portions
 
 log = structlog.get_logger("logyard.groups")
 
@@ -32,8 +33,6 @@ STEM_CHARS_MAX = 255
 LOAD_AGAIN_S = 10.0
 # Turns of the event loop: it receives between the first and the second, and runs the tasks of requests after that.
 TURNS_BEFORE_DUE = 4
-# Groups and members: some milliseconds' work.
-AT_ONCE = 1000
 
 
 class GroupCoordinator:
@@ -84,41 +83,38 @@ class GroupCoordinator:
 
     def on_leader(self, partition: int) -> None:
         """This broker leads an offsets partition now: load its groups before serving them."""
-        token, gone = self.roster.begin(partition)
+        led, gone = self.roster.begin(partition)
         self._resign(gone)
-        self._read(partition, token)
+        self._read(partition, led)
 
     def on_follower(self, partition: int) -> None:
         """This broker no longer leads the partition: drop its groups."""
         self._resign(self.roster.end(partition))
 
-    def _resign(self, gone: Sequence[Group]) -> None:
+    def _resign(self, gone: Collection[Group]) -> None:
         """Nobody finds them any more; what waits for them is answered in turns, since there may be very many."""
-        begins = gone and not self._gone
+        begins = bool(gone) and not self._gone
         self._gone.extend(gone)
         if begins:
             self._spawn(self._resign_all())
 
     async def _resign_all(self) -> None:
-        cost = 0
+        async for portion in portions(self._given_up(), _cost):
+            for group in portion:
+                try:
+                    self._perform(group, membership.resign(group, self._now()))
+                except Exception as error:
+                    tasks.failed("groups that are given up", error)
+
+    def _given_up(self) -> Iterator[Group]:
         while self._gone:
-            group = self._gone[0]
-            cost += 1 + len(group.members) + len(group.pending)
-            try:
-                self.commits.resigned(group)
-                self._perform(group, membership.resign(group, self._now()))
-            except Exception as error:
-                tasks.failed("groups that are given up", error)
-            self._gone.popleft()
-            if cost > AT_ONCE:
-                cost = 0
-                await asyncio.sleep(0)
+            yield self._gone.popleft()
 
-    def _read(self, partition: int, token: object) -> None:
-        if self.roster.is_current(partition, token):
-            self._spawn(self._load(partition, token))
+    def _read(self, partition: int, led: LedPartition) -> None:
+        if self.roster.is_current(partition, led):
+            self._spawn(self._load(partition, led))
 
-    async def _load(self, partition: int, token: object) -> None:
+    async def _load(self, partition: int, led: LedPartition) -> None:
         try:
             found = await loading.load(self._log, partition, self.clock.now_ms(), self._note)
         except Exception as error:
@@ -126,21 +122,16 @@ class GroupCoordinator:
             # of them, consumers would begin at wrong offsets.
             expected = isinstance(error, (ApiError, StorageError))
             log.warning("groups not loaded", partition=partition, error=str(error), exc_info=not expected)
-            self._reloads[partition] = self._call_later(LOAD_AGAIN_S, lambda: self._read(partition, token))
+            self._reloads[partition] = self._call_later(LOAD_AGAIN_S, lambda: self._read(partition, led))
             return
-        if not self.roster.is_current(partition, token):
+        if not self.roster.is_current(partition, led):
             return
-        self.roster.loaded(partition, found)
-        self.commits.loaded(found.values())
-        log.info("groups loaded", partition=partition, groups=len(found))
-        cost = 0
-        for group in found.values():
-            if self.roster.has(group):
-                self._begin_sessions(group)
-            cost += 1 + len(group.members)
-            if cost > AT_ONCE:
-                cost = 0
-                await asyncio.sleep(0)
+        led.groups, led.open, led.is_loaded = found.groups, found.open, True
+        log.info("groups loaded", partition=partition, groups=len(led.groups))
+        async for portion in portions(list(led.groups.values()), _cost):
+            for group in portion if self.roster.is_current(partition, led) else ():
+                if led.groups.get(group.group_id) is group:
+                    self._begin_sessions(group)
 
     def _begin_sessions(self, group: Group) -> None:
         """Begin the sessions of a loaded group's members, but for those who have joined again meanwhile."""
@@ -226,12 +217,10 @@ class GroupCoordinator:
         group = self.roster.get(group_id)
         return group.describe() if group is not None else GroupDescription(ErrorCode.NONE, group_id)
 
-    def list_groups(self, states: Iterable[str] = ()) -> tuple[ErrorCode, list[Group]]:
-        """Return this broker's groups, only those in `states` if any are named; COORDINATOR_LOAD_IN_PROGRESS while some
-        are being loaded."""
-        wanted = {state.lower() for state in states}
+    def list_groups(self) -> tuple[ErrorCode, list[Group]]:
+        """Return this broker's groups; COORDINATOR_LOAD_IN_PROGRESS while some are being loaded."""
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.roster.is_loading else ErrorCode.NONE
-        return code, [g for g in self.roster.all() if not wanted or g.state.value.lower() in wanted]
+        return code, self.roster.all()
 
     async def expire_offsets(self) -> None:
         """Delete commits that are past their retention, and groups without members that have no commits left."""
@@ -313,7 +302,7 @@ class GroupCoordinator:
         """Append the group's current state; `_stored` handles the result."""
         value = record_format.group_value(group, dict(effect.assignments))
         record: KeyValue = (record_format.group_key(group.group_id), value)
-        appended = self._log.append(self.partition_for(group.group_id), [record])
+        appended = self._log.append(group.partition, [record])
         self._spawn(self._stored(group, effect, appended))
 
     async def _stored(self, group: Group, effect: fx.StoreGroup, appended: Awaitable[ErrorCode]) -> None:
@@ -327,3 +316,7 @@ class GroupCoordinator:
         task = tasks.spawn("groups", work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _cost(group: Group) -> int:
+    return 1 + len(group.members) + len(group.pending)

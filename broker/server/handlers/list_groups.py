@@ -1,5 +1,6 @@
 """ListGroups (16): v4 adds a filter by state (KIP-518), v5 one by type; all groups here are classic ones."""
 
+from collections.abc import Container
 from typing import Any
 
 from logyard.broker.server import authorization
@@ -13,17 +14,18 @@ TYPE = "classic"
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    states = message.states_filter if request.api_version >= 4 else ()
+    states = {state.lower() for state in message.states_filter} if request.api_version >= 4 else set()
     types = [name.lower() for name in message.types_filter] if request.api_version >= 5 else []
     pauses, listed = Pauses(services), []
-    code, groups = services.groups.list_groups(states or ())
+    code, groups = services.groups.list_groups()
     if types and TYPE not in types:
         groups = []
+    seen: Container[str] = authorization.EVERYTHING
     if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
         seen = await authorization.seen_of_many(services, request, pauses, (group.group_id for group in groups))
-        groups = [group for group in groups if group.group_id in seen]
-    for group in groups:
-        await pauses.after(1)
+    async for group in pauses.between(groups):
+        if group.group_id not in seen or (states and group.state.value.lower() not in states):
+            continue
         listed.append(
             {
                 "group_id": group.group_id,

@@ -70,7 +70,7 @@ class OffsetsPartition:
 
         replicas = SimpleNamespace(partition=lambda tp: SimpleNamespace(log=self.log))
         store = ReplicatedOffsets(cast(Replicas, replicas), ONE, ManualClock(), run_blocking)
-        return await loading.load(store, 0, NOW, self.notes.append)
+        return (await loading.load(store, 0, NOW, self.notes.append)).groups
 
     async def committed(self, group: str = "g") -> dict[str, int]:
         found = (await self.load())[group].offsets.committed
@@ -193,6 +193,29 @@ async def test_very_many_offsets_are_loaded_beside_the_event_loop() -> None:
     assert longest.seconds < 0.03
     assert sum(len(group.offsets.committed) for group in groups.roster.all()) == 75_000
     assert sum(len(commits) for group in groups.roster.all() for commits in group.offsets.open.values()) == 25_000
+    await groups.close()
+
+
+async def test_very_many_groups_are_loaded_beside_the_event_loop() -> None:
+    """They were added to a table of all groups, and each was asked for its open transactions, in one turn."""
+    value = record_format.offset_value(OffsetCommit("t", 0, 5, commit_ms=NOW))
+    log = ReadInAThread(1)
+    for number in range(100):
+        names = [f"g{number}-{n}" for n in range(1000)]
+        records = [(record_format.offset_key(name, "t", 0), value) for name in names]
+        log.append(0, records, Producer(number, 0) if number % 4 == 0 else None)
+    groups = GroupCoordinator(log, ManualClock(), unused_timer, lambda: "id")
+    async with longest_turn_of_the_new() as longest:
+        groups.on_leader(0)
+        while groups.availability("g1") is not ErrorCode.NONE:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert longest.seconds < 0.03
+    groups.commits.end_transaction(0, 4, log.end_transaction(0, 4, committed=True), committed=True)
+    _, [(code, found)] = groups.commits.fetch("g4-7", [("t", 0)], require_stable=True)
+    assert (code, found.offset) == (ErrorCode.NONE, 5)
+    _, [(code, _)] = groups.commits.fetch("g8-7", [("t", 0)], require_stable=True)
+    assert code is ErrorCode.UNSTABLE_OFFSET_COMMIT
     await groups.close()
 
 
