@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.coordinators import Partitioning
+from logyard.broker.portions import portions
 from logyard.broker.transactions.transaction import Change, Transaction
 
 # How many transactions are looked at in a turn of the event loop; to end one takes up to 0.1 ms.
@@ -23,6 +25,15 @@ class LedPartition:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     is_loaded: bool = False
 
+    async def let_go(self) -> None:
+        """Free the transactions in turns: nobody finds them any more, and to free a hundred thousand takes a while."""
+        async for _ in portions(self._taken()):
+            pass
+
+    def _taken(self) -> Iterator[Transaction]:
+        while self.transactions:
+            yield self.transactions.popitem()[1]
+
 
 class OwnedTransactions:
     """The transactional ids of the partitions that this broker leads.
@@ -35,13 +46,13 @@ class OwnedTransactions:
         self._led: dict[int, LedPartition] = {}
 
     def begin(self, number: int, coordinator_epoch: int) -> LedPartition:
-        """This broker leads the partition: nothing that was known of it counts any more."""
+        """This broker leads the partition; `end` was called for what was known of it."""
         self._led[number] = LedPartition(number, coordinator_epoch)
         return self._led[number]
 
-    def end(self, number: int) -> None:
-        """This broker leads the partition no more."""
-        self._led.pop(number, None)
+    def end(self, number: int) -> LedPartition | None:
+        """Nothing that is known of the partition counts any more. Returns it, if this broker led it."""
+        return self._led.pop(number, None)
 
     def is_led(self, led: LedPartition) -> bool:
         """Whether this election is the partition's last one."""
@@ -87,7 +98,6 @@ class OwnedTransactions:
             portion = everything[start : start + PER_TURN]
             yield [found for found in portion if led.transactions.get(found.transactional_id) is found]
 
-    def all(self) -> Iterator[Transaction]:
+    def all(self) -> list[Transaction]:
         """Every transaction that may be served."""
-        for led in self.loaded():
-            yield from led.transactions.values()
+        return list(chain.from_iterable(led.transactions.values() for led in self.loaded()))

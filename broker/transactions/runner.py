@@ -34,7 +34,7 @@ from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import LedPartition, OwnedTransactions
 from logyard.broker.transactions.ports import KeyValue, ProducerIds, StateLog
 from logyard.broker.transactions.record_batches import in_batches
-from logyard.broker.transactions.states import DECIDED, State
+from logyard.broker.transactions.states import DECIDED
 from logyard.broker.transactions.transaction import RAISING_VERSION, Change, Transaction
 from logyard.broker.transactions.unwritten_ends import UnwrittenEnds
 
@@ -89,19 +89,21 @@ class TransactionCoordinator:
 
     def on_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker was elected: read the partition before serving it."""
-        self._cancel_load(partition)
+        self._give_up(partition)
         led = self._owned.begin(partition, leader_epoch)
         self._loads[partition] = tasks.keep(f"load transactions {partition}", partial(self._load, led), LOAD_AGAIN_S)
 
     def on_follower(self, partition: int) -> None:
         """This broker leads the partition no more, or has it no more."""
-        self._cancel_load(partition)
-        self._owned.end(partition)
+        self._give_up(partition)
 
-    def _cancel_load(self, partition: int) -> None:
+    def _give_up(self, partition: int) -> None:
         load = self._loads.pop(partition, None)
         if load is not None:
             load.cancel()
+        led = self._owned.end(partition)
+        if led is not None:
+            tasks.spawn("transactions that are given up", led.let_go())
 
     async def _load(self, led: LedPartition) -> None:
         """Until this succeeds the partition's ids answer COORDINATOR_LOAD_IN_PROGRESS."""
@@ -238,21 +240,9 @@ class TransactionCoordinator:
             found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return Description(transactional_id, found) if isinstance(found, ErrorCode) else found[1].describe()
 
-    def matching(
-        self, states: Collection[State] | None, producer_ids: Collection[int], duration_ms: int
-    ) -> list[Transaction] | None:
-        """ListTransactions: those in one of the states, of one of the producers (all if none is named), and open for
-        longer than `duration_ms`, if that is not negative. None while a partition is being loaded."""
-        if self._owned.is_loading:
-            return None
-        now_ms = self._clock.now_ms()
-        return [
-            transaction
-            for transaction in self._owned.all()
-            if (states is None or transaction.state in states)
-            and (not producer_ids or transaction.stored.producer_id in producer_ids)
-            and (duration_ms < 0 or now_ms - transaction.stored.start_ms > duration_ms)
-        ]
+    def all(self) -> list[Transaction] | None:
+        """ListTransactions: those that there are now; None while a partition is being loaded."""
+        return None if self._owned.is_loading else self._owned.all()
 
     # Appends
 

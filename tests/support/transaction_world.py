@@ -5,7 +5,7 @@ answer instead of NONE, by partition. Partitions t-0 to t-3 are led by brokers 1
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.clock import ManualClock
@@ -17,12 +17,13 @@ from logyard.broker.model import TRANSACTIONS_TOPIC, BrokerInfo, Endpoint, Topic
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions import record_format
 from logyard.broker.transactions.events import Initialize, Initialized, Producer
+from logyard.broker.transactions.listing import Wanted
 from logyard.broker.transactions.markers.runner import MarkerSender
 from logyard.broker.transactions.owned_transactions import OwnedTransactions
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
 from logyard.broker.transactions.runner import Rules, TransactionCoordinator
 from logyard.broker.transactions.states import State
-from logyard.broker.transactions.transaction import Stored
+from logyard.broker.transactions.transaction import Stored, Transaction
 from tests.support.memory_state_log import MemoryStateLog
 
 LISTENER = "PLAINTEXT"
@@ -115,6 +116,14 @@ class TransactionWorld:
         await self.pass_turns(turns)
         self.coordinator.write_ends()
         await self.pass_turns(turns)
+
+    def matching(
+        self, states: Collection[State] | None = None, producer_ids: Collection[int] = (), duration_ms: int = -1
+    ) -> list[Transaction] | None:
+        """What a ListTransactions with these filters tells of; None while a partition is being loaded."""
+        wanted = Wanted(None if states is None else set(states), set(producer_ids), duration_ms)
+        found, now_ms = self.coordinator.all(), self.clock.now_ms()
+        return None if found is None else [each for each in found if wanted.has(each, now_ms)]
 
     @staticmethod
     async def pass_turns(turns: int = 20) -> None:

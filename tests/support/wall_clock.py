@@ -146,7 +146,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cleaner.cleaner:LogCleaner._judge",
         "broker.groups.commits:Commits._outlived.since",
         "broker.groups.offsets_log:ReplicatedOffsets.append",
-        "broker.transactions.runner:TransactionCoordinator.matching",
+        "broker.server.handlers.list_transactions:handle",
         "broker.transactions.state_log:ReplicatedStates.append",
         "broker.leases.service:LeaseService.partitions",
         "broker.log.expiry:Expiry.expire_producers",

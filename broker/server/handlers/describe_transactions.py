@@ -26,10 +26,15 @@ async def _state(services: Services, request: Request, pauses: Pauses, transacti
         found = services.transactions.describe(transactional_id)
     else:
         found = Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    seen = await authorization.seen_of_many(services, request, pauses, {topic for topic, _ in found.partitions})
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(found.partitions):
+    async for topic, partition in pauses.between(found.partitions):
         topics.setdefault(topic, []).append(partition)
+    seen = await authorization.seen_of_many(services, request, pauses, topics)
+    told = []
+    for name in sorted(topics):
+        if name in seen:
+            told.append({"topic": name, "partitions": sorted(topics[name])})
+            await pauses.after(len(topics[name]))
     return {
         "error_code": int(found.error),
         "transactional_id": transactional_id,
@@ -38,7 +43,7 @@ async def _state(services: Services, request: Request, pauses: Pauses, transacti
         "transaction_start_time_ms": found.start_ms,
         "producer_id": found.producer.producer_id,
         "producer_epoch": found.producer.epoch,
-        "topics": [{"topic": name, "partitions": numbers} for name, numbers in topics.items() if name in seen],
+        "topics": told,
     }
 
 

@@ -8,29 +8,31 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+from logyard.broker.transactions.listing import ANY_DURATION, Wanted
 from logyard.broker.transactions.states import STATES
-
-ANY_DURATION = -1
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    states = [STATES[name] for name in message.state_filters if name in STATES] if message.state_filters else None
-    duration_ms = message.duration_filter if request.api_version >= 1 else ANY_DURATION
-    found = services.transactions.matching(states, set(message.producer_id_filters), duration_ms)
-    if found is None:
+    wanted = Wanted(
+        {STATES[name] for name in message.state_filters if name in STATES} if message.state_filters else None,
+        set(message.producer_id_filters),
+        message.duration_filter if request.api_version >= 1 else ANY_DURATION,
+    )
+    all_of_them, now_ms = services.transactions.all(), services.clock.now_ms()
+    if all_of_them is None:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pauses, listed = Pauses(services), []
+    pauses = Pauses(services)
+    found = [each async for each in pauses.between(all_of_them) if wanted.has(each, now_ms)]
     seen = await authorization.seen_of_many(services, request, pauses, (each.transactional_id for each in found))
-    for each in found:
-        await pauses.after(1)
-        if each.transactional_id in seen:
-            listed.append(
-                {
-                    "transactional_id": each.transactional_id,
-                    "producer_id": each.stored.producer_id,
-                    "transaction_state": each.state.label,
-                }
-            )
+    listed = [
+        {
+            "transactional_id": each.transactional_id,
+            "producer_id": each.stored.producer_id,
+            "transaction_state": each.state.label,
+        }
+        async for each in pauses.between(found)
+        if each.transactional_id in seen
+    ]
     return {
         "error_code": 0,
         "unknown_state_filters": [name for name in message.state_filters if name not in STATES],

@@ -69,7 +69,7 @@ async def test_a_load_takes_the_last_record_of_each_id(world: TransactionWorld) 
         (record_format.key("gone"), None),
     ]
     await world.elect(6)
-    assert [d.transactional_id for d in world.coordinator.matching(None, (), -1) or ()] == ["x"]
+    assert [d.transactional_id for d in world.matching(None, (), -1) or ()] == ["x"]
     assert world.coordinator.describe("x").producer == Producer(9, 2)
     assert world.links.sent == []
 

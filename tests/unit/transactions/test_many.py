@@ -18,6 +18,7 @@ from logyard.broker.transactions.markers.routing import destinations
 from logyard.broker.transactions.runner import Rules
 from logyard.broker.transactions.states import State
 from logyard.broker.transactions.transaction import Stored, Transaction
+from tests.support.longest_turn import longest_turn_of_the_new
 from tests.support.transaction_world import TIMEOUT_MS, TP, TransactionWorld
 
 IDS = 10_000
@@ -36,7 +37,7 @@ def fill(world: TransactionWorld, state: State, count: int = IDS) -> None:
 
 
 def count(world: TransactionWorld, state: State) -> int:
-    return len(world.coordinator.matching([state], (), -1) or ())
+    return len(world.matching([state], (), -1) or ())
 
 
 async def become(world: TransactionWorld, state: State) -> None:
@@ -108,6 +109,22 @@ async def test_a_partition_with_very_many_ids_is_loaded_in_turns(
         largest = max(largest, made - before)
     assert largest == most
     assert list(await load) == [f"id-{number}" for number in range(ids)]
+
+
+async def test_a_partition_with_very_many_ids_is_given_up_in_turns(world: TransactionWorld) -> None:
+    """All of them were freed in the turn in which it was given up."""
+    led = world.owned.loaded()[0]
+    places = [TopicPartition("t", number) for number in range(4)]
+    for number in range(2 * 100_000):
+        stored = Stored(number, 0, TIMEOUT_MS, State.PREPARE_COMMIT, frozenset(places), 1, 1)
+        led.transactions[f"id-{number}"] = Transaction(f"id-{number}", stored, unmarked=set(places))
+    partition = led.number
+    del led  # nobody holds them but the coordinator
+    async with longest_turn_of_the_new() as longest:
+        world.coordinator.on_follower(partition)
+        assert not list(world.owned.all())
+        await world.pass_turns(400)
+    assert longest.seconds < 0.03
 
 
 async def test_open_ones_that_time_out_together_are_aborted_in_portions(crowded: TransactionWorld) -> None:
@@ -268,7 +285,7 @@ async def test_ids_that_expire_together_go_in_portions(crowded: TransactionWorld
     async with largest_turn(crowded, "records") as largest:
         await crowded.coordinator.expire_ids()
     assert 0 < largest[0] <= PER_TURN
-    assert crowded.coordinator.matching(None, (), -1) == []
+    assert crowded.matching(None, (), -1) == []
 
 
 async def test_a_death_that_cannot_be_written_leaves_nothing_pending(

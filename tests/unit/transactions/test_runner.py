@@ -102,14 +102,14 @@ async def test_an_empty_id_is_refused_before_anything_else(world: TransactionWor
 async def test_without_the_partition_another_is_to_be_asked() -> None:
     world = TransactionWorld()
     assert await every_answer(world) == {NOT_COORDINATOR}
-    assert world.coordinator.matching(None, (), -1) == []
+    assert world.matching(None, (), -1) == []
 
 
 async def test_while_it_is_loaded_all_is_to_be_asked_again(world: TransactionWorld) -> None:
     world.log.replicated = False
     await world.elect(6)
     assert await every_answer(world) == {LOADING}
-    assert world.coordinator.matching(None, (), -1) is None
+    assert world.matching(None, (), -1) is None
 
 
 async def test_an_unknown_id(world: TransactionWorld) -> None:

@@ -86,10 +86,10 @@ async def test_ids_that_nobody_uses_go(world: TransactionWorld) -> None:
             await world.coordinator.end(name, producer, commits=True)
     await world.settle()
     await world.coordinator.expire_ids()
-    assert len(world.coordinator.matching(None, (), -1) or ()) == 3
+    assert len(world.matching(None, (), -1) or ()) == 3
     world.clock.advance(Rules().expiration_ms / 1000)
     await world.coordinator.expire_ids()
-    assert [d.transactional_id for d in world.coordinator.matching(None, (), -1) or ()] == ["open"]
+    assert [d.transactional_id for d in world.matching(None, (), -1) or ()] == ["open"]
     assert (world.stored("empty")[-1], world.stored("ended")[-1]) == (None, None)
     assert world.log.batches[-1][2] == Rules().request_timeout_ms
     assert (await world.initialize("ended")).producer.epoch == 0, "a new producer id"
@@ -131,7 +131,7 @@ async def test_the_list_by_state_producer_and_duration(world: TransactionWorld) 
     await world.begin("young", TP[0])
 
     def listed(*asked: Any) -> list[str]:
-        return sorted(d.transactional_id for d in world.coordinator.matching(*asked) or ())
+        return sorted(d.transactional_id for d in world.matching(*asked) or ())
 
     assert listed(None, (), -1) == ["empty", "old", "young"]
     assert listed([State.ONGOING], (), -1) == ["old", "young"]
