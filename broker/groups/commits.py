@@ -7,6 +7,7 @@ Rule 3: a deletion of partitions takes turns, but nobody sees a part of it: what
         deleted before anyone reads or commits its offsets. So what is committed for a new topic of that name stays.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -254,23 +255,28 @@ class Commits:
 
     async def expire(self) -> None:
         """Delete commits that are past their retention, and groups without members that have no commits left."""
-        looked_at = 0
+        looked_at, told = 0, Counter[ErrorCode]()
         for group in self._roster.all():
             looked_at += 1 + len(group.offsets.committed)
             if looked_at > LOOKED_AT_ONCE:
                 looked_at = 0
                 await self._pause()
             try:
-                await self._expire(group)
+                code, count = await self._expire(group)
+                told[code] += count
             except Exception:
                 log.exception("could not expire offsets", group=group.group_id)
+        if expired := told.pop(ErrorCode.NONE, 0):
+            log.info("offsets expired", offsets=expired)
+        for code, count in told.items():
+            log.warning("offsets not expired", offsets=count, error=code.name)
 
-    async def _expire(self, group: Group) -> None:
-        if not self._roster.has(group):
-            return
-        gone = self._outlived(group)
-        if gone or group.is_empty:
-            await self._forget(group, gone)
+    async def _expire(self, group: Group) -> tuple[ErrorCode, int]:
+        """Return how many were to go, and what came of it."""
+        gone = self._outlived(group) if self._roster.has(group) else []
+        if not gone and not (group.is_empty and self._roster.has(group)):
+            return ErrorCode.NONE, 0
+        return await self._forget(group, gone), len(gone)
 
     def _outlived(self, group: Group) -> list[Place]:
         """Return the partitions whose commits are past their retention, which begins as in Kafka.

@@ -353,19 +353,21 @@ class TransactionCoordinator:
         """Append the tombstones of expired ids; they go when the log has acknowledged them."""
 
         def done(appended: ErrorCode) -> None:
-            for transaction, change in batch:
-                if not self._owned.counts(led, transaction, change):
-                    continue
+            found = [each for each in batch if self._owned.counts(led, *each)]
+            for transaction, change in found:
                 if appended is ErrorCode.NONE:
                     del led.transactions[transaction.transactional_id]
                 else:
                     transaction.give_up(change)
-            log.info("transactional ids expired", partition=led.number, ids=len(batch), error=appended.name)
+            if found and appended is ErrorCode.NONE:
+                log.info("transactional ids expired", partition=led.number, ids=len(found))
+            elif found:
+                log.warning("transactional ids not expired", partition=led.number, ids=len(found), error=appended.name)
 
         try:
             self._log.append(led.number, tombstones, self._rules.request_timeout_ms, done)
-        except Exception:
-            log.exception("transactional ids not expired", partition=led.number)
+        except Exception as error:
+            tasks.failed("expiry of transactional ids", error)
             done(ErrorCode.UNKNOWN_SERVER_ERROR)  # a death that stays pending would block its id
 
     async def close(self) -> None:

@@ -155,7 +155,24 @@ async def test_one_groups_trouble_does_not_keep_the_others_from_expiring(monkeyp
     with structlog.testing.capture_logs() as said:
         await world.groups.expire_offsets()
     assert world.names() == ["b"]
-    assert [(line["event"], line["group"]) for line in said] == [("could not expire offsets", "b")]
+    assert [(line["event"], line.get("group"), line.get("offsets")) for line in said] == [
+        ("could not expire offsets", "b", None),
+        ("offsets expired", None, 2),
+    ]
+    await world.groups.close()
+
+
+async def test_offsets_that_could_not_be_expired_are_told() -> None:
+    world = await led()
+    await world.commit(1)
+    world.clock.advance(8 * DAY_S)
+    world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
+    with structlog.testing.capture_logs() as said:
+        await world.groups.expire_offsets()
+    assert [(line["event"], line["error"], line["offsets"]) for line in said] == [
+        ("offsets not expired", "COORDINATOR_NOT_AVAILABLE", 1)
+    ]
+    assert offset(world) == 1
     await world.groups.close()
 
 

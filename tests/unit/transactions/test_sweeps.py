@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.transactions import completion
@@ -101,9 +102,32 @@ async def test_an_id_that_could_not_be_removed_stays(world: TransactionWorld) ->
     world.log.holds = True
     await world.coordinator.expire_ids()
     assert (await world.initialize()).error is CONCURRENT
-    world.log.acknowledge(ErrorCode.NOT_ENOUGH_REPLICAS)
+    with structlog.testing.capture_logs() as said:
+        world.log.acknowledge(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert [(line["event"], line["log_level"], line["error"]) for line in said] == [
+        ("transactional ids not expired", "warning", "NOT_ENOUGH_REPLICAS")
+    ]
     world.log.holds = False
     assert (await world.initialize()).producer == Producer(1000, 1)
+
+
+async def test_what_came_of_an_expiry_is_told(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = world.log.append
+
+    def failing_after_all(*asked: Any) -> None:
+        append(*asked)
+        raise RuntimeError("planted")
+
+    await world.begin("x")
+    await world.begin("y")
+    world.clock.advance(Rules().expiration_ms / 1000)
+    with structlog.testing.capture_logs() as said:
+        monkeypatch.setattr(world.log, "append", failing_after_all)
+        await world.coordinator.expire_ids()
+    expired = [line for line in said if line["event"] == "transactional ids expired"]
+    assert sum(line["ids"] for line in expired) == 2
+    assert not any("error" in line for line in expired)
+    assert {line["event"] for line in said} == {"transactional ids expired", "task failed"}
 
 
 @pytest.mark.parametrize(("limit", "batches"), [(1 << 20, 1), (300, 3), (1, 9)])
