@@ -3,8 +3,8 @@
 Rule 1: there is no await between a decision about a group and its append. After the append the group may have changed,
         or another may have its name: the code looks again.
 Rule 2: an error in one group does not affect another.
-Rule 3: a deletion of partitions takes turns, but nobody sees a part of it: what was not yet deleted of a group is
-        deleted before anyone reads or commits its offsets. So what is committed for a new topic of that name stays.
+Rule 3: a deletion takes turns, but nobody sees a part of it: what was not yet deleted of a group is deleted before
+        anyone joins it, reads its offsets or commits some. So what is committed for a new topic of that name stays.
 """
 
 from collections import Counter
@@ -55,7 +55,8 @@ class Commits:
         self._pause = pause
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
-        self._deletions: list[Deletion] = []  # that are being carried out, the oldest first
+        self._deletions: list[Deletion] = []  # of partitions, that are being carried out, the oldest first
+        self._forgetting: list[Deletion] = []  # of one group's offsets
 
     async def commit(
         self,
@@ -71,7 +72,7 @@ class Commits:
         `answer_for` return.
         """
         code = self._roster.availability(group_id)
-        self._up_to_date(group_id)
+        self.up_to_date(group_id)
         group = self._roster.get(group_id)
         if code is ErrorCode.NONE and group is None:
             if generation >= 0:
@@ -108,7 +109,7 @@ class Commits:
         Whether the transaction is open for the group was verified before.
         """
         code = self._roster.availability(group_id)
-        self._up_to_date(group_id)
+        self.up_to_date(group_id)
         group = self._roster.get(group_id) or Group(group_id, state_since_ms=self._clock.now_ms())
         if code is ErrorCode.NONE:
             code = membership.transactional_commit_refusal(group, committer)
@@ -131,7 +132,7 @@ class Commits:
     def end_transaction(self, partition: int, producer_id: int, marker_offset: int, *, committed: bool) -> None:
         """The producer's marker in a partition of the offsets log is replicated: its commits there count, or go."""
         for group in self._roster.with_open(partition, producer_id):
-            self._up_to_date(group.group_id)
+            self.up_to_date(group.group_id)
             if not group.offsets.end_transaction(producer_id, marker_offset, committed=committed):
                 self._roster.forget_open(group, producer_id)
             self._roster.drop_if_nothing(group)
@@ -141,7 +142,7 @@ class Commits:
     ) -> tuple[ErrorCode, Snapshot]:
         """Return the group's error code, and the offsets of the wanted partitions (all for None) as they are now."""
         code = self._roster.availability(group_id)
-        self._up_to_date(group_id)
+        self.up_to_date(group_id)
         group = self._roster.get(group_id) if code is ErrorCode.NONE else None
         kept = group.offsets if group is not None else offsets.GroupOffsets()
         return code, Snapshot(kept, wanted if code is ErrorCode.NONE else (), require_stable=require_stable)
@@ -151,6 +152,7 @@ class Commits:
         code = self._roster.availability(group_id)
         if code is not ErrorCode.NONE:
             return code
+        self.up_to_date(group_id)
         group = self._roster.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -167,6 +169,7 @@ class Commits:
         code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return code, []
+        self.up_to_date(group_id)
         group = self._roster.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
@@ -202,9 +205,9 @@ class Commits:
                         await self._pause()
             del self._deletions[0]
 
-    def _up_to_date(self, group_id: str) -> None:
+    def up_to_date(self, group_id: str) -> None:
         """Before a group is used: nothing is left in it of what is deleted (rule 3)."""
-        for deletion in self._deletions:
+        for deletion in (*self._deletions, *self._forgetting):
             group = deletion.left.pop(group_id, None)
             work = deletion.begun(group_id) if group is None else self._forget_deleted(group, deletion.places)
             for _ in work:
@@ -301,16 +304,45 @@ class Commits:
         return []
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
-        """Write tombstones. An empty group is deleted with its last offset, as in Kafka."""
-        records = _tombstones(group, places)
-        if whole or _is_last(group, places):
-            records.append((record_format.group_key(group.group_id), None))
-        if not records:
-            return ErrorCode.NONE
-        code = await self._change(group, dict.fromkeys(places), records)
-        if code is ErrorCode.NONE:
+        """Write tombstones, with turns for others (rule 3). An empty group is deleted with its last offset, as in
+        Kafka."""
+        goes = whole or _is_last(group, places)
+        appended: list[Awaitable[ErrorCode] | ErrorCode] = []
+        deletion = Deletion({}, {})
+        self._forgetting.append(deletion)
+        try:
+            for _ in deletion.begin(group, self._bury(group, places, appended, goes=goes)):
+                await self._pause()
+        finally:
+            self._forgetting.remove(deletion)
+        codes = [each if isinstance(each, ErrorCode) else await each for each in appended]
+        code = next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
+        if code is ErrorCode.NONE and codes:
             self._drop_if_empty(group)
         return code
+
+    def _bury(
+        self, group: Group, places: Sequence[Place], appended: list[Awaitable[ErrorCode] | ErrorCode], *, goes: bool
+    ) -> Generator[int, None, None]:
+        """Append tombstones, as many in each step as a batch takes; with the last the group's own if it `goes`."""
+        try:
+            for start in range(0, len(places) or 1, TOMBSTONES_AT_ONCE):
+                if not self._roster.has(group):
+                    appended.append(self._roster.outcome_without(group))
+                    return
+                part = places[start : start + TOMBSTONES_AT_ONCE]
+                records = _tombstones(group, part)
+                if goes and start + TOMBSTONES_AT_ONCE >= len(places):
+                    records.append((record_format.group_key(group.group_id), None))
+                if records:
+                    change = self._append(group, dict.fromkeys(part), records)
+                    appended.append(tasks.answering(self._applied(group, *change)))
+                if start + TOMBSTONES_AT_ONCE < len(places):
+                    yield len(part)
+        except Exception as error:
+            # Another request may be carrying this out: it is not its own.
+            tasks.failed("offsets of a group", error)
+            appended.append(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _drop_if_empty(self, group: Group) -> None:
         """Somebody may have joined or committed during the append."""

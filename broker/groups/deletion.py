@@ -1,4 +1,4 @@
-"""Deleted partitions, whose offsets go from one group after the other."""
+"""Deleted partitions, whose offsets go from one group after the other; or offsets of one group that go in steps."""
 
 import inspect
 from collections.abc import Generator, Iterator

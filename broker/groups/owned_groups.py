@@ -71,6 +71,12 @@ class Roster:
         led = self._led.get(group.partition)
         return led is not None and led.groups.get(group.group_id) is group
 
+    def outcome_without(self, group: Group) -> ErrorCode:
+        """What came of a deletion whose group is not here any more: NONE if somebody else has deleted it."""
+        code = self.availability(group.group_id)
+        is_another = code is ErrorCode.NONE and self.get(group.group_id) is not None
+        return ErrorCode.NOT_COORDINATOR if is_another else code
+
     def add(self, group: Group) -> None:
         """Serve a group of a partition that may be served (`availability`)."""
         group.partition = self.partition_for(group.group_id)

@@ -157,6 +157,7 @@ class GroupCoordinator:
         code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return Joined(code, request.member_id)
+        self.commits.up_to_date(group_id)
         group = self.roster.get(group_id)
         if group is None:
             if request.member_id:

@@ -15,7 +15,7 @@ from logyard.broker.groups.events import Join, OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import GroupOffsets, Written
 from logyard.broker.groups.ports import Appended
-from tests.support.committing_world import CommittingWorld, turns
+from tests.support.committing_world import RETENTION_MS, CommittingWorld, turns
 from tests.support.longest_turn import longest_turn_uncollected
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
@@ -122,6 +122,63 @@ async def test_one_group_with_very_many_deleted_offsets_lets_others_run() -> Non
     assert written[-1][-1] == (record_format.group_key("g"), None)
     assert len(dict(world.log.appended)) == len(places) + 1
     assert longest.seconds < 0.05
+    await world.groups.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "expired", "offset by offset"])
+async def test_a_group_with_very_many_offsets_goes_in_batches_that_a_log_takes(how: str) -> None:
+    """One batch with all tombstones is longer than max.message.bytes: it would be refused each time."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    made = group("g", world.clock.now_ms())
+    places = [("t", number) for number in range(5 * TOMBSTONES_AT_ONCE // 2)]
+    for topic, number in places:
+        made.offsets.load((topic, number), Written(0, OffsetCommit(topic, number, 1, commit_ms=made.state_since_ms)))
+    world.groups.roster.add(made)
+    if how == "deleted":
+        assert await world.groups.commits.delete_group("g") is ErrorCode.NONE
+    elif how == "expired":
+        world.clock.advance(RETENTION_MS / 1000 + 1)
+        await world.groups.expire_offsets()
+    else:
+        code, answers = await world.groups.commits.delete_offsets("g", places)
+        assert (code, set(answers)) == (ErrorCode.NONE, {ErrorCode.NONE})
+    assert world.names() == []
+    written = [batch.records for batch in world.log.partitions[0]]
+    assert [len(records) for records in written] == [1000, 1000, 501]
+    assert written[-1][-1] == (record_format.group_key("g"), None)
+    assert len(dict(world.log.appended)) == len(places) + 1
+    await world.groups.close()
+
+
+@pytest.mark.parametrize("how", ["joined", "read", "committed", "deleted again", "given up"])
+async def test_nobody_sees_a_part_of_a_group_s_deletion(how: str) -> None:
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    made = group("g", world.clock.now_ms())
+    for number in range(5 * TOMBSTONES_AT_ONCE):
+        made.offsets.load(("t", number), Written(0, OffsetCommit("t", number, 1)))
+    world.groups.roster.add(made)
+    commits, last = world.groups.commits, ("t", 5 * TOMBSTONES_AT_ONCE - 1)
+    deletion = asyncio.ensure_future(commits.delete_group("g"))
+    await turns(2)
+    assert 0 < len(world.log.appended) < 5 * TOMBSTONES_AT_ONCE
+    if how == "joined":
+        joining = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b""),))
+        assert (await world.groups.join("g", joining)).error is ErrorCode.NONE
+    elif how == "read":
+        assert [found.offset for _, found in commits.fetch("g", [last])[1]] in ([1], [-1])
+    elif how == "committed":
+        assert await commits.commit("g", "", None, -1, [OffsetCommit(*last, 7)]) == [ErrorCode.NONE]
+    elif how == "deleted again":
+        assert await commits.delete_group("g") is ErrorCode.NONE
+    else:
+        world.groups.on_follower(0)
+    whole = len(dict(world.log.appended)) >= 5 * TOMBSTONES_AT_ONCE
+    assert whole is (how != "given up")
+    assert await deletion is (ErrorCode.NOT_COORDINATOR if how == "given up" else ErrorCode.NONE)
+    if how == "committed":
+        assert made.offsets.committed == {last: OffsetCommit(*last, 7)}
+    elif how != "given up":
+        assert not made.offsets.committed
     await world.groups.close()
 
 
