@@ -19,7 +19,6 @@ from logyard.broker.server.rights import EverythingAllowed, Operation, Resource
 from logyard.broker.server.services import Services
 from logyard.broker.server.turns import Turns
 from logyard.broker.transactions.events import Producer
-from logyard.broker.transactions.owned_transactions import LedPartition
 from logyard.broker.transactions.states import State
 from logyard.broker.transactions.transaction import Stored, Transaction
 from tests.support.longest_turn import longest_turn
@@ -30,7 +29,6 @@ NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
 KEYS = {api.name: key for key, api in APIS.items()}
 ID = {"transactional_id": "x"}
 TURN_S = 0.1  # a turn has a tenth of it; 0.2 s and more without portions
-SHORT_TURN_S = 0.04
 
 
 class Refusing:
@@ -332,32 +330,6 @@ async def test_many_ids_are_listed_in_portions(ask: Asking) -> None:
     answer, longest_s = await longest_of(ask, "ListTransactions", 1, message)
     assert [found["transactional_id"] for found in answer["transaction_states"]] == names
     assert longest_s < TURN_S
-
-
-async def test_many_ids_are_looked_through_in_portions(ask: Asking) -> None:
-    """By filters that none of them passes, and that a client may name again and again."""
-    led = ask.world.owned.loaded()[0]
-    stored = Stored(7, 0, 1000, State.ONGOING, frozenset(TP[:1]), 1, 1)
-    led.transactions.update({f"id-{number}": Transaction(f"id-{number}", stored) for number in range(200_000)})
-    message = SimpleNamespace(
-        state_filters=["Ongoing", *["Empty"] * 1000], producer_id_filters=[1, 2], duration_filter=-1
-    )
-    answer, longest_s = await longest_of(ask, "ListTransactions", 1, message)
-    assert answer["transaction_states"] == []
-    assert longest_s < SHORT_TURN_S
-
-
-async def test_the_partitions_of_a_transaction_are_described_in_portions(ask: Asking) -> None:
-    led = ask.world.owned.find("x")
-    assert isinstance(led, LedPartition)
-    places = frozenset(TopicPartition(topic, number) for topic in ("u", "t") for number in range(50_000))
-    led.transactions["x"] = Transaction("x", Stored(7, 0, 1000, State.ONGOING, places, 1, 1))
-    message = SimpleNamespace(transactional_ids=["x"])
-    answer, longest_s = await longest_of(ask, "DescribeTransactions", 0, message)
-    (found,) = answer["transaction_states"]
-    numbers = list(range(50_000))
-    assert [(topic["topic"], topic["partitions"]) for topic in found["topics"]] == [("t", numbers), ("u", numbers)]
-    assert longest_s < SHORT_TURN_S
 
 
 async def longest_of(ask: Asking, api: str, version: int, message: object) -> tuple[Any, float]:
