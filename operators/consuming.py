@@ -47,8 +47,8 @@ class ConsumeFromTopicOperator(ClusterOperator):
     :param apply_function_batch: instead: a function of a list of them.
     :param apply_function_args: its first arguments. (templated)
     :param apply_function_kwargs: its keyword arguments. (templated)
-    :param return_apply_function_results: put what `apply_function` returns, except None, into `results`. Not with
-        `end_of_batch`: what a try that fails has committed by then would be in no result.
+    :param return_apply_function_results: put what `apply_function` returns, except None, into `results`. With
+        `end_of_batch` what a try that fails has committed by then is in no result; the log warns of it.
     :param key_format: what `message.key()` gives: `bytes` as they are; `text` (UTF-8); `json`; `messagepack`;
         `registry`: what serializers of the connection's schema registry wrote (Avro, Protobuf, JSON Schema), as JSON
         has it: bytes as hexadecimal text, times and decimals as text. A null stays None. (templated)
@@ -185,9 +185,13 @@ class ConsumeFromTopicOperator(ClusterOperator):
         if self.on_undecoded not in (FAIL, SKIP, KEEP):
             raise BadSettings(f"on_undecoded {self.on_undecoded!r}: {FAIL}, {SKIP} or {KEEP} is expected")
         if self.commit_cadence == EACH_BATCH and self.return_apply_function_results:
-            raise BadSettings(
-                f"return_apply_function_results with commit_cadence {EACH_BATCH}: the results of batches that a try "
-                f"has committed before it fails would be lost; use {AT_END} or {NEVER}"
+            # Airflow's own operator takes the two together, and DAGs that move here may have them.
+            self.log.warning(
+                "return_apply_function_results with commit_cadence %s: if this try fails, the results of the batches "
+                "that it has committed are lost; %s or %s keeps them",
+                EACH_BATCH,
+                AT_END,
+                NEVER,
             )
         if self.apply_function is not None and self.apply_function_batch is not None:
             raise BadSettings("give apply_function or apply_function_batch, not both")

@@ -116,3 +116,18 @@ def test_what_an_event_cannot_hold_fails_the_sensor_with_one_line(kafka: MockKaf
             found(what)
     assert found("tuple")["result"] == [1, {"2": "two"}]
     assert found("tuple")["record"]["value"] == "\N{REPLACEMENT CHARACTER}yes"
+
+
+def test_results_of_commits_of_each_batch_are_warned_of(kafka: MockKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    """Airflow's own operator takes the two together."""
+    kafka.write("x9", [(None, "1")])
+    reader = ConsumeFromTopicOperator(
+        task_id="r",
+        topics=["x9"],
+        group="x9",
+        apply_function=lambda message: message.value().decode(),
+        commit_cadence="end_of_batch",
+        return_apply_function_results=True,
+    )
+    assert run(reader, context())[0]["results"] == ["1"]
+    assert "if this try fails, the results of the batches that it has committed are lost" in capsys.readouterr().out

@@ -250,7 +250,6 @@ def test_a_function_that_fails_commits_only_what_is_done(kafka: MockKafka) -> No
 
 def test_wrong_arguments_of_a_reader_are_refused(kafka: MockKafka) -> None:
     for wrong in (
-        {"commit_cadence": "end_of_batch", "return_apply_function_results": True},
         {"commit_cadence": "sometimes"},
         {"apply_function": print, "apply_function_batch": print},
         {"apply_function": "no.such.function"},
