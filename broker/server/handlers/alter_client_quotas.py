@@ -34,9 +34,15 @@ async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: 
     try:
         kind, name, keys = _place(entry)
         change = await _change(pauses, entry.ops, keys)
-        configs.check_path(configs.path(kind, name), ErrorCode.INVALID_REQUEST)
-        if not validate_only:
-            await change_overrides(services.zk, kind, name, change, lambda settings: None, ErrorCode.INVALID_REQUEST)
+        await change_overrides(
+            services.zk,
+            kind,
+            name,
+            change,
+            lambda settings: None,
+            ErrorCode.INVALID_REQUEST,
+            validate_only=validate_only,
+        )
     except ApiError as refusal:
         code, text = refusal.code, refusal.message
     named = [_named(part) async for part in pauses.between(entry.entity)]
