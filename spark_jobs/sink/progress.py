@@ -5,7 +5,6 @@ partition 0 of the progress topic: the epoch + 1, with these values as its metad
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from logyard.spark_jobs.sink.errors import CannotWrite
@@ -87,17 +86,6 @@ def decode_plan(group: str, metadata: str | None) -> Plan | None:
 
 def _not_ours(group: str) -> CannotWrite:
     return CannotWrite(f"group {group} holds offsets that are not of this format: choose another writeId")
-
-
-def partitions_of(write_id: str, groups: Mapping[str, str | None], epoch: int) -> dict[int, Written]:
-    """Return the work partitions that have committed this epoch, by number, from all groups' metadata."""
-    found = {}
-    for group, metadata in groups.items():
-        number = number_of(write_id, group)
-        written = None if number is None else decode_written(group, metadata)
-        if number is not None and written is not None and written.epoch == epoch:
-            found[number] = written
-    return found
 
 
 def number_of(write_id: str, group: str) -> int | None:

@@ -29,7 +29,6 @@ from logyard.spark_jobs.sink.progress import (
     decode_written,
     encode,
     number_of,
-    partitions_of,
 )
 from logyard.spark_jobs.sink.rows import DIGEST_BYTES, Rows, add, digest
 
@@ -203,8 +202,14 @@ class PartitionWrite:
 def committed_partitions(kafka: Kafka, write_id: str, epoch: int) -> dict[int, Written]:
     """Return the work partitions that have committed this epoch, by number."""
     # Others are left alone: a producer of another write that stands in its commit would be fenced.
-    groups = [group for group in kafka.groups(f"{write_id}-") if number_of(write_id, group) is not None]
-    return partitions_of(write_id, settled(kafka, groups), epoch)
+    numbers = {group: number_of(write_id, group) for group in kafka.groups(f"{write_id}-")}
+    mine = {group: number for group, number in numbers.items() if number is not None}
+    found = {}
+    for group, metadata in settled(kafka, list(mine)).items():
+        written = decode_written(group, metadata)
+        if written is not None and written.epoch == epoch:
+            found[mine[group]] = written
+    return found
 
 
 def settled(kafka: Kafka, groups: Sequence[str]) -> Mapping[str, str | None]:
