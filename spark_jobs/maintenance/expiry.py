@@ -95,12 +95,13 @@ class Expiry:
         """Delete files; returns why some could not be deleted. Those below `home` in an object store go by few
         requests; Iceberg's library has several for each file."""
         failed: dict[str, str] = {}
+        objects = self.store.objects
         for at in range(0, len(urls), DELETED_AT_ONCE):
             some = urls[at : at + DELETED_AT_ONCE]
-            ours = [url for url in some if self.store.objects is not None and url.startswith(home)]
+            ours = [url for url in some if url.startswith(home)] if objects is not None else []
             left = _deleted(table, sorted({*some} - {*ours}))
-            if self.store.objects is not None:
-                refused = self.store.objects.delete_each([url.removeprefix(home) for url in ours])
+            if objects is not None:
+                refused = objects.delete_each([url.removeprefix(home) for url in ours])
                 left |= {f"{home}{key}": why for key, why in refused.items()}
             self.deleted += len(some) - len(left)
             failed |= left
