@@ -20,8 +20,7 @@ from logyard.operators.producing import as_record
 from logyard.operators.reading import Reading
 from logyard.operators.selecting import Selection
 from logyard.operators.writing import Ended, counted
-from tests.support.airflow_tasks import CONNECTION, context, run, use
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.airflow_tasks import context, run
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
@@ -34,13 +33,6 @@ def shared() -> Iterator[MockKafka]:
         made.write("source", [(None, "other")], partition=2)
         made.write("source", [("gone", None)], partition=2)
         yield made
-
-
-@pytest.fixture
-def kafka(shared: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
-    use(monkeypatch, MemoryCluster({1: None}))
-    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
-    return shared
 
 
 def copy(kafka: MockKafka, to_topic: str, **fields: Any) -> tuple[dict[str, Any], list[Any]]:

@@ -16,22 +16,10 @@ from logyard.operators.airflow_names import mask_secret
 from logyard.operators.decorators import consume_task, produce_task
 from logyard.operators.notifier import TopicNotifier, about
 from logyard.operators.provider_info import get_provider_info
-from tests.support.airflow_tasks import CONNECTION, context, run
+from tests.support.airflow_tasks import context, run
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[MockKafka]:
-    with MockKafka() as made:
-        yield made
-
-
-@pytest.fixture
-def kafka(shared: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
-    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
-    return shared
 
 
 def test_a_function_makes_and_another_one_reads(kafka: MockKafka) -> None:

@@ -1,7 +1,5 @@
 """What readers of records hand to Airflow: results before the offsets are committed, and only what it can keep."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,31 +10,11 @@ from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.consuming import ConsumeFromTopicOperator
 from logyard.operators.sensors.records import AwaitRecordSensor
-from tests.support.airflow_tasks import CONNECTION, FakeTaskInstance, context, run, use
+from tests.support.airflow_tasks import FakeTaskInstance, context, run
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[MockKafka]:
-    with MockKafka() as made:
-        yield made
-
-
-@pytest.fixture
-def admin(shared: MockKafka, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """What the admin client asks."""
-    made = MemoryCluster({1: None}, cluster_id=shared.cluster_id)
-    use(monkeypatch, made)
-    return made
-
-
-@pytest.fixture
-def kafka(shared: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
-    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
-    return shared
 
 
 class NoDatabase(FakeTaskInstance):

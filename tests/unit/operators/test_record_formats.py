@@ -43,12 +43,6 @@ SCHEMAS: dict[int, dict[str, Any]] = {
 LOOPS = framed(4, b"\x80\x80\x80\x80\x80\x80\x80\x80\x40\x00")  # 2^61 nulls, which take no bytes
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[MockKafka]:
-    with MockKafka() as made:
-        yield made
-
-
 @pytest.fixture
 def served() -> Iterator[Served]:
     with registry(SCHEMAS) as made:

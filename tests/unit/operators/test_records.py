@@ -19,33 +19,12 @@ from logyard.operators.consuming import ConsumeFromTopicOperator
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook
 from logyard.operators.producing import ProduceToTopicOperator, as_record
 from logyard.operators.sensors.records import AwaitRecordFunctionSensor, AwaitRecordSensor
-from tests.support.airflow_tasks import CONNECTION, context, run, use
+from tests.support.airflow_tasks import context, run
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[MockKafka]:
-    with MockKafka() as made:
-        yield made
-
-
-@pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """What the admin client asks."""
-    made = MemoryCluster({1: None})
-    use(monkeypatch, made)
-    return made
-
-
-@pytest.fixture
-def kafka(shared: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> MockKafka:
-    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({**CONNECTION, "host": shared.bootstrap}))
-    admin.cluster_id = shared.cluster_id
-    return shared
 
 
 def wanted(message: Any, word: str = "yes") -> Any:
