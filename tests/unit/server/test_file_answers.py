@@ -310,7 +310,7 @@ async def test_what_is_dropped_while_the_reader_is_slow_is_brought_back(
     waiting = Waiting(file, peer)
     again = Dropped(file, error)
     descriptor = file.sendable(SIZE, 0)
-    waiting.writer.write([FilePart(Log, again, descriptor, 5, 300_000)])  # type: ignore[arg-type]
+    waiting.writer.write([FilePart(Log, again, descriptor, 5, 300_000)])  # type: ignore[arg-type]  # all that it asks
     peer.begin()
     await until(lambda: waiting.resumed > 0 or waiting.transport.aborted)
     assert (waiting.resumed, waiting.transport.aborted, again.warmed) == (

@@ -19,9 +19,9 @@ class Table:
     """A table that names no file any more; what its library is asked to delete is noted."""
 
     location = "s3://warehouse/t"
-    properties: dict[str, str] = {}  # noqa: RUF012
 
     def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
         self.deleted: set[str] = set()
         self.snapshots: list[Any] = []
         self.refs: list[Any] = []
@@ -57,7 +57,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
 def expire(table: Table) -> Expiry:
     store = ManifestStore(URL)
     Notes(store.expired).add(OURS | ELSEWHERE)
-    made = Expiry(Publisher(table), store, 0, 1)  # type: ignore[arg-type]
+    made = Expiry(Publisher(table), store, 0, 1)  # type: ignore[arg-type]  # of one table, which is ours
     made.all()
     return made
 
