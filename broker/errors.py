@@ -9,7 +9,10 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as they stand on the wire (int16)."""
+    """Kafka's error codes, as they stand on the wire (int16).
+
+    Every other number, of a later Kafka's peer say, is UNKNOWN_SERVER_ERROR, as in Kafka's `Errors.forCode`.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -122,6 +125,10 @@ class ErrorCode(IntEnum):
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
     TRANSACTION_ABORTABLE = 120
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode":
+        return cls.UNKNOWN_SERVER_ERROR
 
 
 class LogyardError(Exception):

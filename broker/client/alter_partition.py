@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.client.controller_link import ToController, to_error_code
+from logyard.broker.client.controller_link import ToController
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
@@ -87,7 +87,7 @@ class AlterPartitionSender:
             log.info("cannot reach the controller, trying again", error=str(error), partitions=len(asked))
             self._controller.close()
             return False
-        error_code = to_error_code(response.error_code)
+        error_code = ErrorCode(response.error_code)
         if error_code is not ErrorCode.NONE:
             log.info("the controller refused ISR changes, trying again", error=error_code.name, partitions=len(asked))
             if error_code is ErrorCode.NOT_CONTROLLER:
@@ -130,7 +130,7 @@ class AlterPartitionSender:
                 change = asked.get(tp)
                 if change is None:
                     continue
-                code = to_error_code(p.error_code)
+                code = ErrorCode(p.error_code)
                 if code is ErrorCode.NOT_CONTROLLER:
                     continue
                 silent.pop(tp, None)

@@ -5,19 +5,10 @@ from typing import Any
 
 from logyard.broker.client.link import Link
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
-from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo
 from logyard.broker.replication.ports import LinkError
 
 FindController = Callable[[], BrokerInfo | None]
-
-
-def to_error_code(code: int) -> ErrorCode:
-    """Return an answer's error code; UNKNOWN_SERVER_ERROR for one of a later Kafka that we do not know."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ToController:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from logyard.broker.client.controller_link import ToController, to_error_code
+from logyard.broker.client.controller_link import ToController
 from logyard.broker.config.inter_broker_protocol import LATEST_IBP, InterBrokerProtocol
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.replication.ports import LinkError
@@ -52,7 +52,7 @@ class ControllerChannel:
         except (LinkError, CorruptData) as error:
             log.info("no producer ids yet, trying again", error=str(error))
             return None
-        code = to_error_code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE and answer.producer_id_len > 0:
             start = answer.producer_id_start
             return range(start, start + answer.producer_id_len)
@@ -67,7 +67,7 @@ class ControllerChannel:
             fields = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
             try:
                 answer = await self._controller.request(CONTROLLED_SHUTDOWN, self._shutdown_version, fields)
-                code, remaining = to_error_code(answer.error_code), len(answer.remaining_partitions)
+                code, remaining = ErrorCode(answer.error_code), len(answer.remaining_partitions)
             except (LinkError, CorruptData) as error:
                 code, remaining = ErrorCode.NETWORK_EXCEPTION, -1
                 log.info("controlled shutdown: cannot reach the controller", error=str(error))

@@ -5,10 +5,10 @@ Version 2 is for markers that tell the transaction's version, where the broker o
 
 from collections.abc import Callable, Mapping, Sequence
 
-from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
 from logyard.broker.client.offered import highest_offered
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
+from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.ports import Marker, MarkerAnswer
@@ -51,7 +51,7 @@ class BrokerMarkerLinks:
         answer = await link.request(WRITE_TXN_MARKERS, version, fields)
         return {
             marker.producer_id: {
-                TopicPartition(topic.name, p.partition_index): to_error_code(p.error_code)
+                TopicPartition(topic.name, p.partition_index): ErrorCode(p.error_code)
                 for topic in marker.topics
                 for p in topic.partitions
             }

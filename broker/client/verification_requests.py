@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from logyard.broker.client.controller_link import to_error_code
 from logyard.broker.client.link import Link
 from logyard.broker.client.offered import highest_offered
 from logyard.broker.client.peer_security import PLAIN, PeerSecurity
-from logyard.broker.errors import ApiError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import LinkError
 from logyard.broker.transactions.verification import Answers, Question, VerificationNotOffered
@@ -38,10 +37,10 @@ class VerificationRequests:
         fields = {"transactions": [_fields(question) for question in questions]}
         answer = await link.request(ADD_PARTITIONS, min(version, HIGHEST), fields)
         if answer.error_code:
-            raise ApiError(to_error_code(answer.error_code))
+            raise ApiError(ErrorCode(answer.error_code))
         return {
             result.transactional_id: {
-                TopicPartition(topic.name, part.partition_index): to_error_code(part.partition_error_code)
+                TopicPartition(topic.name, part.partition_index): ErrorCode(part.partition_error_code)
                 for topic in result.topic_results
                 for part in topic.results_by_partition
                 if part.partition_error_code

@@ -51,6 +51,7 @@ PRODUCT: dict[str, Sequence[str]] = {
     "uvicorn reads it": ("capture_signals", "should_exit"),
     "what a Protocol asks of a function": ("__call__",),
     "Python's import system calls it": ("__path__", "create_module"),
+    "Python's enumerations call it": ("_missing_",),
     "numba asks a function for it": ("_numba_type_",),
     "kazoo calls or reads it": (
         "dispatch_callback",

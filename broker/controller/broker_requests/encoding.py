@@ -25,7 +25,6 @@ from logyard.broker.controller.broker_requests.partition_states import (
     PartitionStates,
     StoppedNumbers,
     StoppedPartitions,
-    error_code,
 )
 from logyard.broker.controller.events import Event, LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from logyard.broker.controller.settings import ProtocolLevel
@@ -166,7 +165,7 @@ def _live_broker(broker: BrokerInfo) -> dict[str, Any]:
 
 def answered(request: BrokerRequest, response: Any) -> Event | None:
     """Turn a broker's decoded response into an event; None if the controller has nothing to do."""
-    error = error_code(response.error_code)
+    error = ErrorCode(response.error_code)
     match request:
         case LeaderAndIsrRequest():
             return LeaderAndIsrAnswered(request.broker_id, request.broker_epoch, error, PartitionCodes(response))

@@ -247,13 +247,6 @@ class StoppedNumbers(StoppedPartitions):
 
 # Answers
 
-_CODES = {code.value: code for code in ErrorCode}
-
-
-def error_code(number: int) -> ErrorCode:
-    """Return the code by its number; UNKNOWN_SERVER_ERROR for an unknown number."""
-    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
-
 
 class PartitionCodes:
     """`codes` has those that are translated: none before `translate`, which the answer's handler goes through.
@@ -277,7 +270,7 @@ class PartitionCodes:
         while self._by_name:
             portion = _last_of(self._by_name)
             for each in portion:
-                self.codes[TopicPartition(each.topic_name, each.partition_index)] = error_code(each.error_code)
+                self.codes[TopicPartition(each.topic_name, each.partition_index)] = ErrorCode(each.error_code)
             yield len(portion)
         while self._by_id:
             topic = self._by_id[-1]
@@ -285,7 +278,7 @@ class PartitionCodes:
             portion = _last_of(topic.partition_errors)
             if name is not None:
                 for each in portion:
-                    self.codes[TopicPartition(name, each.partition_index)] = error_code(each.error_code)
+                    self.codes[TopicPartition(name, each.partition_index)] = ErrorCode(each.error_code)
             if not topic.partition_errors:
                 self._by_id.pop()
             yield 1 + len(portion)

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from logyard.admin.cluster import translation
 from logyard.admin.cluster.connection import Connection, open_by
 from logyard.admin.cluster.sign_of_life import first_sign
 from logyard.admin.recovery.witnesses import Probe, Queue, Wire
@@ -76,7 +75,7 @@ def ask_controller(connection: Connection, broker: int, timeout_s: float) -> Pro
         except Exception as problem:
             heard = replace(heard, queue=Queue.SILENT, detail=f"ListPartitionReassignments: {problem}")
             continue
-        code = translation.code(listed.error_code)
+        code = ErrorCode(listed.error_code)
         if code is ErrorCode.NONE:
             return replace(heard, queue=Queue.ANSWERS, detail="")
         forbidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -175,28 +175,20 @@ def topic_view(entry: Mapping[str, Any]) -> TopicView:
     )
 
 
-def code(number: int) -> ErrorCode:
-    """The error of that number, UNKNOWN_SERVER_ERROR for an unknown one."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def problem(number: int, message: str | None) -> ApiError | None:
     """The error of one entry of a response; None if it has none."""
-    return ApiError(code(number), message or code(number).name) if number else None
+    return ApiError(ErrorCode(number), message or ErrorCode(number).name) if number else None
 
 
 def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None) -> None:
     """Raise the error of one entry of a response, except the one that the caller handles by waiting."""
     if number and number != unless:
-        raise ApiError(code(number), message or code(number).name)
+        raise ApiError(ErrorCode(number), message or ErrorCode(number).name)
 
 
 def api_error(theirs: Any) -> ApiError:
     """Translate a BrokerResponseError of kafka-python."""
-    return ApiError(code(theirs.errno), str(theirs))
+    return ApiError(ErrorCode(theirs.errno), str(theirs))
 
 
 def silence(theirs: Exception) -> str:

@@ -20,7 +20,7 @@ from logyard.admin.configs.entities import (
     parse_credential,
     refuse_unknown,
 )
-from logyard.broker.errors import ApiError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.znodes.scram_credentials import ITERATIONS_MAX
 
 # Kafka's numbers of resources and of the sources of a value (ConfigResource.Type, ConfigEntry.ConfigSource).
@@ -134,7 +134,7 @@ def alter_credentials(sender: ConfigSender, user: str, add: Mapping[str, str], d
             raise BadConfig(f"Iterations {iterations} is more than the maximum {ITERATIONS_MAX} for {mechanism}")
     problem = sender.alter_scram(user, upsert, delete)
     if problem is not None:
-        raise ApiError(translation.code(-1), f"user {user}: {problem}")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"user {user}: {problem}")
 
 
 def credential_lines(sender: ConfigSender, users: Sequence[str] | None) -> list[str]:

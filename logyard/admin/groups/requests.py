@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
 from logyard.admin.groups.groups import DEAD, Group, GroupListing, Member
-from logyard.broker.errors import ApiError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 
 # Kafka's tool shows groups of consumers, and groups that only committed offsets.
@@ -51,9 +51,9 @@ def describe(sender: GroupSender, name: str) -> Group:
         name, lambda: DescribeGroupsRequest(groups=[name]), lambda a: [one.error_code for one in a.groups]
     )
     found = answer.groups[0]
-    if translation.code(found.error_code).name == "GROUP_ID_NOT_FOUND":
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return Group(name, DEAD)
-    translation.refuse(found.error_code, f"group {name}: {translation.code(found.error_code).name}")
+    translation.refuse(found.error_code, f"group {name}: {ErrorCode(found.error_code).name}")
     node, address = sender.coordinator(name)
     return Group(
         name=name,
@@ -89,7 +89,7 @@ def delete_offsets(
         lambda: OffsetDeleteRequest(group_id=name, topics=list(topics.items())),
         lambda a: [a.error_code],
     )
-    translation.refuse(answer.error_code, f"group {name}: {translation.code(answer.error_code).name}")
+    translation.refuse(answer.error_code, f"group {name}: {ErrorCode(answer.error_code).name}")
     return {
         TopicPartition(topic.name, one.partition_index): translation.problem(one.error_code, None)
         for topic in answer.topics

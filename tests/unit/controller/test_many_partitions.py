@@ -93,7 +93,7 @@ async def test_a_topic_is_deleted_some_partitions_at_a_time(
         (ControllerContext, "partition"),
         (deletion, "Delete"),
         (fencing, "_size"),
-        (partition_states, "error_code"),
+        (partition_states, "ErrorCode"),
     ):
         monkeypatch.setattr(part, name, _counting(name, done, performed, part))
     await world.controller.runner.ask(DeleteTopics(("t",)))

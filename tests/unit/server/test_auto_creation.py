@@ -1,0 +1,35 @@
+"""Topics that are created at their first use: what a broker makes of the controller's answers."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from logyard.broker.client.controller_link import ToController
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.auto_creation import AutoCreate
+from tests.support.scripted_broker import Answer, Asked, ScriptedBroker
+
+CONFIG = BrokerConfig.parse("zookeeper.connect=z:2181\nbroker.id=1\nlog.dirs=/x\n")
+
+
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+        # What a later Kafka may answer: the request was not answered at all, and an internal topic never made.
+        (119, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_a_client_gets_the_controllers_error(answered: int, told: ErrorCode) -> None:
+    def create(asked: Asked) -> Answer:
+        return {"topics": [{"name": topic.name, "error_code": answered} for topic in asked.body.topics]}
+
+    async with ScriptedBroker(create) as controller:
+        metadata: Any = SimpleNamespace(brokers={1: controller.info})
+        to_controller = ToController(lambda: controller.info, "PLAINTEXT", "broker-1")
+        assert await AutoCreate(CONFIG, metadata, to_controller).create("t") is told
+        to_controller.close()
