@@ -10,8 +10,15 @@ from collections.abc import Iterable, Sequence
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer, PartitionFetch
+from logyard.broker.replication.ports import LinkError
 
 EPOCH_MAX = 2**31 - 1
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
 
 
 def next_epoch(epoch: int) -> int:
@@ -73,12 +80,16 @@ class FollowerSession:
         return bool(self.sent) and (self._without_id == 0) != self.uses_topic_ids
 
     def answered(self, answer: FollowerFetchAnswer) -> bool:
-        """Record the leader's answer; returns whether its partitions are to be used."""
-        if answer.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self.id = self.epoch = 0
-            return False
+        """Record the leader's answer; returns whether its partitions are to be used.
+
+        Raises LinkError if it refuses for a reason that a new session does not mend: not to be asked again at once.
+        """
         if answer.error is not ErrorCode.NONE:
             self.epoch = 0
+            if answer.error not in _SESSION_ERRORS:
+                raise LinkError(f"it refuses to be fetched from: {answer.error.name}")
+            if answer.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self.id = 0
             return False
         if self.is_full or answer.session_id == 0:
             self.id = answer.session_id

@@ -278,6 +278,18 @@ def test_a_lost_session_is_opened_anew(loop: VirtualLoop, error: ErrorCode, next
     run(loop, story)
 
 
+def test_a_leader_that_refuses_is_not_asked_again_at_once(loop: VirtualLoop) -> None:
+    """For a right that this broker does not have, say: it was asked as fast as it answered."""
+
+    async def story(f: Followed) -> None:
+        f.leader.script = [FollowerFetchAnswer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0, ()) for _ in range(9)]
+        f.follow()
+        await asyncio.sleep(3.5)
+        assert [round(t) for t in f.leader.times] == [0, 1, 2, 3]
+
+    run(loop, story)
+
+
 def test_an_answer_that_comes_too_late_is_dropped(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
         f.leader.script = [[answer(records=stored(0, 0))]]
