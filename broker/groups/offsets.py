@@ -55,15 +55,16 @@ class Snapshot:
 class GroupOffsets:
     """`committed` has the valid offsets; `open`, by producer id, what open transactions have committed."""
 
-    __slots__ = ("_changes", "_in_flight", "_last", "_written_at", "committed", "open")
+    __slots__ = ("_buried", "_changes", "_in_flight", "_last", "_written_at", "committed", "open")
 
     def __init__(self) -> None:
         self.committed: dict[Place, OffsetCommit] = {}
         self.open: dict[int, dict[Place, Written]] = {}
         self._changes: dict[int, Mapping[Place, OffsetCommit | None]] = {}
         self._in_flight: dict[Place, int] = {}
-        # Where what is committed lies in the log. While changes are in flight, where the last tombstone lies too.
+        # Where what is committed lies in the log, and the last tombstones of those places, while changes are in flight.
         self._written_at: dict[Place, int] = {}
+        self._buried: dict[Place, None] = {}
         self._last = 0
 
     def load(self, place: Place, written: Written) -> None:
@@ -102,10 +103,14 @@ class GroupOffsets:
             self._written_at[place] = base_offset
             if commit is None:
                 self.committed.pop(place, None)
+                self._buried[place] = None
             else:
                 self.committed[place] = commit
-        if not self._changes and len(self._written_at) > len(self.committed):
-            self._written_at = {place: self._written_at[place] for place in self.committed}
+        if not self._changes and self._buried:
+            for place in self._buried:
+                if place not in self.committed:
+                    self._written_at.pop(place, None)
+            self._buried = {}
 
     def drop(self, commits: Mapping[Place, OffsetCommit]) -> None:
         """Forget these commits without writing to the log; later ones of the same partitions stay."""
@@ -184,10 +189,8 @@ def outlived(
     found = []
     unstable = offsets.unstable_of(offsets.committed)
     for place, commit in offsets.committed.items():
-        if is_kept(place[0]) or place in unstable:
-            continue
         since = commit.commit_ms if begun_ms is None else max(begun_ms, commit.commit_ms)
         ends_ms = commit.expire_ms if commit.expire_ms >= 0 else since + retention_ms
-        if ends_ms <= now_ms:
+        if ends_ms <= now_ms and not is_kept(place[0]) and place not in unstable:
             found.append(place)
     return found

@@ -150,6 +150,21 @@ async def test_a_group_with_very_many_offsets_goes_in_batches_that_a_log_takes(h
     await world.groups.close()
 
 
+async def test_a_few_offsets_of_very_many_go_in_the_time_of_a_few() -> None:
+    """Each batch of tombstones that was acknowledged cost the time of all offsets that the group has: 60 ms."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    made = Group("g")
+    for number in range(500_000):
+        made.offsets.load(("t", number), Written(0, OffsetCommit("t", number, 1)))
+    world.groups.roster.add(made)
+    gone = [("t", number) for number in range(100)]
+    async with longest_turn_uncollected() as longest:
+        assert (await world.groups.commits.delete_offsets("g", gone))[0] is ErrorCode.NONE
+    assert len(made.offsets.committed) == 500_000 - len(gone)
+    assert longest.seconds < 0.02
+    await world.groups.close()
+
+
 @pytest.mark.parametrize("how", ["joined", "read", "committed", "deleted again", "given up"])
 async def test_nobody_sees_a_part_of_a_group_s_deletion(how: str) -> None:
     world = await CommittingWorld(MemoryOffsetsLog(1)).led()
