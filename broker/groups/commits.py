@@ -18,7 +18,7 @@ from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
 from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
-from logyard.broker.groups.deletion import Deletion
+from logyard.broker.groups.deletion import Deletion, tombstones
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
 from logyard.broker.groups.offsets import Place, Snapshot
@@ -29,8 +29,9 @@ from logyard.broker.groups.ports import Appended, KeyValue, OffsetsLog, Producer
 LOOKED_AT_ONCE = 5000
 # An append takes as long as so many of them, and each tombstone of it.
 APPEND_COST, TOMBSTONE_COST = 250, 4
-# They have to fit into one batch.
-TOMBSTONES_AT_ONCE = 1000
+
+Told = Callable[[Sequence[Place], int, Appended], None]
+"""Gets the partitions of a batch of tombstones, the number of their change, and its append."""
 
 log = structlog.get_logger("logyard.groups")
 
@@ -86,7 +87,7 @@ class Commits:
         good = self._short_enough(commits)
         if good:
             self._roster.add(group)
-            code = await self._change(group, good, _records(group, good))
+            code = await self._applied(group, *self._append(group, good, _records(group, good)))
         return self._answers(commits, code)
 
     def _short_enough(self, commits: Sequence[OffsetCommit]) -> dict[Place, OffsetCommit]:
@@ -215,26 +216,21 @@ class Commits:
 
     def _forget_deleted(self, group: Group, gone: dict[Place, None]) -> Generator[int, None, None]:
         """Append a group's tombstones step by step; yields what each step has cost."""
+
+        def told(places: Sequence[Place], number: int, appended: Appended) -> None:
+            kept = group.offsets.committed
+            before = {place: kept[place] for place in places if place in kept}
+            self._spawn(self._deleted_forgotten(group, before, number, appended))
+
         try:
             if self._roster.has(group):
                 self._drop_open(group, gone)
                 dropped = group.offsets.known_of(gone)
                 yield 1 + min(len(gone), len(group.offsets.committed))
-                for start in range(0, len(dropped), TOMBSTONES_AT_ONCE):
-                    if self._roster.has(group):
-                        self._append_deleted(group, dropped, start)
-                        yield APPEND_COST + TOMBSTONE_COST * min(TOMBSTONES_AT_ONCE, len(dropped) - start)
+                if dropped:
+                    yield from self._bury(group, dropped, told)
         except Exception as error:
             tasks.failed("offsets of deleted partitions", error)
-
-    def _append_deleted(self, group: Group, dropped: Sequence[Place], start: int) -> None:
-        places = dropped[start : start + TOMBSTONES_AT_ONCE]
-        before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
-        records = _tombstones(group, places)
-        if start + len(places) == len(dropped) and _is_last(group, dropped):
-            records.append((record_format.group_key(group.group_id), None))
-        number, appended = self._append(group, dict.fromkeys(places), records)
-        self._spawn(self._deleted_forgotten(group, before, number, appended))
 
     async def _deleted_forgotten(
         self, group: Group, before: Mapping[Place, OffsetCommit], number: int, appended: Appended
@@ -304,61 +300,70 @@ class Commits:
         return []
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
-        """Write tombstones, with turns for others (rule 3). An empty group is deleted with its last offset, as in
-        Kafka."""
-        goes = whole or _is_last(group, places)
-        appended: list[Awaitable[ErrorCode] | ErrorCode] = []
+        """Write tombstones, with turns for others (rule 3), for some of what is known of the group."""
+        answers: list[Awaitable[ErrorCode] | ErrorCode] = []
         deletion = Deletion({}, {})
         self._forgetting.append(deletion)
         try:
-            for _ in deletion.begin(group, self._bury(group, places, appended, goes=goes)):
+            for _ in deletion.begin(group, self._forget_in_steps(group, places, answers, whole=whole)):
                 await self._pause()
         finally:
             self._forgetting.remove(deletion)
-        codes = [each if isinstance(each, ErrorCode) else await each for each in appended]
+        codes = [each if isinstance(each, ErrorCode) else await each for each in answers]
         code = next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
         if code is ErrorCode.NONE and codes:
             self._drop_if_empty(group)
         return code
 
-    def _bury(
-        self, group: Group, places: Sequence[Place], appended: list[Awaitable[ErrorCode] | ErrorCode], *, goes: bool
+    def _forget_in_steps(
+        self, group: Group, places: Sequence[Place], answers: list[Awaitable[ErrorCode] | ErrorCode], *, whole: bool
     ) -> Generator[int, None, None]:
-        """Append tombstones, as many in each step as a batch takes; with the last the group's own if it `goes`."""
+        """Add to `answers` what comes of each step."""
+
+        def told(part: Sequence[Place], number: int, appended: Appended) -> None:
+            answers.append(tasks.answering(self._applied(group, number, appended)))
+
         try:
-            for start in range(0, len(places) or 1, TOMBSTONES_AT_ONCE):
-                if not self._roster.has(group):
-                    appended.append(self._roster.outcome_without(group))
-                    return
-                part = places[start : start + TOMBSTONES_AT_ONCE]
-                records = _tombstones(group, part)
-                if goes and start + TOMBSTONES_AT_ONCE >= len(places):
-                    records.append((record_format.group_key(group.group_id), None))
-                if records:
-                    change = self._append(group, dict.fromkeys(part), records)
-                    appended.append(tasks.answering(self._applied(group, *change)))
-                if start + TOMBSTONES_AT_ONCE < len(places):
-                    yield len(part)
+            yield from self._bury(group, places, told, whole=whole)
+            if not self._roster.has(group):
+                answers.append(self._roster.outcome_without(group))
         except Exception as error:
             # Another request may be carrying this out: it is not its own.
             tasks.failed("offsets of a group", error)
-            appended.append(ErrorCode.UNKNOWN_SERVER_ERROR)
+            answers.append(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _bury(
+        self, group: Group, places: Sequence[Place], told: Told, *, whole: bool = False
+    ) -> Generator[int, None, None]:
+        """Append tombstones, as many in each step as a batch takes; yields what each step but the last has cost.
+
+        The places are some of those that are known, each once. The last step has the group's own tombstone if the group
+        is empty and has no other offsets, as in Kafka, or is deleted as a `whole`.
+        """
+        are_all = len(places) == group.offsets.known_count
+        done = 0
+        while self._roster.has(group):
+            records = tombstones(group.group_id, places, done)
+            part = places[done : done + len(records)]
+            done += len(part)
+            is_over = done == len(places)
+            if is_over and (whole or (are_all and _has_only_offsets(group))):
+                records.append((record_format.group_key(group.group_id), None))
+            if records:
+                told(part, *self._append(group, dict.fromkeys(part), records))
+            if is_over:
+                return
+            yield APPEND_COST + TOMBSTONE_COST * len(part)
 
     def _drop_if_empty(self, group: Group) -> None:
         """Somebody may have joined or committed during the append."""
         if group.is_empty:
             self._roster.drop(group)
 
-    async def _change(
-        self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
-    ) -> ErrorCode:
-        """Append now, and apply the change when the log has acknowledged it."""
-        return await self._applied(group, *self._append(group, change, records))
-
     def _append(
         self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
     ) -> tuple[int, Appended]:
-        """Return the change's number and its append."""
+        """Append now. Returns the change's number and its append, for `_applied`."""
         number = group.offsets.begin(change)
         try:
             return number, self._log.append(group.partition, records)
@@ -367,6 +372,7 @@ class Commits:
             raise
 
     async def _applied(self, group: Group, number: int, appended: Appended) -> ErrorCode:
+        """Apply the change when the log has acknowledged it."""
         written_at = offsets.NOT_WRITTEN
         try:
             code = answer_for(await appended)
@@ -381,14 +387,9 @@ class Commits:
         self._roster.drop_if_nothing(group)
 
 
-def _tombstones(group: Group, places: Iterable[Place]) -> list[KeyValue]:
-    return [(record_format.offset_key(group.group_id, t, p), None) for t, p in places]
-
-
-def _is_last(group: Group, places: Collection[Place]) -> bool:
-    """Whether these are all that an empty group has."""
-    last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
-    return last and len(group.offsets.committed) <= len(places) and set(group.offsets.known) <= set(places)
+def _has_only_offsets(group: Group) -> bool:
+    """Whether it has nothing but plain offsets: no members, and no commits of open transactions."""
+    return group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
 
 
 def _records(group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue]:

@@ -1,10 +1,32 @@
-"""Deleted partitions, whose offsets go from one group after the other; or offsets of one group that go in steps."""
+"""Deleted partitions, whose offsets go from one group after the other; or offsets of one group that go in steps.
+
+The steps are batches of tombstones.
+"""
 
 import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
+from logyard.broker.groups import record_format
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import Place
+from logyard.broker.groups.ports import KeyValue
+
+# Of one batch, which has to be shorter than max.message.bytes. Names may have 32 KB each; one tombstone is always taken.
+TOMBSTONES_AT_ONCE = 1000
+TOMBSTONE_BYTES_AT_ONCE = 64 * 1024
+
+
+def tombstones(group_id: str, places: Sequence[Place], start: int) -> list[KeyValue]:
+    """Return those of the places from `start` on, as many as a batch takes."""
+    found: list[KeyValue] = []
+    size = 0
+    for topic, partition in places[start : start + TOMBSTONES_AT_ONCE]:
+        key = record_format.offset_key(group_id, topic, partition)
+        size += len(key)
+        if found and size > TOMBSTONE_BYTES_AT_ONCE:
+            break
+        found.append((key, None))
+    return found
 
 
 class Deletion:

@@ -166,6 +166,11 @@ class GroupOffsets:
         """The partitions for which the log has an offset, or is being given one; without those of open transactions."""
         return list({**self.committed, **self._in_flight})
 
+    @property
+    def known_count(self) -> int:
+        """How many partitions are `known`; it costs what is in flight."""
+        return len(self.committed) + sum(place not in self.committed for place in self._in_flight)
+
     def known_of(self, places: Mapping[Place, object]) -> list[Place]:
         """Those of the places that are `known`, in an order without hashes; it costs what the smaller side has."""
         if len(places) > len(self.committed) + len(self._in_flight):
