@@ -11,7 +11,7 @@ from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import Place
 from logyard.broker.groups.ports import KeyValue
 
-# Of one batch, which has to be shorter than max.message.bytes. Names may have 32 KB each; one tombstone is always taken.
+# Of one batch, which has to be shorter than max.message.bytes. Names may have 32 KB each; one is taken always.
 TOMBSTONES_AT_ONCE = 1000
 TOMBSTONE_BYTES_AT_ONCE = 64 * 1024
 

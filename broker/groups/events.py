@@ -1,6 +1,10 @@
-"""The requests and answers of a group coordinator, independent of API versions (facts §16)."""
+"""The requests and answers of a group coordinator, independent of API versions (facts §16).
+
+Those that a group may have for each member are tuples: a frozen dataclass takes four times as long to make.
+"""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logyard.broker.errors import ErrorCode
 
@@ -26,15 +30,13 @@ class Join:
     can_skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(NamedTuple):
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """The answer to a Join; only the leader gets `members`."""
 
     error: ErrorCode
@@ -59,8 +61,7 @@ class Sync:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(NamedTuple):
     error: ErrorCode
     assignment: bytes = b""
     protocol_type: str | None = None
@@ -104,8 +105,7 @@ class OffsetCommit:
     expire_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str

@@ -160,7 +160,8 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Ru
     if group.state is GroupState.STABLE and unchanged and member.member_id != group.leader_id:
         touch(member, now.ms)
         return [fx.AnswerJoin(ticket, group.joined(member))]
-    effects: fx.Effects = []
+    # The one that runs may be of a longer session.
+    effects: fx.Effects = [fx.StartTimer(session_timer(member.member_id), request.session_timeout_ms)]
     if member.join_ticket is not None:
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
     group.wait(member, ticket)

@@ -5,8 +5,6 @@ Rule 2: dynamic members that have not joined by the deadline are dropped; static
 Rule 3: assignments are sent only after they were stored.
 """
 
-from dataclasses import replace
-
 from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import effects as fx
@@ -94,7 +92,6 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
         group.wait(member, None)
         touch(member, now.ms)
-        effects.append(fx.StartTimer(session_timer(member.member_id), member.session_timeout_ms))
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
     return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
 
@@ -165,7 +162,7 @@ def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) ->
     if not back.can_skip_assignment:
         # A leader would assign again, which a stable group does not accept: before v9 the answer names the previous
         # leader (KIP-814).
-        answer = replace(answer, leader_id=back.leader_before or "", members=())
+        answer = answer._replace(leader_id=back.leader_before or "", members=())
     return [fx.AnswerJoin(back.ticket, answer)]
 
 

@@ -1,12 +1,13 @@
 """The shell of the group coordinator: leadership, loading, waiting requests, timers; commits.py has the offsets.
 
 It makes no decisions about groups; membership.py does. All code runs on one event loop, and changes a group completely
-between two awaits.
+between two awaits. What a group may have for each of very many members (answers, timers that are due) is done in turns.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,7 +21,7 @@ from logyard.broker.groups import loading, membership, rebalance, record_format
 from logyard.broker.groups.append_errors import answer_for_group
 from logyard.broker.groups.commits import Commits
 from logyard.broker.groups.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
-from logyard.broker.groups.members import Group
+from logyard.broker.groups.members import Group, Member
 from logyard.broker.groups.owned_groups import LedPartition, Roster
 from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
 from logyard.broker.portions import portions
@@ -33,6 +34,8 @@ STEM_CHARS_MAX = 255
 LOAD_AGAIN_S = 10.0
 # Turns of the event loop: it receives between the first and the second, and runs the tasks of requests after that.
 TURNS_BEFORE_DUE = 4
+# Of answers, each of which a request then sends, lines of the log, and timers.
+DONE_AT_ONCE = 100
 
 
 class GroupCoordinator:
@@ -69,6 +72,7 @@ class GroupCoordinator:
         # By the group's identity: one that is gone leaves those of another of its name alone.
         self._timers: dict[tuple[int, fx.TimerName], TimerHandle] = {}
         self._gone: deque[Group] = deque()  # whose waiting requests and timers are there yet
+        self._backlog: deque[Callable[[], None]] = deque()
         self._reloads: dict[int, TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -128,18 +132,17 @@ class GroupCoordinator:
             return
         led.groups, led.open, led.is_loaded = found.groups, found.open, True
         log.info("groups loaded", partition=partition, groups=len(led.groups))
-        async for portion in portions(list(led.groups.values()), _cost):
-            for group in portion if self.roster.is_current(partition, led) else ():
-                if led.groups.get(group.group_id) is group:
-                    self._begin_sessions(group)
+        async for portion in portions(_with_members(list(led.groups.values()))):
+            for group, member in portion if self.roster.is_current(partition, led) else ():
+                if member is not None and led.groups.get(group.group_id) is group:
+                    self._begin_session(group, member)
 
-    def _begin_sessions(self, group: Group) -> None:
-        """Begin the sessions of a loaded group's members, but for those who have joined again meanwhile."""
-        for member in group.members.values():
-            name = rebalance.session_timer(member.member_id)
-            if (id(group), name) not in self._timers:
-                rebalance.touch(member, self.passed_ms())
-                self._start_timer(group, name, member.session_timeout_ms)
+    def _begin_session(self, group: Group, member: Member) -> None:
+        """Begin the session of a loaded group's member, unless it has left or joined again meanwhile."""
+        name = rebalance.session_timer(member.member_id)
+        if group.members.get(member.member_id) is member and (id(group), name) not in self._timers:
+            rebalance.touch(member, self.passed_ms())
+            self._start_timer(group, name, member.session_timeout_ms)
 
     def _note(self, text: str) -> None:
         log.error("skipped a record of the offsets topic", why=text)
@@ -237,6 +240,7 @@ class GroupCoordinator:
         for timer in (*self._timers.values(), *self._reloads.values()):
             timer.cancel()
         self._timers.clear()
+        self._backlog.clear()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -257,14 +261,11 @@ class GroupCoordinator:
             future.set_result(outcome)
 
     def _perform(self, group: Group, effects: fx.Effects) -> None:
+        """Carry the effects out: the group's record is appended as it is now, and timers are set; answers and lines of
+        the log, of which a large group has very many, have all that they tell, and may come in later turns."""
+        told: list[fx.AnswerJoin | fx.AnswerSync | fx.AnswerError | fx.Note] = []
         for effect in effects:
             match effect:
-                case fx.AnswerJoin(ticket, joined):
-                    self._answer(ticket, joined)
-                case fx.AnswerSync(ticket, synced):
-                    self._answer(ticket, synced)
-                case fx.AnswerError(ticket, code):
-                    self._answer(ticket, code)
                 case fx.StartTimer(name, delay_ms):
                     self._start_timer(group, name, delay_ms)
                 case fx.CancelTimer(name):
@@ -273,9 +274,38 @@ class GroupCoordinator:
                         timer.cancel()
                 case fx.StoreGroup():
                     self._store(group, effect)
-                case fx.Note(text):
-                    log.info("group", group=group.group_id, note=text)
+                case _:
+                    told.append(effect)
+        if len(told) > DONE_AT_ONCE:
+            self._in_turns(partial(self._tell, group, effect) for effect in told)
+        else:
+            for effect in told:
+                self._tell(group, effect)
         self.roster.drop_if_nothing(group)
+
+    def _tell(self, group: Group, effect: fx.AnswerJoin | fx.AnswerSync | fx.AnswerError | fx.Note) -> None:
+        if isinstance(effect, fx.Note):
+            log.info("group", group=group.group_id, note=effect.text)
+        else:
+            ticket, outcome = effect
+            self._answer(ticket, outcome)
+
+    def _in_turns(self, work: Iterable[Callable[[], None]]) -> None:
+        """Have it done after what waits already, DONE_AT_ONCE in each turn of the event loop."""
+        begins = not self._backlog
+        self._backlog.extend(work)
+        if begins:
+            asyncio.get_running_loop().call_soon(self._do_some)
+
+    def _do_some(self) -> None:
+        some = [self._backlog.popleft() for _ in range(min(len(self._backlog), DONE_AT_ONCE))]
+        if self._backlog:
+            asyncio.get_running_loop().call_soon(self._do_some)
+        for work in some:
+            try:
+                work()
+            except Exception as error:
+                tasks.failed("groups", error)
 
     def _start_timer(self, group: Group, name: fx.TimerName, delay_ms: int) -> None:
         key = (id(group), name)
@@ -294,8 +324,15 @@ class GroupCoordinator:
         key = (id(group), name)
         if turns:
             self._timers[key] = asyncio.get_running_loop().call_soon(self._due, group, name, turns - 1)
+        else:
+            self._in_turns([partial(self._fire, group, name, self._timers[key])])
+
+    def _fire(self, group: Group, name: fx.TimerName, timer: TimerHandle) -> None:
+        """Act on a timer, unless it was stopped or set again since it ran out."""
+        key = (id(group), name)
+        if self._timers.get(key) is not timer:
             return
-        self._timers.pop(key, None)
+        del self._timers[key]
         if self.roster.has(group):
             self._perform(group, membership.timer_fired(group, name, self._now(), self._rules))
 
@@ -321,3 +358,11 @@ class GroupCoordinator:
 
 def _cost(group: Group) -> int:
     return 1 + len(group.members) + len(group.pending)
+
+
+def _with_members(groups: Iterable[Group]) -> Iterator[tuple[Group, Member | None]]:
+    """Yield each group by itself, and with each of its members at that time."""
+    for group in groups:
+        yield group, None
+        for member in list(group.members.values()):
+            yield group, member

@@ -23,15 +23,16 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     described = await authorization.allowed_of_many(services, request, pauses, need, message.groups)
     for group_id in await pauses.counted(message.groups):
         if group_id in described:
-            group = _described(services, request, group_id, wants_operations)
+            groups.append(await _described(services, request, pauses, group_id, wants_operations))
         else:
-            group = _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        groups.append(group)
-        await pauses.after(1 + len(group["members"]))
+            groups.append(_refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        await pauses.after(1)
     return {"groups": groups}
 
 
-def _described(services: Services, request: Request, group_id: str, wants_operations: bool) -> Fields:
+async def _described(
+    services: Services, request: Request, pauses: Pauses, group_id: str, wants_operations: bool
+) -> Fields:
     group = services.groups.describe(group_id)
     operations = authorization.NOT_ASKED
     if wants_operations and group.error is ErrorCode.NONE:
@@ -51,7 +52,7 @@ def _described(services: Services, request: Request, group_id: str, wants_operat
                 "member_metadata": m.metadata,
                 "member_assignment": m.assignment,
             }
-            for m in group.members
+            async for m in pauses.between(group.members)
         ],
         "authorized_operations": operations,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from logyard.broker.groups.events import Join
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
@@ -39,7 +40,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         "member_id": joined.member_id,
         "members": [
             {"member_id": m.member_id, "group_instance_id": m.instance_id, "metadata": m.metadata}
-            for m in joined.members
+            async for m in Pauses(services).between(joined.members)
         ],
     }
 

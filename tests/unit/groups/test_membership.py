@@ -69,6 +69,13 @@ def test_first_join_is_held_open_and_prolonged_while_members_arrive() -> None:
     assert answers[2].leader_id == "a"
 
 
+def test_a_member_that_joins_again_with_a_shorter_session_is_missed_after_that() -> None:
+    group = stable_pair()
+    shorter = Join("b", None, "client", "/127.0.0.1", 6_000, 60_000, "consumer", (("range", b"changed"),))
+    effects = membership.join(group, shorter, 5, "unused", at(7000), RULES)
+    assert fx.StartTimer(("session", "b"), 6_000) in effects
+
+
 def test_dynamic_member_is_sent_back_for_its_id() -> None:
     group = Group("g")
     effects = membership.join(group, request(needs_known_id=True), 1, "a", at(0), RULES)

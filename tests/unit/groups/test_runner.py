@@ -173,22 +173,32 @@ async def test_a_wall_clock_that_is_set_neither_keeps_dead_members_nor_throws_ou
     await made.close()
 
 
+class ManualTimer:
+    """One of ManualTimers."""
+
+    def __init__(self, running: "list[ManualTimer]", callback: Callable[[], None]) -> None:
+        self._running, self.callback = running, callback
+        running.append(self)
+
+    def cancel(self) -> None:
+        if self in self._running:
+            self._running.remove(self)
+
+
 class ManualTimers:
     """Timers that a test fires."""
 
     def __init__(self) -> None:
-        self.set: list[Callable[[], None]] = []
+        self._running: list[ManualTimer] = []
 
-    def call_later(self, delay: float, callback: Callable[[], None]) -> "ManualTimers":
-        self.set.append(callback)
-        return self
-
-    def cancel(self) -> None:
-        pass
+    def call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
+        return ManualTimer(self._running, callback)
 
     async def fire(self) -> None:
-        """Fire the one that was set last."""
-        self.set.pop()()
+        """Fire the one that runs."""
+        (timer,) = self._running
+        timer.cancel()
+        timer.callback()
         for _ in range(2 * TURNS_BEFORE_DUE):
             await asyncio.sleep(0)
 
