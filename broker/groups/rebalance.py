@@ -13,6 +13,8 @@ from logyard.broker.groups.members import Group, GroupState, Member
 
 JOIN_TIMER: fx.TimerName = ("join",)
 SYNC_TIMER: fx.TimerName = ("sync",)
+# How long is waited for static members at least: their rebalance time-out may be 0, and their sessions half an hour.
+WAIT_AGAIN_MS_MIN = 1000
 
 
 def session_timer(member_id: str) -> fx.TimerName:
@@ -75,7 +77,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
     if group.members and not present:
         # There are only static members, and none has joined: wait for them, or for the end of their sessions.
         longest = max(m.rebalance_timeout_ms for m in group.members.values())
-        return [*effects, fx.StartTimer(JOIN_TIMER, longest)]
+        return [*effects, fx.StartTimer(JOIN_TIMER, max(longest, WAIT_AGAIN_MS_MIN))]
     group.generation += 1
     if not group.members:
         group.move(GroupState.EMPTY, now)

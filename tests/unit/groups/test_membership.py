@@ -158,6 +158,18 @@ def static_leader_returns(**more: Any) -> tuple[Group, fx.StoreGroup]:
     return group, stores(membership.join(group, request(instance_id="i", **more), 4, "i-2", at(7000), RULES))
 
 
+def test_static_members_that_have_no_time_to_join_again_are_waited_for() -> None:
+    """Their group was looked at again without a pause, until their sessions had ended."""
+    group = Group("g")
+    hasty = Join("", "i", "client", "/127.0.0.1", 10_000, 0, "consumer", (("range", b""),))
+    membership.join(group, hasty, 1, "i-1", at(0), AT_ONCE)
+    membership.join(group, request(), 2, "b", at(0), AT_ONCE)
+    membership.leave(group, Leaver("b"), at(0), AT_ONCE)
+    assert group.state is GroupState.PREPARING
+    (effect,) = [e for e in membership.timer_fired(group, ("join",), at(1), AT_ONCE) if isinstance(e, fx.StartTimer)]
+    assert effect == fx.StartTimer(("join",), 1000)
+
+
 def test_static_leader_that_came_back_is_not_asked_to_assign_anew() -> None:
     group, store = static_leader_returns()
     answer = joined(rebalance.stored(group, store, ErrorCode.NONE, at(7000), 3000))[4]
