@@ -1,19 +1,26 @@
 """JoinGroup (11): v1 adds the rebalance timeout, v5 static members, v9 `skip_assignment` (KIP-814).
 
-From v4 on a member joins with an id that the coordinator has given it (KIP-394).
+From v4 on a member joins with an id that the coordinator has given it (KIP-394). A member has PROTOCOLS_MAX protocols
+at most, other than with Kafka: a group looks through those of all its members at once.
 """
 
 from typing import Any
 
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.groups.events import Join
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
+# A consumer has one for each of its assignors.
+PROTOCOLS_MAX = 100
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    if len(message.protocols) > PROTOCOLS_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     joined = await services.groups.join(
         message.group_id,
         Join(

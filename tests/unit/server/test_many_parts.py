@@ -18,6 +18,7 @@ from logyard.broker.log.producers import ProducerEntry
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
 from logyard.broker.server import authorization
+from logyard.broker.server.handlers import join_group
 from logyard.broker.server.large_answers import Pauses
 from tests.support.inside_broker import InsideBroker
 from tests.support.longest_turn import timed_answer
@@ -25,7 +26,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
-LEAVE_GROUP, SYNC_GROUP, DELETE_GROUPS, OFFSET_DELETE = 13, 14, 42, 47
+JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, DELETE_GROUPS, OFFSET_DELETE = 11, 13, 14, 42, 47
 LIST_GROUPS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 21, 23, 61
 NAMES = 60_000
 PRODUCERS = 250_000
@@ -290,6 +291,19 @@ async def test_a_leader_assigns_to_many(broker: InsideBroker) -> None:
     answer, longest_s = await timed_answer(broker, SYNC_GROUP, 3, asked)
     assert answer.error_code == int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert longest_s < TURN_S
+
+
+async def test_a_member_has_no_more_protocols_than_a_group_can_look_through(broker: InsideBroker) -> None:
+    """A join with hundreds of thousands was one turn of the loop, and so was each of its group after it."""
+    await led_offsets(broker)
+    protocols = [{"name": f"p{number}", "metadata": b""} for number in range(10 * NAMES)]
+    asked = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 1000, "protocol_type": "consumer"}
+    answer, longest_s = await timed_answer(broker, JOIN_GROUP, 3, asked | {"protocols": protocols})
+    assert answer.error_code == int(ErrorCode.INVALID_REQUEST)
+    assert longest_s < TURN_S
+    at_most = protocols[: join_group.PROTOCOLS_MAX]
+    answer, _ = await timed_answer(broker, JOIN_GROUP, 4, asked | {"protocols": at_most})
+    assert answer.error_code == int(ErrorCode.MEMBER_ID_REQUIRED)
 
 
 async def test_many_groups_are_listed(broker: InsideBroker) -> None:
