@@ -8,7 +8,7 @@ from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, subscription
 from logyard.broker.groups.events import Join, Sync
-from logyard.broker.groups.members import Group
+from logyard.broker.groups.members import Group, Member
 from tests.support.committing_world import RETENTION_MS, CommittingWorld
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
@@ -49,6 +49,26 @@ async def test_a_subscription_that_cannot_be_read_is_one_to_everything(metadata:
     await world.groups.expire_offsets()
     await world.agrees({"t": 5})
     await world.groups.close()
+
+
+async def test_a_subscription_of_very_many_topics_is_one_to_everything() -> None:
+    """To read twenty million took seconds of the loop, for each request and each expiry."""
+    count = subscription.TOPICS_MAX + 1
+    world = await stable("consumer", struct.pack(">hi", 0, count) + bytes(2 * count), u=6)
+    assert await world.groups.commits.delete_offsets("g", [("u", 0)]) == (NONE, [SUBSCRIBED])
+    await world.agrees({"t": 5, "u": 6})
+    await world.groups.close()
+
+
+def test_many_members_with_the_same_topics_are_no_more_than_one() -> None:
+    group = Group("g", protocol="range")
+    many = subscription.TOPICS_MAX // 2
+    listed = struct.pack(">hi", 0, many) + b"".join(struct.pack(">H5s", 5, b"%05d" % n) for n in range(many))
+    for number in range(4):
+        # What follows the topics (data of the user, owned partitions) differs.
+        metadata = listed + struct.pack(">i", number) + bytes(number)
+        group.add(Member(f"m{number}", None, "c", "h", 1, 1, "consumer", (("range", metadata),)))
+    assert subscription.subscribed_of(group, ["00000", "other"]) == {"00000"}
 
 
 async def test_what_nobody_is_subscribed_to_is_deleted_and_expires() -> None:

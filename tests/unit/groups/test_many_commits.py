@@ -57,10 +57,10 @@ async def test_what_members_are_subscribed_to_is_read_once_for_a_deletion(monkey
     joined = await world.groups.join("g", joining)
     read, calls = subscription.topics_of, 0
 
-    def counted(given: bytes) -> list[str] | None:
+    def counted(*given: Any) -> tuple[list[str], int] | None:
         nonlocal calls
         calls += 1
-        return read(given)
+        return read(*given)
 
     monkeypatch.setattr(subscription, "topics_of", counted)
     partitions = [(topic, number) for topic in ("t", "u") for number in range(100)]
