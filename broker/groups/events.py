@@ -3,6 +3,7 @@
 Those that a group may have for each member are tuples: a frozen dataclass takes four times as long to make.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,14 +52,14 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A SyncGroup request; only the leader sends `assignments`, (member id, assignment)."""
+    """A SyncGroup request; only the leader sends `assignments`, by member id."""
 
     member_id: str
     instance_id: str | None
     generation: int
     protocol_type: str | None = None
     protocol: str | None = None
-    assignments: tuple[tuple[str, bytes], ...] = ()
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Synced(NamedTuple):

@@ -199,7 +199,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> fx.Effects
         effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))
     member.sync_ticket = ticket
     if member.member_id == group.leader_id:
-        given = dict(request.assignments)
+        given = request.assignments
         effects.append(fx.StoreGroup(group.generation, tuple((m, given.get(m, b"")) for m in group.members)))
     return effects
 

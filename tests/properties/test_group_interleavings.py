@@ -143,7 +143,7 @@ class History:
         request = Join("", None, "c", "/h", SESSION_MS, SESSION_MS, "consumer", (("range", b""),))
         joined = await self.groups.join(name, request)
         while joined.error is ErrorCode.NONE:
-            given = tuple((m.member_id, b"x") for m in joined.members)
+            given = {m.member_id: b"x" for m in joined.members}
             generation = joined.generation
             synced = await self.groups.sync(name, Sync(joined.member_id, None, generation, assignments=given))
             if synced.error is ErrorCode.NONE:

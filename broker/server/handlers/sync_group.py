@@ -19,9 +19,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if version >= NAMED_SINCE and (message.protocol_type is None or message.protocol_name is None):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     authorization.require(services, request, RIGHTS[request.api_key].group, message.group_id)
-    assignments = [
-        (each.member_id, bytes(each.assignment)) async for each in Pauses(services).between(message.assignments)
-    ]
+    assignments = {
+        each.member_id: bytes(each.assignment) async for each in Pauses(services).between(message.assignments)
+    }
     synced = await services.groups.sync(
         message.group_id,
         Sync(
@@ -30,7 +30,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             message.generation_id,
             message.protocol_type if version >= 5 else None,
             message.protocol_name if version >= 5 else None,
-            tuple(assignments),
+            assignments,
         ),
     )
     return {

@@ -179,7 +179,7 @@ async def test_offsets_that_could_not_be_expired_are_told() -> None:
 async def settled(world: CommittingWorld, metadata: bytes = b"m") -> str:
     """A member of the Stable group g; its id."""
     joined = await world.groups.join("g", Join("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", metadata),)))
-    given = ((joined.member_id, b"all"),)
+    given = {joined.member_id: b"all"}
     await world.groups.sync("g", Sync(joined.member_id, None, joined.generation, assignments=given))
     return joined.member_id
 

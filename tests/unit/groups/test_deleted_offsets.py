@@ -27,7 +27,7 @@ async def stable(protocol_type: str, metadata: bytes, **others: int) -> Committi
     for topic, offset in (("t", 5), *others.items()):
         assert await world.commit(offset, topic) is NONE
     joined = await world.groups.join("g", joining(protocol_type, metadata))
-    assigned = ((joined.member_id, b""),)
+    assigned = {joined.member_id: b""}
     synced = await world.groups.sync("g", Sync(joined.member_id, None, joined.generation, assignments=assigned))
     assert (joined.error, synced.error) == (NONE, NONE)
     return world

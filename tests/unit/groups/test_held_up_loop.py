@@ -59,7 +59,7 @@ async def state_after_a_hold_up(*, beats: bool) -> str:
     made.on_leader(0)
     await asyncio.sleep(0.01)
     joined = await made.join("g", Join("", None, "c", "/h", SESSION_MS, 1000, "consumer", (("range", b""),)))
-    await made.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b""),)))
+    await made.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b""}))
     peers, seen = Peers(), []
 
     def long_request() -> None:

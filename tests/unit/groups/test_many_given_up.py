@@ -104,7 +104,7 @@ async def test_a_group_that_is_given_up_leaves_the_timers_of_one_that_was_loaded
     await turns()
     add_stable(made, 5_000)
     joined = await made.join("g", JOIN)
-    await made.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+    await made.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b"all"}))
     assert len(running) == 1
     made.on_follower(0)
     made.on_leader(0)
@@ -147,7 +147,7 @@ async def test_an_assignment_that_is_stored_after_its_group_was_given_up_is_not_
     joined = await world.groups.join("g", JOIN)
     world.log.held = True
     syncing = asyncio.ensure_future(
-        world.groups.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+        world.groups.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b"all"}))
     )
     await turns()
     world.groups.on_follower(0)

@@ -2,8 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,9 +85,11 @@ class Coordinating:
         leader = max(joined, key=lambda each: len(each.members))
         sent = [self._sync(name, each) for each in joined if each is not leader]
         await turns()
-        return [self._sync(name, leader, tuple((each.member_id, b"a" * 20) for each in joined)), *sent]
+        return [self._sync(name, leader, {each.member_id: b"a" * 20 for each in joined}), *sent]
 
-    def _sync(self, name: str, joined: Joined, given: tuple[tuple[str, bytes], ...] = ()) -> "asyncio.Future[Synced]":
+    def _sync(
+        self, name: str, joined: Joined, given: Mapping[str, bytes] = MappingProxyType({})
+    ) -> "asyncio.Future[Synced]":
         request = Sync(joined.member_id, None, joined.generation, assignments=given)
         return asyncio.ensure_future(self.groups.sync(name, request))
 

@@ -46,7 +46,7 @@ def stable_pair() -> Group:
     membership.join(group, request(), 2, "b", at(0), RULES)
     membership.timer_fired(group, ("join",), at(3000), RULES)
     membership.timer_fired(group, ("join",), at(6000), RULES)
-    (store,) = membership.sync(group, Sync("a", None, 1, assignments=(("a", b"A"), ("b", b"B"))), 3, 6000)
+    (store,) = membership.sync(group, Sync("a", None, 1, assignments={"a": b"A", "b": b"B"}), 3, 6000)
     assert isinstance(store, fx.StoreGroup)
     membership.sync(group, Sync("b", None, 1), 4, 6000)
     answers = synced(rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000))
@@ -133,7 +133,7 @@ def test_member_without_sync_is_dropped_and_the_round_starts_again() -> None:
 def test_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced() -> None:
     group = Group("g")
     membership.join(group, request(instance_id="i"), 1, "i-1", at(0), AT_ONCE)
-    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 2, 0)
+    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments={"i-1": b"A"}), 2, 0)
     assert isinstance(store, fx.StoreGroup)
     rebalance.stored(group, store, ErrorCode.NONE, at(0), 0)
     effects = membership.join(group, request(instance_id="i"), 3, "i-2", at(0), AT_ONCE)
@@ -152,7 +152,7 @@ def static_leader_returns(**more: Any) -> tuple[Group, fx.StoreGroup]:
     membership.join(group, request(), 2, "b", at(0), RULES)
     membership.timer_fired(group, ("join",), at(3000), RULES)
     membership.timer_fired(group, ("join",), at(6000), RULES)
-    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 3, 6000)
+    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments={"i-1": b"A"}), 3, 6000)
     assert isinstance(store, fx.StoreGroup)
     rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000)
     return group, stores(membership.join(group, request(instance_id="i", **more), 4, "i-2", at(7000), RULES))
@@ -211,7 +211,7 @@ def test_a_request_that_is_sent_again_takes_the_place_of_the_one_that_waits() ->
     assert membership.sync(group, Sync("b", None, 1), 4, 6000) == []
     again_synced = synced(membership.sync(group, Sync("b", None, 1), 5, 6000))
     assert again_synced[4].error is ErrorCode.REBALANCE_IN_PROGRESS
-    store = stores(membership.sync(group, Sync("a", None, 1, assignments=(("b", b"B"),)), 6, 6000))
+    store = stores(membership.sync(group, Sync("a", None, 1, assignments={"b": b"B"}), 6, 6000))
     answers = synced(rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000))
     assert {ticket: answer.assignment for ticket, answer in answers.items()} == {5: b"B", 6: b""}
 
@@ -219,7 +219,7 @@ def test_a_request_that_is_sent_again_takes_the_place_of_the_one_that_waits() ->
 def test_failed_store_sends_everyone_round_again() -> None:
     group = Group("g")
     membership.join(group, request(), 1, "a", at(0), AT_ONCE)
-    (store,) = membership.sync(group, Sync("a", None, 1, assignments=(("a", b"A"),)), 2, 0)
+    (store,) = membership.sync(group, Sync("a", None, 1, assignments={"a": b"A"}), 2, 0)
     assert isinstance(store, fx.StoreGroup)
     answers = synced(rebalance.stored(group, store, ErrorCode.NOT_COORDINATOR, at(0), 0))
     assert answers[2].error is ErrorCode.NOT_COORDINATOR

@@ -41,7 +41,7 @@ async def test_group_lives_through_a_change_of_coordinator() -> None:
     log = MemoryOffsetsLog()
     first = await loaded(log)
     joined = await first.join("g", JOIN)
-    synced = await first.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+    synced = await first.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b"all"}))
     assert synced.assignment == b"all"
     commits = [OffsetCommit("t", 0, 41), OffsetCommit("t", 1, 7, metadata="x" * 5000)]
     answers = await first.commits.commit("g", joined.member_id, None, 1, commits)
@@ -158,7 +158,7 @@ async def test_a_wall_clock_that_is_set_neither_keeps_dead_members_nor_throws_ou
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     joined = await made.join("g", JOIN)
-    given = ((joined.member_id, b""),)
+    given = {joined.member_id: b""}
     await made.sync("g", Sync(joined.member_id, None, 1, assignments=given))
     clock.advance(9)
     assert made.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
@@ -207,6 +207,6 @@ async def test_a_client_with_a_very_long_name_does_not_keep_its_group_from_being
     made = await loaded(MemoryOffsetsLog(1))
     named = Join("", None, "c" * 32_767, "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
     joined = await made.join("g", named)
-    synced = await made.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+    synced = await made.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b"all"}))
     assert synced.error is ErrorCode.NONE
     await made.close()

@@ -202,7 +202,7 @@ async def joined(world: CommittingWorld, instance_id: str | None = None, *, sync
     request = Join("", instance_id, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
     answer = await world.groups.join("g", request)
     if synced:
-        sync = Sync(answer.member_id, instance_id, answer.generation, assignments=((answer.member_id, b""),))
+        sync = Sync(answer.member_id, instance_id, answer.generation, assignments={answer.member_id: b""})
         assert (await world.groups.sync("g", sync)).error is NONE
     return answer.member_id, answer.generation
 

@@ -286,10 +286,13 @@ async def test_offsets_of_many_partitions_are_deleted(broker: InsideBroker) -> N
 
 async def test_a_leader_assigns_to_many(broker: InsideBroker) -> None:
     await led_offsets(broker)
-    assignments = [{"member_id": "m", "assignment": b""}] * (10 * NAMES)
-    asked = {"group_id": "nobody", "generation_id": 1, "member_id": "m", "assignments": assignments}
+    group = Group("assigned", GroupState.COMPLETING, generation=1, protocol="range")
+    group.add(Member("m0", None, "c", "/h", 60_000, 60_000, "consumer", (("range", b""),)))
+    broker.components.coordinators.groups.roster.add(group)
+    assignments = [{"member_id": f"m{number}", "assignment": b"a"} for number in range(10 * NAMES)]
+    asked = {"group_id": "assigned", "generation_id": 1, "member_id": "m0", "assignments": assignments}
     answer, longest_s = await timed_answer(broker, SYNC_GROUP, 3, asked)
-    assert answer.error_code == int(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (answer.error_code, answer.assignment) == (0, b"a")
     assert longest_s < TURN_S
 
 
