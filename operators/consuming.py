@@ -13,6 +13,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators import lineages, outcomes
 from logyard.operators.base import ClusterOperator
 from logyard.operators.callables import called
+from logyard.operators.client_options import TakesClientOptions
 from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_mapping, as_names
@@ -27,7 +28,7 @@ FAIL, SKIP, KEEP = "fail", "skip", "keep"
 _NAMED_MAX = 20
 
 
-class ConsumeFromTopicOperator(ClusterOperator):
+class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
     """Read a group's records, from its committed offsets to the end that the topics have at the start of the try.
 
     Returns {"group", "records", "records_of": topic → number, "offsets": "topic-partition" → {"start", "end"},
@@ -121,7 +122,7 @@ class ConsumeFromTopicOperator(ClusterOperator):
         hook = RecordsHook(self.logyard_conn_id)
         formats = hook.formats(self.key_format, self.value_format)
         try:
-            options = as_mapping("client_options", self.client_options)
+            options = self.options()
 
             def end_of(tp: Any) -> int:
                 with closing(hook.consumer(self.group, {**options, "isolation.level": "read_uncommitted"})) as other:

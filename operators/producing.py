@@ -9,13 +9,14 @@ from airflow.sdk import Context
 from logyard.admin.settings import BadSettings
 from logyard.operators import lineages, outcomes, written_topics
 from logyard.operators.callables import called
-from logyard.operators.fields import as_integer, as_json, as_list, as_mapping
+from logyard.operators.client_options import TakesClientOptions
+from logyard.operators.fields import as_integer, as_json, as_list
 from logyard.operators.hooks.records import RecordsHook
 from logyard.operators.transaction_outcomes import transaction_options
 from logyard.operators.writing import EndsItsTransaction, Writer, counted, timestamp_of
 
 
-class ProduceToTopicOperator(EndsItsTransaction):
+class ProduceToTopicOperator(TakesClientOptions, EndsItsTransaction):
     """Write records to a topic that exists, and wait until all in-sync replicas have them.
 
     Returns {"topic", "records", "bytes", "offsets": partition → {"start", "end"}, "dry_run"}. A try that fails may have
@@ -73,7 +74,7 @@ class ProduceToTopicOperator(EndsItsTransaction):
             return {**counted(self.topic, map(as_record, given)), "dry_run": True}
         options: dict[str, Any] = {"message.timeout.ms": round(self.wait_timeout_s * 1000)}
         options |= transaction_options(context, self.wait_timeout_s) if self.transactional else {}
-        options |= as_mapping("client_options", self.client_options)
+        options |= self.options()
 
         def write(writer: Writer) -> dict[str, Any]:
             writer.write(map(as_record, given))

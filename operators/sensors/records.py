@@ -13,8 +13,9 @@ from logyard.admin.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.operators.airflow_names import AirflowSensorTimeout, conf
 from logyard.operators.callables import called, imported, refuse_text
+from logyard.operators.client_options import TakesClientOptions
 from logyard.operators.failures import TaskRefused, failing_for_good, lasts, skipped_if_asked
-from logyard.operators.fields import as_mapping, as_names
+from logyard.operators.fields import as_names
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.hooks.records import RecordsHook, cluster_of
 from logyard.operators.links import ClusterPageLink
@@ -27,7 +28,7 @@ from logyard.operators.triggers.records import AwaitRecordTrigger
 _GRACE_S = 60
 
 
-class AwaitRecordSensor(BaseSensorOperator):
+class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
     """Wait for a record that a function accepts; returns {"record", "result", "offsets"} (`AwaitRecordTrigger`).
 
     It begins at the committed offsets of `group`, else at the topics' ends when the task starts. The group's offsets
@@ -117,7 +118,7 @@ class AwaitRecordSensor(BaseSensorOperator):
 
     def _ask_first_offsets(self) -> tuple[dict[str, int], str]:
         topics = as_names("topics", self.topics)
-        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self._options())
+        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self.options())
         try:
             offsets = first_offsets(consumer, topics, has_group=bool(self.group))
             named = [name.rpartition("-")[0] for name in offsets]
@@ -133,7 +134,7 @@ class AwaitRecordSensor(BaseSensorOperator):
             apply_function=self.apply_function,
             apply_function_args=list(self.apply_function_args or ()),
             apply_function_kwargs=dict(self.apply_function_kwargs or {}),
-            client_options=self._options(),
+            client_options=self.options(),
             poll_interval_s=self.poke_interval,
             deadline_ms=deadline_ms,
         )
@@ -186,9 +187,6 @@ class AwaitRecordSensor(BaseSensorOperator):
             ahead = {tp: offset for tp, offset in wanted.items() if offset > before.get(tp, -1)}
             if ahead:
                 client.alter_group_offsets(self.group, ahead)
-
-    def _options(self) -> dict[str, Any]:
-        return as_mapping("client_options", self.client_options)
 
 
 class AwaitRecordFunctionSensor(AwaitRecordSensor):
