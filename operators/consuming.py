@@ -166,7 +166,9 @@ class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
             found = self._result(moved, counts, undecoded, results, ids if self.commit_cadence == NEVER else {})
             if self.commit_cadence != NEVER:
                 if reading.uncommitted():
-                    hand_over(self, context, {**found, "committed": False})
+                    so_far = {**found, "committed": False}
+                    hand_over(self, context, so_far)
+                    self.keep_outcome(context, outcomes.consumed(so_far))
                 self._commit(client, reading, ids)
         return found
 

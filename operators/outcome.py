@@ -92,10 +92,11 @@ class TellsOutcome(TellsLineage):
         outcome = tells(result)
         for line in outcome.lines():
             self.log.info(line)  # type: ignore[attr-defined]  # of Airflow's base
-        self._keep(context, outcome)
+        self.keep_outcome(context, outcome)
         return result
 
-    def _keep(self, context: Context, outcome: Outcome) -> None:
+    def keep_outcome(self, context: Context, outcome: Outcome) -> None:
+        """Keep it as an XCom, if the task keeps any; one that is kept later replaces it."""
         if getattr(self, "do_xcom_push", True):
             context["ti"].xcom_push(key=OUTCOME, value=outcome.as_json())
 
@@ -105,7 +106,7 @@ class TellsOutcome(TellsLineage):
         try:
             yield
         except AirflowSkipException as reason:
-            self._keep(context, Outcome(f"Nothing was done: {reason}"))
+            self.keep_outcome(context, Outcome(f"Nothing was done: {reason}"))
             raise
 
 

@@ -1,5 +1,6 @@
 """What readers of records hand to Airflow: results before the offsets are committed, and only what it can keep."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -49,6 +50,30 @@ def test_nothing_is_committed_before_the_result_is_an_xcom(kafka: MockKafka) -> 
     reader(lambda message: 1, do_xcom_push=False).execute(told)
     assert told["ti"].values == {}
     assert kafka.committed("x1", "x1") == 4
+
+
+class Watching(FakeTaskInstance):
+    """What was committed when an XCom was pushed for the first time."""
+
+    def __init__(self, committed: Callable[[], int]) -> None:
+        super().__init__()
+        self.committed = committed
+        self.first: dict[str, tuple[Any, int]] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.first.setdefault(key, (value, self.committed()))
+        super().xcom_push(key, value)
+
+
+def test_the_outcome_is_an_xcom_before_anything_is_committed(kafka: MockKafka) -> None:
+    """A worker that dies after the commit leaves to the page what the task has read."""
+    kafka.write("x3", [(None, str(n)) for n in range(3)])
+    watching = Watching(lambda: kafka.committed("x3", "x3"))
+    run(ConsumeFromTopicOperator(task_id="r", topics=["x3"], group="x3"), {**context(), "ti": watching})
+    outcome, committed = watching.first["outcome"]
+    assert (outcome["sentence"], committed < 0) == ("Group x3: 3 records read, nothing committed", True)
+    assert watching.values["outcome"]["sentence"] == "Group x3: 3 records read, and committed"
+    assert kafka.committed("x3", "x3") == 3
 
 
 def test_a_sensor_commits_nothing_before_the_record_is_an_xcom(kafka: MockKafka, admin: MemoryCluster) -> None:
