@@ -39,7 +39,8 @@ class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
 
     At least once: with `end_of_operator` the result is an XCom before anything is committed (as long as `do_xcom_push`
     is set), so records whose result Airflow does not take are read again. A worker that dies between the commit and the
-    task's success has committed, though, and XComs do not outlive a try: where later tasks must not miss a record,
+    task's success has committed, though, and XComs do not outlive a try: the retry reads on behind the commit, and its
+    result lacks what the earlier try has read, which only functions have got. Where later tasks must not miss a record,
     `never` and CommitOffsetsOperator commit when they have succeeded.
 
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)

@@ -36,6 +36,9 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
     and never back. Where the connection is edited meanwhile and leads to another cluster, the wait fails; nothing is
     committed there, nor for a topic that was deleted and made anew (its id tells).
 
+    A triggerer that is started again begins where the wait began (Airflow keeps what a trigger was made with, and
+    nothing after), so no record is missed, and the function sees those again that it had not accepted.
+
     :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
         the record, and is what JSON has: text, numbers, lists, mappings. None: the first record. (templated)
