@@ -120,6 +120,8 @@ class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
         topics = as_names("topics", self.topics)
         if not topics or not self.group:
             raise BadSettings("name at least one topic, and the group")
+        if self.max_batch_size < 1:
+            raise BadSettings(f"max_batch_size: expected 1 or more, found {self.max_batch_size}")
         hook = RecordsHook(self.logyard_conn_id)
         formats = hook.formats(self.key_format, self.value_format)
         try:
@@ -281,6 +283,8 @@ class CommitOffsetsOperator(ClusterOperator):
         self.offsets = offsets
 
     def execute(self, context: Context) -> dict[str, Any]:
+        if not self.group:
+            raise BadSettings("group: name the group")
         given = as_mapping("offsets", self.offsets)
         # No partition is called so: this is the result that has them.
         wanted = as_ranges(as_mapping("offsets", given["offsets"]) if "offsets" in given else given)

@@ -65,6 +65,8 @@ class ResetOffsetsOperator(ClusterOperator):
         self._has_plan = bool(plan)
 
     def execute(self, context: Context) -> dict[str, Any]:
+        if not self.group:
+            raise BadSettings("group: name the group")
         store, ti = context.get("task_state_store"), context["ti"]
         stored: Any = store.get(_STORED_TARGET) if store is not None else None
         # Of another `max_tries`: the task was cleared since, to do it again.

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.settings import BadSettings
 from logyard.operators.hooks.records import RecordsFailed, asked, library, partitions_of, refusal
 
 _POLL_S = 0.2
@@ -152,9 +154,14 @@ def log_of(consumer: Any, tp: Any) -> Range:
 def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> dict[str, int]:
     """Where a group goes on, by "topic-partition": its commit, else the first record; without a group the end.
 
-    Raises ApiError, RecordsFailed.
+    Raises BadSettings (no topic is named), ApiError (such as UNKNOWN_TOPIC_OR_PARTITION: no topic matches),
+    RecordsFailed.
     """
+    if not topics:
+        raise BadSettings("topics: name at least one")
     wanted = partitions_of(consumer, topics, REQUEST_S)
+    if not wanted:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {', '.join(topics)}")
     if has_group:
         wanted = asked("committed offsets", consumer.committed, wanted, timeout=REQUEST_S)
     found: dict[str, int] = {}

@@ -146,20 +146,28 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
     """The partitions of topics, as confluent_kafka's TopicPartition; a topic `^…` is a regular expression.
 
     Raises ApiError UNKNOWN_TOPIC_OR_PARTITION (after three seconds: a topic that was made just now is not known to all
-    brokers yet), TOPIC_AUTHORIZATION_FAILED …; no topic is created by asking.
+    brokers yet), TOPIC_AUTHORIZATION_FAILED …, and BadSettings (no regular expression). No topic is created by asking.
     """
     confluent = library()
     found: dict[str, Any] = {}
     for name in topics:
         if name.startswith("^"):
+            wanted = _expression(name)
             known = asked("metadata", consumer.list_topics, timeout=timeout_s).topics
-            found |= {topic: view for topic, view in known.items() if re.match(name, topic)}
+            found |= {topic: view for topic, view in known.items() if wanted.match(topic)}
         else:
             found |= _heard_of(consumer, name, timeout_s)
     for topic, view in found.items():
         if view.error is not None:
             raise refusal(f"topic {topic}", view.error)
     return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError) as problem:
+        raise BadSettings(f"topics: {text!r} is no regular expression: {problem}") from None
 
 
 def _heard_of(consumer: Any, name: str, timeout_s: float) -> dict[str, Any]:

@@ -372,3 +372,22 @@ def test_a_function_is_called_for_each_record(kafka: MockKafka) -> None:
     with pytest.raises(AirflowSensorTimeout):
         run(sensor, context())
     assert seen == ["yes 1", "yes 2"]
+
+
+@pytest.mark.parametrize("topics", [[], "[]", ["^("]])
+def test_topics_that_nothing_can_be_read_of_are_told_before_anybody_waits(kafka: MockKafka, topics: Any) -> None:
+    sensor = AwaitRecordSensor(task_id="s", topics=topics, timeout=20)
+    with pytest.raises(AirflowFailException, match=r"topics: (name at least one|.* is no regular expression)"):
+        run(sensor, context())
+
+
+def test_an_expression_that_matches_no_topic_fails_a_wait(kafka: MockKafka) -> None:
+    """What it was to match may be made before the next try; this one would wait for nothing."""
+    with pytest.raises(ApiError, match=r"no topic matches \^nowhere"):
+        run(AwaitRecordSensor(task_id="s", topics=["^nowhere"], timeout=20), context())
+
+
+def test_batches_of_no_record_are_refused(kafka: MockKafka) -> None:
+    kafka.write("n", [(None, "1")])
+    with pytest.raises(AirflowFailException, match="max_batch_size: expected 1 or more, found 0"):
+        run(ConsumeFromTopicOperator(task_id="r", topics=["n"], group="n", max_batch_size=0), context())

@@ -16,6 +16,7 @@ from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.callables import called
 from logyard.operators.cancellation import CancelReassignmentOperator
+from logyard.operators.consuming import CommitOffsetsOperator
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.fields import as_natural
 from logyard.operators.groups import ResetOffsetsOperator
@@ -170,3 +171,13 @@ def test_what_is_no_regular_expression_is_refused(cluster: MemoryCluster) -> Non
     with pytest.raises(AirflowFailException, match="must_match '\\(': a regular expression is expected"):
         run(DeleteTopicOperator(task_id="o", topic="t", must_match="("), context())
     assert "t" in cluster.configs
+
+
+def test_no_group_is_named() -> None:
+    """To Kafka "" is a group, whose offsets can be committed."""
+    for operator in (
+        ResetOffsetsOperator(task_id="t", group="", to="latest"),
+        CommitOffsetsOperator(task_id="t", group="", offsets={}),
+    ):
+        with pytest.raises(AirflowFailException, match="group: name the group"):
+            run(operator, context())
