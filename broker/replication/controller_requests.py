@@ -321,9 +321,8 @@ class ControllerRequests:
             return ErrorCode.NONE
         try:
             # The log may be one that no LeaderAndIsr named since the start: its topic was deleted while this broker was
-            # down.
-            if hosted.logs.get(order.tp) is not None:
-                hosted.logs.delete(order.tp)
+            # down. And it may be one that could not be opened, which stands in the way of a topic of that name.
+            hosted.logs.delete(order.tp)
         except StorageError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._tell(lambda one, tp, _: one.on_deleted(tp), order.tp)

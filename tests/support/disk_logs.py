@@ -95,6 +95,7 @@ class DiskLogs:
         self.disk = MemoryDisk()
         self.disk.make_directory("/logs")
         self.logs: dict[TopicPartition, ReplicaLog] = {}
+        self.broken: set[TopicPartition] = set()  # that could not be opened
         self.deleted: list[TopicPartition] = []
         self.checkpoint: dict[TopicPartition, int] = {}
         self.failing: dict[TopicPartition, Exception] = {}
@@ -120,8 +121,10 @@ class DiskLogs:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        del self.logs[tp]
-        self.deleted.append(tp)
+        if tp in self.broken or tp in self.logs:
+            self.broken.discard(tp)
+            self.logs.pop(tp, None)
+            self.deleted.append(tp)
 
     def set_aside(self, tp: TopicPartition) -> str:
         raise NotImplementedError("these logs stand alone: the store sets logs aside")

@@ -284,6 +284,13 @@ def test_a_log_that_was_never_led_since_start_is_deleted_too(world: ControlledWo
     assert errors(stop(later, TopicPartition("never", 0), delete=True)) == [ErrorCode.NONE]
 
 
+def test_a_log_that_could_not_be_opened_is_deleted_too(world: ControlledWorld) -> None:
+    """Else a topic that is made anew under its name could have no replica here."""
+    world.logs.broken.add(T0)
+    assert errors(stop(world, leader_epoch=-2, delete=True)) == [ErrorCode.NONE]
+    assert world.logs.deleted == [T0]
+
+
 async def test_a_directory_that_fails_on_creation(world: ControlledWorld) -> None:
     world.logs.failing[T0] = StorageError("no space")
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
