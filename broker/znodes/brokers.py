@@ -22,7 +22,7 @@ VERSION_WITHOUT_NAMES = 2  # inter.broker.protocol.version below 0.10.0-IV1, who
 VERSION_WITHOUT_FEATURES = 4  # inter.broker.protocol.version below 2.7-IV0
 VERSION_WITH_FEATURES = 5
 
-_ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]+)")
+_ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]{1,10})")
 
 
 def version_for(ibp: InterBrokerProtocol) -> int:

@@ -125,7 +125,17 @@ class TestBrokers:
         info = brokers.decode(2, znode(text))
         assert info == BrokerInfo(2, (expected,), epoch=77)
 
-    @pytest.mark.parametrize("text", ["{}", '{"version":0}', '{"version":4,"endpoints":["h:1"]}', '{"version":5}'])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{}",
+            '{"version":0}',
+            '{"version":4,"endpoints":["h:1"]}',
+            '{"version":5}',
+            '{"version":1,"host":"h","port":%s}' % ("9" * 5000),
+            '{"version":4,"endpoints":["A://h:%s"]}' % ("9" * 5000),
+        ],
+    )
     def test_a_bad_registration_names_the_broker(self, text: str) -> None:
         with pytest.raises(CorruptData, match="/brokers/ids/2"):
             brokers.decode(2, znode(text))
