@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from logyard.broker.config.entries import ConfigEntry
+from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
@@ -45,14 +46,14 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         except ApiError as refusal:
             results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
             continue
-        fields = described(entries, resource.configuration_keys, with_synonyms, with_docs)
+        fields = described(entries, _keys(resource), with_synonyms, with_docs)
         results.append({**head, "error_code": 0, "error_message": None, "configs": fields})
     return {"results": results}
 
 
 def _keys(resource: Any) -> tuple[str, ...] | None:
-    """Return the names of the settings that are asked for; None: all."""
-    return None if resource.configuration_keys is None else tuple(resource.configuration_keys)
+    """Return the names of the settings that are asked for; None: all, for which Kafka takes an empty list too."""
+    return tuple(resource.configuration_keys) if resource.configuration_keys else None
 
 
 def _require(services: Services, request: Request, kind: int, name: str) -> None:
@@ -66,6 +67,9 @@ def _require(services: Services, request: Request, kind: int, name: str) -> None
 
 def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kind: int, name: str) -> list[ConfigEntry]:
     if kind == TOPIC:
+        problem = name_problem(name)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
         if name not in overrides:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         return services.config.describe_topic(overrides[name])

@@ -7,12 +7,13 @@ names is read in a thread, answered in portions and not cached: a name may have 
 """
 
 import asyncio
-from collections.abc import Awaitable, Container, Iterator, Sequence
+from collections.abc import Awaitable, Container, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 from logyard.broker import tasks
+from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
@@ -57,6 +58,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     unknown = _unknown(services, wanted or (), hidden)
     if unknown and _creates(services, request, message):
         return tasks.answering(_create_and_answer(services, request, message, wanted, unknown, hidden))
+    hidden |= _illegal(unknown)
     answer = _encoded(request, _fields(services, request, message, wanted, hidden))
     if not unknown and not hidden and not rights.logs_allowed:
         services.metadata_answers.put(request, seen_at, viewer, answer)
@@ -114,6 +116,8 @@ async def _refused(
         unknown = _unknown(services, portion, refusals)
         if unknown and _creates(services, request, message):
             refusals |= await _created(services, request, unknown)
+        else:
+            refusals |= _illegal(unknown)
         await services.turns.next()
     return checked, refusals
 
@@ -226,6 +230,11 @@ def _unknown(services: Services, wanted: Sequence[TopicQuery], hidden: Container
     """Return the names of topics that are not there, of those that the principal may describe."""
     names = [query.name for query in wanted]
     return [name for name in names if name is not None and name not in hidden and name not in services.metadata]
+
+
+def _illegal(unknown: Iterable[str]) -> dict[str, ErrorCode]:
+    """Return the refusals of names that no topic can have: clients ask again for those that are only unknown."""
+    return {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in unknown if name_problem(name) is not None}
 
 
 def _creates(services: Services, request: Request, message: Any) -> bool:

@@ -13,6 +13,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, OFFSET_DELETE = 3, 8, 10, 19, 20, 47
+DESCRIBE_CONFIGS = 32
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -43,6 +44,32 @@ async def test_the_name_of_a_quorums_log_is_reserved(client: SaslClient, copies:
     named = [{"name": "__cluster_metadata"}]
     (found,) = (await client.ask(METADATA, 9, topics=named, allow_auto_topic_creation=True)).topics
     assert found.error_code == int(ErrorCode.INVALID_REQUEST)
+
+
+async def test_a_name_that_no_topic_can_have_is_told_from_one_that_is_only_unknown(client: SaslClient) -> None:
+    """Clients give up on the first, and ask again for the other."""
+    names = ["", "..", "a/b", "x" * 250, "no-topic"]
+    invalid, unknown = int(ErrorCode.INVALID_TOPIC_EXCEPTION), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    # The second has more names than are answered in one turn.
+    for asked in (names, [*names, *(f"{'no-topic-' * 9}{n}" for n in range(500))]):
+        named = [{"name": name} for name in asked]
+        answer = await client.ask(METADATA, 9, topics=named, allow_auto_topic_creation=False)
+        assert {t.name: t.error_code for t in answer.topics} == {
+            name: invalid if name in names[:4] else unknown for name in asked
+        }
+    resources = [{"resource_type": 2, "resource_name": name} for name in names]
+    told = (await client.ask(DESCRIBE_CONFIGS, 4, resources=resources)).results
+    assert {t.resource_name: t.error_code for t in told} == {n: invalid if n != "no-topic" else unknown for n in names}
+
+
+async def test_settings_of_an_empty_list_are_all(client: SaslClient) -> None:
+    asked = {"resource_type": 2, "resource_name": "t"}
+    found = []
+    for keys in (None, []):
+        (told,) = (await client.ask(DESCRIBE_CONFIGS, 4, resources=[{**asked, "configuration_keys": keys}])).results
+        found.append([setting.name for setting in told.configs])
+    assert "retention.ms" in found[0]
+    assert found[0] == found[1]
 
 
 async def test_offsets_of_unknown_partitions_are_not_deleted(client: SaslClient) -> None:
