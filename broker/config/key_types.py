@@ -59,6 +59,14 @@ def list_of(*words: str) -> Allowed:
     )
 
 
+def any_of(*words: str) -> Allowed:
+    """Every item is one of `words`; the list may be empty."""
+    return Allowed(
+        f"a list of {', '.join(words)}, or nothing",
+        lambda value: isinstance(value, tuple) and all(item in words for item in value),
+    )
+
+
 NOT_EMPTY = Allowed("something", lambda value: value not in ("", ()))
 
 

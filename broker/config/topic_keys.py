@@ -10,9 +10,9 @@ from logyard.broker.config.key_types import (
     ConfigType,
     ConfigValue,
     Key,
+    any_of,
     at_least,
     between,
-    list_of,
     one_of,
 )
 from logyard.broker.config.keys import COMPRESSION_TYPES, KEYS
@@ -61,7 +61,7 @@ _WEEK_MS = 604_800_000
 
 TOPIC_KEYS: Mapping[str, TopicKey] = dict(
     [
-        _topic_key("cleanup.policy", "log.cleanup.policy", allowed=list_of("compact", "delete")),
+        _topic_key("cleanup.policy", "log.cleanup.policy", allowed=any_of("compact", "delete")),
         _topic_key("compression.type", "compression.type", allowed=one_of(*COMPRESSION_TYPES)),
         _topic_key("compression.gzip.level", "compression.gzip.level", allowed=KEYS["compression.gzip.level"].allowed),
         _topic_key("compression.lz4.level", "compression.lz4.level", allowed=between(1, 17)),

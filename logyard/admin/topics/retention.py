@@ -138,7 +138,7 @@ def judge(
     retention_ms, retention_bytes = _limit(configs, "retention.ms"), _limit(configs, "retention.bytes")
     policy = policy_of(configs)
     findings = []
-    if "delete" in policy and retention_ms is None and retention_bytes is None:
+    if not policy or ("delete" in policy and retention_ms is None and retention_bytes is None):
         findings.append("it has no limit: its records are kept for ever")
     if retention_bytes is not None and "delete" in policy:
         over = [tp for tp, size in largest.items() if size > 2 * retention_bytes]
@@ -191,7 +191,9 @@ def compaction_candidates(
 
 
 def policy_of(configs: Mapping[str, ConfigValue]) -> str:
-    return (configs["cleanup.policy"].value if "cleanup.policy" in configs else None) or "delete"
+    """The words of the policy; none where all is kept, "delete" where the broker does not report it."""
+    value = configs["cleanup.policy"].value if "cleanup.policy" in configs else None
+    return "delete" if value is None else value
 
 
 def _limit(configs: Mapping[str, ConfigValue], key: str) -> int | None:

@@ -60,7 +60,6 @@ def test_the_old_timestamp_bound_holds_where_the_new_ones_are_not_used() -> None
     ("overrides", "words"),
     [
         ({"cleanup.policy": "compress"}, "a list of compact, delete"),
-        ({"cleanup.policy": ""}, "cleanup.policy"),
         ({"retension.ms": "1"}, "nearest: retention.ms"),
         ({"retention.ms": "-2"}, "at least -1"),
         ({"segment.bytes": "13"}, "at least 14"),
@@ -73,6 +72,16 @@ def test_bad_overrides(overrides: dict[str, str], words: str) -> None:
     with pytest.raises(ApiError, match=words) as caught:
         validate_topic_overrides(overrides)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_topic_without_a_policy_keeps_all() -> None:
+    """As on Apache Kafka, with which it may share the topic: what one of them kept, the other would delete."""
+    validate_topic_overrides({"cleanup.policy": ""})
+    config = topic_config(TopicConfig(), {"cleanup.policy": ""})
+    assert not config.deletes
+    assert not config.compacted
+    defaults = BrokerConfig.parse("broker.id=1\nlog.dirs=/d\nzookeeper.connect=zk:2181\nlog.cleanup.policy=")
+    assert defaults.topic_defaults().cleanup_policy == frozenset()
 
 
 def test_all_bad_overrides_are_named() -> None:

@@ -134,6 +134,7 @@ def test_limits_are_judged(cluster: MemoryCluster) -> None:
         return judge("plain", snapshot, configs, sizes, {tp: 0}, {tp: 10}, {tp: 2}).findings
 
     assert findings(retention_ms="-1", retention_bytes="-1") == ("it has no limit: its records are kept for ever",)
+    assert findings(cleanup_policy="", retention_ms="5") == ("it has no limit: its records are kept for ever",)
     assert findings(retention_ms="5", retention_bytes="2400") == ("1 partitions hold more than twice retention.bytes",)
     assert findings(retention_ms="5", retention_bytes="2500") == ()
 
