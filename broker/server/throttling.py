@@ -87,6 +87,8 @@ class MutationCharge:
         """Return the charge for partitions that were not changed after all."""
         if self._quota is not None:
             self._quota.take(*self._client, -partitions)
+            if not self._strict:
+                self.throttle_ms = self._quota.overdrawn_ms(*self._client)
 
 
 EXCEEDED = "the quota of partitions created and deleted is used up: try again after the throttle time"

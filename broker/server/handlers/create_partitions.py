@@ -3,6 +3,7 @@
 from typing import Any
 
 from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
+from logyard.broker.controller.topics.placement import PARTITIONS_MAX
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
@@ -37,7 +38,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         elif name not in alterable:
             refused[name] = DENIED
         else:
-            added[name] = max(0, topic.count - len(services.metadata.partitions(name)))
+            added[name] = _cost(services, topic)
             if not validate_only and added[name] and charge.refuses(added[name]):
                 refused[name] = THROTTLED
             else:
@@ -53,6 +54,13 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         outcome = refused.get(name) or outcomes[name]
         results.append({"name": name, "error_code": int(outcome.error), "error_message": outcome.message})
     return {"throttle_time_ms": charge.throttle_ms, "results": results}
+
+
+def _cost(services: Services, topic: Any) -> int:
+    """Return how many partitions are charged for: none for what is refused in any case, as it is by Kafka."""
+    if topic.name not in services.metadata or topic.count > PARTITIONS_MAX:
+        return 0
+    return max(0, topic.count - len(services.metadata.partitions(topic.name)))
 
 
 async def _new_partitions(pauses: Pauses, topic: Any) -> NewPartitions:

@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from logyard.broker.controller.events import CreatedTopic, CreateTopics, NewTopic
+from logyard.broker.controller.topics.placement import PARTITIONS_MAX
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
@@ -43,8 +44,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         if times[name] > 1 or name == RESERVED or name not in creatable:
             continue
         new = await _new_topic(pauses, topic)
-        sizes[name] = _size(services, new)
-        if not validate_only and charge.refuses(sizes[name]):
+        sizes[name] = _cost(services, new)
+        if not validate_only and sizes[name] and charge.refuses(sizes[name]):
             refused.append(CreatedTopic(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED))
         else:
             wanted.append(new)
@@ -82,11 +83,11 @@ def _refusal(name: str, times: int, creatable: Container[str]) -> CreatedTopic |
     return None
 
 
-def _size(services: Services, topic: NewTopic) -> int:
-    """Return how many partitions the topic is to have."""
-    if topic.assignments:
-        return len(topic.assignments)
-    return topic.num_partitions if topic.num_partitions >= 0 else services.config.int("num.partitions")
+def _cost(services: Services, topic: NewTopic) -> int:
+    """Return how many partitions are charged for: none for what is refused in any case, as it is by Kafka."""
+    size = topic.num_partitions if topic.num_partitions >= 0 else services.config.int("num.partitions")
+    size = len(topic.assignments) or size
+    return 0 if topic.name in services.metadata or size > PARTITIONS_MAX else size
 
 
 async def _new_topic(pauses: Pauses, topic: Any) -> NewTopic:

@@ -215,14 +215,14 @@ async def test_alterations_that_are_refused_change_nothing() -> None:
 
 
 class Controller:
-    """Does what it is asked, but for topics whose name begins with bad."""
+    """Does what it is asked, but for topics that have bad in their name."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def _outcome(self, name: str) -> ErrorCode:
         self.asked.append(name)
-        return ErrorCode.POLICY_VIOLATION if name.startswith("bad") else ErrorCode.NONE
+        return ErrorCode.POLICY_VIOLATION if "bad" in name else ErrorCode.NONE
 
     async def ask(self, asked: CreateTopics | DeleteTopics | CreatePartitions) -> Any:
         match asked:
@@ -237,7 +237,7 @@ class Controller:
 
 
 class Metadata:
-    """Every topic has four partitions."""
+    """Every topic has four partitions; all exist but those that begin with new."""
 
     def partitions(self, topic: str) -> dict[int, Any]:
         return dict.fromkeys(range(4), SimpleNamespace(leader=1))
@@ -249,7 +249,7 @@ class Metadata:
         return None
 
     def __contains__(self, topic: str) -> bool:
-        return True
+        return not topic.startswith("new")
 
 
 class Waits:
@@ -277,7 +277,14 @@ def mutating(rate: str) -> tuple[Services, Controller]:
 
 async def create(broker: Services, version: int, *names: str, validate_only: bool = False) -> tuple[list[int], int]:
     topics = [
-        {"name": n, "num_partitions": 4, "replication_factor": 1, "assignments": [], "configs": []} for n in names
+        {
+            "name": n,
+            "num_partitions": 1_000_000 if n.endswith("huge") else 4,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [],
+        }
+        for n in names
     ]
     fields = {"topics": topics, "timeout_ms": 1000, "validate_only": validate_only}
     answer = await create_topics.handle(broker, *request(19, version, fields))
@@ -287,24 +294,38 @@ async def create(broker: Services, version: int, *names: str, validate_only: boo
 
 async def test_partitions_over_the_quota_are_refused_to_clients_that_know_the_error() -> None:
     broker, controller = mutating("1")
-    assert await create(broker, 7, "a", "b", "c", "d") == ([0, 0, 0, 89], 1000)
-    assert controller.asked == ["a", "b", "c"], (
+    assert await create(broker, 7, "new a", "new b", "new c", "new d") == ([0, 0, 0, 89], 1000)
+    assert controller.asked == ["new a", "new b", "new c"], (
         "twelve partitions overdraw eleven tokens by one: the fourth has to wait"
     )
-    assert await create(broker, 7, "e", validate_only=True) == ([0], 0)
+    assert await create(broker, 7, "new e", validate_only=True) == ([0], 0)
 
 
 async def test_older_clients_are_served_and_held_back() -> None:
     broker, controller = mutating("1")
-    assert await create(broker, 5, "a", "b", "c", "d") == ([0, 0, 0, 0], 5000)
-    assert controller.asked == ["a", "b", "c", "d"]
+    names = ["new a", "new b", "new c", "new d"]
+    assert await create(broker, 5, *names) == ([0, 0, 0, 0], 5000)
+    assert controller.asked == names
 
 
 async def test_what_is_not_created_costs_nothing() -> None:
     broker, _ = mutating("1")
     for _n in range(5):
-        assert await create(broker, 7, "bad1", "bad2") == ([44, 44], 0)
-    assert await create(broker, 7, "a", "b", "c") == ([0, 0, 0], 0)
+        assert await create(broker, 7, "new bad1", "new bad2") == ([44, 44], 0)
+    assert await create(broker, 7, "new a", "new b", "new c") == ([0, 0, 0], 0)
+
+
+async def test_nobody_is_held_back_for_what_was_refused() -> None:
+    """Who asked for topics that exist was muted for the time that they would have cost."""
+    broker, _ = mutating("1")
+    refused = [f"new bad{n}" for n in range(5)]
+    assert await create(broker, 5, *refused) == ([44] * 5, 0)
+    existing = [f"bad{n}" for n in range(5)]
+    assert await create(broker, 7, *existing, "bad huge", "new bad huge", "new a") == ([44] * 7 + [0], 0)
+    more = [{"name": n, "count": c, "assignments": None} for n, c in (("new bad", 99), ("bad", 1_000_000), ("a", 16))]
+    fields = {"topics": more, "timeout_ms": 0, "validate_only": False}
+    answer = await create_partitions.handle(mutating("1")[0], *request(37, 3, fields))
+    assert [r["error_code"] for r in answer["results"]] == [44, 44, 7]
 
 
 async def test_deleted_and_added_partitions_count_too() -> None:
