@@ -7,6 +7,7 @@ Rule 2: each length is checked against the end of the frame (or of its tagged fi
         that the bytes received bound the memory.
 Rule 3: an element of three bytes becomes objects of a hundred. Where that matters, `spend` hears of the memory that the
         elements of each list take, before they are made, and may refuse by an exception.
+Rule 4: as in Kafka, bytes that are not UTF-8 become U+FFFD: clients hand on what their users call groups.
 """
 
 import struct
@@ -22,7 +23,11 @@ Reader = Callable[[memoryview, int, int], tuple[Struct, int]]
 # About what values take in memory, in bytes: an object without its fields, a field, a number, a text, an empty list.
 _OBJECT, _SLOT, _NUMBER, _TEXT, _LIST = 56, 8, 32, 60, 56
 
-_MAKE = {"string": "str(data[pos:stop], 'utf-8')", "bytes": "bytes(data[pos:stop])", "records": "data[pos:stop]"}
+_MAKE = {
+    "string": "str(data[pos:stop], 'utf-8', 'replace')",
+    "bytes": "bytes(data[pos:stop])",
+    "records": "data[pos:stop]",
+}
 
 
 def reader(message: Message, version: int, spend: Callable[[int], None] | None = None) -> Reader:

@@ -157,9 +157,10 @@ def test_nulls_only_where_they_are_allowed() -> None:
         codec.decode_request(12, 0, memoryview(b"\0\1g\0\0\0\1\xff\xfe"))
 
 
-def test_text_must_be_utf8() -> None:
-    with pytest.raises(CorruptData):
-        codec.decode_request(12, 0, memoryview(b"\0\1\xff\0\0\0\1\0\0"))
+def test_text_that_is_not_utf8_is_replaced_as_by_kafka() -> None:
+    asked = codec.decode_request(12, 0, memoryview(b"\0\4caf\xe9\0\0\0\1\0\0"))
+    assert (asked.group_id, asked.generation_id) == ("caf\ufffd", 1)
+    assert codec.decode_request(12, 4, memoryview(b"\5caf\xe9\0\0\0\1\1\0\0")).group_id == "caf\ufffd"
 
 
 def test_unknown_keys_and_versions_are_refused() -> None:

@@ -61,7 +61,6 @@ def test_an_unknown_key_is_left_to_the_caller() -> None:
         b"\0\3\0\0\0\0\0\1\0",
         b"\0\3\0\0\0\0\0\1\0\5abcd",
         b"\0\3\0\0\0\0\0\1\xff\xfe",
-        b"\0\3\0\0\0\0\0\1\0\1\xff",
         b"\0\3\0\x09\0\0\0\1\0\1c",
         b"\0\3\0\x09\0\0\0\1\0\1c\1",
         b"\0\3\0\x09\0\0\0\1\0\1c\1\0\5ab",
@@ -70,6 +69,12 @@ def test_an_unknown_key_is_left_to_the_caller() -> None:
 def test_broken_headers_are_refused(frame: bytes) -> None:
     with pytest.raises(CorruptData):
         parse_request_header(memoryview(frame))
+
+
+def test_a_client_id_that_is_not_utf8_is_replaced_as_by_kafka() -> None:
+    """Clients in C send the bytes of their configuration, in whatever encoding it is."""
+    header = parse_request_header(memoryview(b"\0\3\0\0\0\0\0\1\0\4B\xfcrorest"))
+    assert (header.client_id, bytes(header.body)) == ("B\ufffdro", b"rest")
 
 
 def test_a_header_with_many_tagged_fields_is_refused_at_once() -> None:
