@@ -7,6 +7,7 @@ from typing import Any
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
+from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
@@ -17,6 +18,8 @@ from logyard.broker.znodes import configs
 
 # How far a value may be from a whole number where one is needed: the request has doubles only.
 EPSILON = 1e-6
+# The largest whole numbers: Kafka's brokers, which read the same znodes, hold these quotas in so many bits.
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 # What an entry takes before it is written, in parts of an answer.
 ENTRY_PARTS = 5
 
@@ -112,15 +115,16 @@ async def _change(pauses: Pauses, ops: Any, keys: frozenset[str]) -> Callable[[d
 
 
 def _text(op: Any) -> str:
-    """Return a quota as text for the znode. Raises ApiError: INVALID_REQUEST (it is negative, or not whole)."""
+    """Return a quota as text for the znode. Raises ApiError: INVALID_REQUEST (it is negative, not whole, too large)."""
     value = float(op.value)
     if not 0 <= value < float("inf"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a number of 0 or more is expected, not {value}")
     if op.key not in quota_settings.WHOLE:
         return repr(value)
-    whole = int(value + EPSILON)
-    if abs(whole - value) > EPSILON:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a whole number is expected, not {value}")
+    most = INT_MAX if op.key == IP_QUOTA else LONG_MAX
+    whole = min(int(value + EPSILON), most)  # the double next to LONG_MAX is one more than it
+    if abs(float(whole) - value) > EPSILON:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a whole number up to {most} is expected, not {value}")
     return str(whole)
 
 

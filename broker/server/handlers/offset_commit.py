@@ -7,6 +7,7 @@ one that is named twice the last offset. Version 0 writes to ZooKeeper on any br
 from collections.abc import Container
 from typing import Any
 
+from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
@@ -26,6 +27,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         return await _commit_to_zookeeper(services, message, readable, pauses)
     now_ms = services.clock.now_ms()
     retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
+    # Old clients ask for the longest time there is, to keep their offsets for ever.
+    expire_ms = min(now_ms + retention_ms, LONG_MAX) if retention_ms >= 0 else -1
     commits: dict[TopicPartition, OffsetCommit] = {}
     async for tp, p in partition_codes.known(services, pauses, message, readable):
         commits[tp] = OffsetCommit(
@@ -35,7 +38,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             p.committed_leader_epoch if version >= 6 else -1,
             p.committed_metadata or "",
             p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
-            now_ms + retention_ms if retention_ms >= 0 else -1,
+            expire_ms,
         )
     codes = await services.groups.commits.commit(
         message.group_id,

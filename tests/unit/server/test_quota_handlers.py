@@ -121,6 +121,18 @@ async def test_what_is_altered_is_described() -> None:
     assert (await describe(broker))[(("user", "a b"),)] == {"request_percentage": 12.5}
 
 
+async def test_the_largest_quotas_are_numbers_that_kafkas_brokers_can_hold() -> None:
+    """The largest long of Java's clients arrives as the double next to it, which is one more."""
+    broker = await services()
+    assert await alter(broker, entity(user="u"), producer_byte_rate=2.0**63) == (0, None)
+    assert await alter(broker, entity(ip="10.0.0.1"), connection_creation_rate=2.0**31 - 1) == (0, None)
+    found = await broker.zk.read(["/config/users/u", "/config/ips/10.0.0.1"])
+    assert [config_znodes.decode(z.data) for z in found if z is not None] == [
+        {"producer_byte_rate": str(2**63 - 1)},
+        {"connection_creation_rate": str(2**31 - 1)},
+    ]
+
+
 async def test_who_has_no_settings_left_has_no_znode() -> None:
     broker = await services()
 
@@ -203,6 +215,8 @@ async def test_alterations_that_are_refused_change_nothing() -> None:
         (entity(ip="10.0.0.1", user="u"), {"connection_creation_rate": 1.0}),
         (entity(user="u"), {"producer_byte_rate": 1.5}),
         (entity(user="u"), {"producer_byte_rate": float("nan")}),
+        (entity(user="u"), {"producer_byte_rate": 1e300}),
+        (entity(ip="10.0.0.1"), {"connection_creation_rate": 2.0**31}),
         (entity(user="u"), {"request_percentage": -1.0}),
         (entity(user=""), {"producer_byte_rate": 1.0}),
         (entity(group="g"), {"producer_byte_rate": 1.0}),

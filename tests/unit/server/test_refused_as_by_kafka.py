@@ -72,6 +72,30 @@ async def test_settings_of_an_empty_list_are_all(client: SaslClient) -> None:
     assert found[0] == found[1]
 
 
+async def test_offsets_are_kept_for_the_longest_time_there_is(client: SaslClient) -> None:
+    """Old clients ask for it: the end of that time is no number of 64 bits."""
+    commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    committing = {
+        "group_id": "for ever",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "retention_time_ms": 2**63 - 1,
+        "topics": [{"name": "t", "partitions": [commit]}],
+    }
+    await found_coordinator(client, "for ever")
+    code, not_yet = 16, (14, 16)  # COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
+    async with asyncio.timeout(60):
+        while code in not_yet:
+            code = (await client.ask(OFFSET_COMMIT, 4, **committing)).topics[0].partitions[0].error_code
+    assert code == 0
+
+
+async def found_coordinator(client: SaslClient, group: str) -> None:
+    async with asyncio.timeout(60):
+        while (await client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])).coordinators[0].error_code:
+            await asyncio.sleep(0.02)
+
+
 async def test_offsets_of_unknown_partitions_are_not_deleted(client: SaslClient) -> None:
     commit = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
     committing = {
@@ -80,9 +104,8 @@ async def test_offsets_of_unknown_partitions_are_not_deleted(client: SaslClient)
         "member_id": "",
         "topics": [{"name": "t", "partitions": [commit]}],
     }
+    await found_coordinator(client, "g")
     async with asyncio.timeout(60):
-        while (await client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
-            await asyncio.sleep(0.02)
         while (await client.ask(OFFSET_COMMIT, 8, **committing)).topics[0].partitions[0].error_code:
             await asyncio.sleep(0.02)
     asked = [
