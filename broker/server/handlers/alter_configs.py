@@ -1,6 +1,7 @@
 """AlterConfigs (33): replaces all overrides of a topic or broker by those given. Any broker serves it (facts §1)."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
@@ -29,10 +30,18 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _check(resource: Any) -> None:
-    """Raise ApiError: INVALID_CONFIG, if a value is missing."""
-    empty = [c.name for c in resource.configs if c.value is None]
+    check_settings(resource, resource.configs)
+
+
+def check_settings(resource: Any, with_value: Iterable[Any]) -> None:
+    """Raise ApiError: INVALID_REQUEST, if a setting is named twice or one of `with_value` lacks its value."""
+    named = Counter(c.name for c in resource.configs)
+    twice = sorted(name for name, count in named.items() if count > 1)
+    if twice:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)}: named more than once")
+    empty = [c.name for c in with_value if c.value is None]
     if empty:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(empty)}: a value is needed")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(empty)}: a value is needed")
 
 
 def _replace(resource: Any) -> Change:

@@ -1,6 +1,5 @@
 """IncrementalAlterConfigs (44): sets, deletes, appends to and subtracts from single overrides (KIP-339)."""
 
-from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -20,14 +19,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 def _check(resource: Any) -> None:
-    """Raise ApiError: INVALID_REQUEST, if a setting is named twice or its value is missing."""
-    named = Counter(c.name for c in resource.configs)
-    twice = sorted(name for name, count in named.items() if count > 1)
-    if twice:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)}: named more than once")
-    empty = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
-    if empty:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{', '.join(empty)}: a value is needed")
+    alter_configs.check_settings(resource, (c for c in resource.configs if c.config_operation != DELETE))
 
 
 def _change(services: Services, resource: Any) -> alter_configs.Change:
@@ -47,7 +39,8 @@ def _apply(services: Services, overrides: dict[str, str], asked: Any) -> None:
     if operation == SET:
         overrides[name] = asked.value
     elif operation in (APPEND, SUBTRACT):
-        present = _list(overrides.get(name) or _default(services, name))
+        default = _default(services, name)
+        present = _list(overrides.get(name) or default)
         given = _list(asked.value)
         there, named = set(present), set(given)
         kept = [item for item in present if item not in named]
@@ -61,11 +54,11 @@ def _list(text: str) -> list[str]:
 
 
 def _default(services: Services, name: str) -> str:
-    """Return the current value of a list that has no override. Raises ApiError: INVALID_REQUEST (it is not a list)."""
+    """Return the current value of a list that has no override. Raises ApiError: INVALID_CONFIG (it is not a list)."""
     entries = services.config.describe_topic({}) if name in TOPIC_KEYS else services.config.describe()
     entry = next((e for e in entries if e.name == name), None)
     if entry is None or entry.type.name != "LIST":
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: only a list can be appended to or subtracted from")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}: only a list can be appended to or subtracted from")
     return entry.value or ""
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.policies import ConfigRequest, PolicyViolation
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server.handlers import alter_configs, incremental_alter_configs
-from logyard.broker.server.handlers.incremental_alter_configs import DELETE, SET
+from logyard.broker.server.handlers.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT
 from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.turns import Turns
 from logyard.broker.zk.memory import MemoryZooKeeper
@@ -80,6 +81,33 @@ async def test_what_zookeeper_would_not_take_is_refused(
     (response,) = answer["responses"]
     assert response["error_code"] == ErrorCode.INVALID_CONFIG
     assert "ZooKeeper holds 900000 at most" in response["error_message"]
+    assert await settings(services) == {"segment.bytes": "1048576"}
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_", "settings_"),
+    [
+        (alter_configs, WHOLE, [("retention.ms", "5", SET), ("retention.ms", "6", SET)]),
+        (alter_configs, WHOLE, [("retention.ms", None, SET)]),
+        (incremental_alter_configs, INCREMENTAL, [("retention.ms", "5", SET), ("retention.ms", None, DELETE)]),
+        (incremental_alter_configs, INCREMENTAL, [("retention.ms", None, SET)]),
+    ],
+)
+async def test_a_setting_has_one_value(services: Any, handler: Any, request_: Any, settings_: list[Any]) -> None:
+    """Of a setting that was named twice the last value was taken, without a word."""
+    message = SimpleNamespace(resources=[resource(*settings_)], validate_only=False)
+    (response,) = (await handler.handle(services, request_, message))["responses"]
+    assert response["error_code"] == ErrorCode.INVALID_REQUEST
+    assert await settings(services) == {"segment.bytes": "1048576"}
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+async def test_only_lists_are_appended_to(services: Any, operation: int) -> None:
+    """What had a value of its own was taken for a list: the same once more changed nothing, and was a success."""
+    services.config = BrokerConfig.parse("broker.id=1\nlog.dirs=/d\nzookeeper.connect=zk:2181")
+    message = SimpleNamespace(resources=[resource(("segment.bytes", "1048576", operation))], validate_only=False)
+    (response,) = (await incremental_alter_configs.handle(services, INCREMENTAL, message))["responses"]
+    assert response["error_code"] == ErrorCode.INVALID_CONFIG
     assert await settings(services) == {"segment.bytes": "1048576"}
 
 
