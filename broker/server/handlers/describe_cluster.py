@@ -8,12 +8,12 @@ from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
-    if request.api_version >= 1 and message.endpoint_type != BROKERS:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "endpoint type: in ZooKeeper mode there are only brokers (1)")
+    if request.api_version >= 1:
+        _check_endpoint_type(message.endpoint_type)
     brokers = []
     for broker in sorted(services.metadata.brokers.values(), key=lambda b: b.id):
         endpoint = broker.endpoint(request.session.listener)
@@ -29,6 +29,17 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
         "brokers": brokers,
         "cluster_authorized_operations": operations,
     }
+
+
+def _check_endpoint_type(kind: int) -> None:
+    """Raise ApiError: MISMATCHED_ENDPOINT_TYPE (controllers are asked for), UNSUPPORTED_ENDPOINT_TYPE (KIP-919)."""
+    if kind == CONTROLLERS:
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "this is a broker (1): in ZooKeeper mode there is no endpoint of controllers",
+        )
+    if kind != BROKERS:
+        raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {kind}: only 1, brokers, is served")
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

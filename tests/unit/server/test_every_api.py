@@ -299,7 +299,7 @@ async def test_what_is_asked_of_the_cluster(ask: Asking) -> None:
     assert (found.controller_id, [b.broker_id for b in found.brokers]) == (1, [1])
     assert (len(found.cluster_id), found.cluster_authorized_operations > 0) == (22, True)
     refused = await ask("DescribeCluster", include_cluster_authorized_operations=False, endpoint_type=2)
-    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
     known = await ask("Metadata", topics=None, allow_auto_topic_creation=False)
     assert [(t.name, len(t.partitions), t.is_internal) for t in known.topics] == [(TOPIC, 2, False)]

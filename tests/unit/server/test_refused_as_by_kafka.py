@@ -13,7 +13,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, OFFSET_DELETE = 3, 8, 10, 19, 20, 47
-DESCRIBE_CONFIGS = 32
+DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 32, 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -70,6 +70,11 @@ async def test_settings_of_an_empty_list_are_all(client: SaslClient) -> None:
         found.append([setting.name for setting in told.configs])
     assert "retention.ms" in found[0]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("kind", "code"), [(2, 114), (0, 115), (3, 115)])
+async def test_a_broker_is_no_endpoint_of_controllers(client: SaslClient, kind: int, code: int) -> None:
+    assert (await client.ask(DESCRIBE_CLUSTER, 1, endpoint_type=kind)).error_code == code
 
 
 async def test_offsets_are_kept_for_the_longest_time_there_is(client: SaslClient) -> None:
