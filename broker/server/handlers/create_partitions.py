@@ -60,7 +60,8 @@ def _cost(services: Services, topic: Any) -> int:
     """Return how many partitions are charged for: none for what is refused in any case, as it is by Kafka."""
     if topic.name not in services.metadata or topic.count > PARTITIONS_MAX:
         return 0
-    return max(0, topic.count - len(services.metadata.partitions(topic.name)))
+    wanted: int = topic.count
+    return max(0, wanted - len(services.metadata.partitions(topic.name)))
 
 
 async def _new_partitions(pauses: Pauses, topic: Any) -> NewPartitions:

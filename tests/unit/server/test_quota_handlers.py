@@ -290,7 +290,7 @@ def mutating(rate: str) -> tuple[Services, Controller]:
 
 
 async def create(broker: Services, version: int, *names: str, validate_only: bool = False) -> tuple[list[int], int]:
-    topics = [
+    topics: list[dict[str, Any]] = [
         {
             "name": n,
             "num_partitions": 1_000_000 if n.endswith("huge") else 4,

@@ -65,7 +65,8 @@ async def test_a_name_that_no_topic_can_have_is_told_from_one_that_is_only_unkno
 async def test_settings_of_an_empty_list_are_all(client: SaslClient) -> None:
     asked = {"resource_type": 2, "resource_name": "t"}
     found = []
-    for keys in (None, []):
+    both: tuple[list[str] | None, ...] = (None, [])
+    for keys in both:
         (told,) = (await client.ask(DESCRIBE_CONFIGS, 4, resources=[{**asked, "configuration_keys": keys}])).results
         found.append([setting.name for setting in told.configs])
     assert "retention.ms" in found[0]
