@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = getattr(error, "exit_code", None)
         if status is None:
             raise
-        return _complain(_misuse(error, given), int(status))
+        return _complain(_misuse(error), int(status))
     return status if isinstance(status, int) else 0
 
 
@@ -107,12 +107,13 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _misuse(error: Exception, given: Sequence[str]) -> str:
+def _misuse(error: Exception) -> str:
     wording = getattr(error, "format_message", lambda: str(error))()
     if "\n" in wording:  # no command given: print the whole help
         return str(wording)
-    words = [word for word in given[:2] if not word.startswith("-")]
-    return f"{wording.rstrip('.')}: see `{' '.join(['logyard', *words])} --help`"
+    # The command that has refused: of what was typed, some words may be no command's.
+    command = getattr(getattr(error, "ctx", None), "command_path", "logyard")
+    return f"{wording.rstrip('.')}: see `{command} --help`"
 
 
 def _complain(text: str, status: int) -> int:

@@ -25,7 +25,9 @@ def _keep_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
             ["cluster", "stop", "--dir", "/x", "--nope"],
             "logyard: No such option: --nope: see `logyard cluster stop --help`\n",
         ),
-        (["nope"], "logyard: No such command 'nope': see `logyard nope --help`\n"),
+        (["nope"], "logyard: No such command 'nope': see `logyard --help`\n"),
+        (["topics", "nope"], "logyard: No such command 'nope': see `logyard topics --help`\n"),
+        (["story", "x", "--nope"], "logyard: No such option: --nope: see `logyard story --help`\n"),
     ],
 )
 def test_misuse_is_one_line_and_status_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
