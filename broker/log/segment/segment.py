@@ -30,6 +30,8 @@ from logyard.broker.log.segment.index import (
 )
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 
+_KINDS = (layout.LOG, layout.INDEX, layout.TIME_INDEX)  # the files that every segment has
+
 
 class Segment:
     """A segment of one partition's log; `size` counts bytes of the log file, offsets are absolute."""
@@ -109,20 +111,21 @@ class Segment:
         return twin
 
     def activate(self, config: TopicConfig) -> None:
-        """Open for appending: the log file for writing, the index files preallocated."""
+        """Open for appending, the indexes preallocated. Files are opened first: if one cannot be, nothing changes."""
+        loaded = self.load_indexes()
+        log, *indexes = [self.disk.open(self.path(kind), create=True, write=True) for kind in _KINDS]
         # A cache of its own, so that a thread that still reads the files does not add to it.
-        self.cache = SegmentCache(self.load_indexes())
+        self.cache = SegmentCache(loaded)
         # One entry of the time index is reserved for the entry that sealing adds.
         self._entries_max = (
             config.segment_index_bytes // OFFSET_ENTRY_SIZE,
             config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
         )
         self._look_whether_full()
-        self.file = self.disk.open(self.path(layout.LOG), create=True, write=True)
+        self.file = log
         if config.preallocate:
-            self.file.truncate(max(self.size, config.segment_bytes))
-        for kind, entry_size in ((layout.INDEX, OFFSET_ENTRY_SIZE), (layout.TIME_INDEX, TIME_ENTRY_SIZE)):
-            file = self.disk.open(self.path(kind), create=True, write=True)
+            log.truncate(max(self.size, config.segment_bytes))
+        for file, entry_size in zip(indexes, (OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE), strict=True):
             file.truncate(preallocated_size(config.segment_index_bytes, entry_size))
 
     def seal(self) -> None:

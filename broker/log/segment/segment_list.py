@@ -144,12 +144,13 @@ class SegmentList:
         """
         last = self.number_of(offset)
         self._latest.clear()
+        if len(self.all) > last + 1:
+            self.all[last].activate(config)  # first: if it cannot be opened, the log stays as it is
         retired = [path for segment in reversed(self.all[last + 1 :]) for path in self._retire(segment)]
         if len(self.all) > last + 1:
             del self.all[last + 1 :]
             self.active = self.all[last]
             self.open_segments.forget(self.active)
-            self.active.activate(config)
         end = self.active.truncate_to(offset)
         self.lost_tails.pop(self.active.base_offset, None)
         self._resize()

@@ -1,5 +1,6 @@
 """PartitionLog: truncations, retention, and what is durable."""
 
+import errno
 from collections.abc import Iterable
 
 import pytest
@@ -8,7 +9,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log import producer_history
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.disk.port import read_whole
+from logyard.broker.log.disk.port import DiskError, read_whole
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import ProducerEntry, decode_snapshot, encode_snapshot
 from logyard.broker.log.recovery import replay
@@ -43,6 +44,24 @@ class TestTruncate:
         assert not log.truncate_to(20)
         fill(log, 5, epoch=3)
         assert log.epochs.entries == ((1, 0), (3, 20))
+        assert content(opened(disk, SMALL)) == content(log)
+
+    def test_refused_for_lack_of_descriptors_changes_nothing(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 30)
+        before = content(log)
+        kept = log.segments[log.segments.number_of(21)]
+        kept.load_indexes()
+        disk.fail(kept.path(".timeindex"), errno.EMFILE)
+        with pytest.raises(DiskError):
+            log.truncate_to(21)
+        assert log.log_end_offset == 60
+        assert content(log) == before
+        disk.heal()
+        assert log.truncate_to(21)
+        fill(log, 5)
+        assert offsets(content(log)) == [(n * 2, n * 2 + 1) for n in range(15)]
         assert content(opened(disk, SMALL)) == content(log)
 
     def test_producers_go_back_to_what_is_left(self) -> None:
