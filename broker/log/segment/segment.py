@@ -9,11 +9,12 @@ Rule 4: only the thread that owns the log changes a segment. Other threads use a
 """
 
 import zlib
+from contextlib import suppress
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.broker.log.disk.port import Buffer, Disk, DiskFile, read_whole, write_whole
+from logyard.broker.log.disk.port import Buffer, Disk, DiskError, DiskFile, read_whole, remove_if_there, write_whole
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.cache import SegmentCache
 from logyard.broker.log.segment.index import (
@@ -80,11 +81,18 @@ class Segment:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
-        """Create a new, empty, active segment."""
+        """Create a new, empty, active segment; raises DiskError, and leaves no files of it then."""
         segment = cls(disk, directory, base_offset, created_ms=now_ms)
         segment.cache.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
         segment._aborted = []
-        segment.activate(config)
+        try:
+            segment.activate(config)
+        except DiskError:
+            # The log goes on in the segment before; to the next start this empty one would be the log's end.
+            for kind in _KINDS:
+                with suppress(DiskError):
+                    remove_if_there(disk, segment.path(kind))
+            raise
         return segment
 
     # -- files ----------------------------------------------------------------------------------------------
