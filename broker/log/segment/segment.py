@@ -145,6 +145,8 @@ class Segment:
         log.truncate(self.size)
         if self.size:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        # Closes first what a seal before, whose roll failed, has opened: descriptors may be what the roll lacked.
+        self.unsynced = [file for file in self.unsynced if file.path.endswith(layout.TXN_INDEX)]
         self.unsynced = [log, *self.write_indexes(), *self.unsynced]
 
     def write_indexes(self, suffix: str = "") -> list[DiskFile]:

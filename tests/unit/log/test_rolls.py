@@ -38,3 +38,15 @@ class TestRollWithoutDescriptors:
         again = opened(disk, config, known)
         assert again.log_end_offset == end
         assert content(again) == written
+
+    def test_repeated_it_takes_no_more_descriptors(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+        fill(log, 3)
+        disk.fail(f"{log.directory}/{6:020}.index", errno.EMFILE)
+        held = []
+        for _ in range(3):
+            with pytest.raises(DiskError):
+                log.roll(6, NOW)
+            held.append(len(log.segments.active.unsynced))
+        assert held == [3, 3, 3], "the log and its two indexes"
