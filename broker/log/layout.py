@@ -16,7 +16,8 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
-SEGMENT_KINDS = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+ALWAYS_THERE = (LOG, INDEX, TIME_INDEX)  # of every segment
+SEGMENT_KINDS = (*ALWAYS_THERE, TXN_INDEX)
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"

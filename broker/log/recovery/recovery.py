@@ -237,7 +237,7 @@ class _Loader:
     def drop_segments(self, first: int, what: str = "a damaged batch") -> None:
         for segment in reversed(self.segments[first:]):
             self.note(f"{segment.path(layout.LOG)}: removed, it follows {what}")
-            for kind in (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.TXN_INDEX):
+            for kind in layout.SEGMENT_KINDS:
                 remove_if_there(self.disk, segment.path(kind))
         del self.segments[first:]
 

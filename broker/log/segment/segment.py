@@ -31,8 +31,6 @@ from logyard.broker.log.segment.index import (
 )
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 
-_KINDS = (layout.LOG, layout.INDEX, layout.TIME_INDEX)  # the files that every segment has
-
 
 class Segment:
     """A segment of one partition's log; `size` counts bytes of the log file, offsets are absolute."""
@@ -89,7 +87,7 @@ class Segment:
             segment.activate(config)
         except DiskError:
             # The log goes on in the segment before; to the next start this empty one would be the log's end.
-            for kind in _KINDS:
+            for kind in layout.ALWAYS_THERE:
                 with suppress(DiskError):
                     remove_if_there(disk, segment.path(kind))
             raise
@@ -121,7 +119,7 @@ class Segment:
     def activate(self, config: TopicConfig) -> None:
         """Open for appending, the indexes preallocated. Files are opened first: if one cannot be, nothing changes."""
         loaded = self.load_indexes()
-        log, *indexes = [self.disk.open(self.path(kind), create=True, write=True) for kind in _KINDS]
+        log, *indexes = [self.disk.open(self.path(kind), create=True, write=True) for kind in layout.ALWAYS_THERE]
         # A cache of its own, so that a thread that still reads the files does not add to it.
         self.cache = SegmentCache(loaded)
         # One entry of the time index is reserved for the entry that sealing adds.

@@ -81,8 +81,7 @@ def prepare(
 
 def kinds_of(segment: Segment) -> tuple[str, ...]:
     """Return the kinds of files that a closed segment has."""
-    kinds = (LOG, layout.INDEX, layout.TIME_INDEX)
-    return (*kinds, layout.TXN_INDEX) if segment.has_aborted else kinds
+    return SEGMENT_KINDS if segment.has_aborted else layout.ALWAYS_THERE
 
 
 def _link_aside(segment: Segment) -> Replacement:
@@ -106,7 +105,7 @@ def replacement_of(part: str, old: Sequence[Segment], interval: int) -> Replacem
     aborted = [entry for segment in old for entry in segment.reader().aborted if entry.last_offset in markers]
     for file in new.write_indexes(CLEANED):
         file.sync()
-    kinds = [LOG, layout.INDEX, layout.TIME_INDEX]
+    kinds = [*layout.ALWAYS_THERE]
     if aborted:
         new.replace_aborted(aborted, CLEANED)
         for file in new.unsynced:
