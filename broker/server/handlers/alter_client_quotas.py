@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import Any
 
+from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
@@ -18,8 +19,8 @@ from logyard.broker.znodes import configs
 
 # How far a value may be from a whole number where one is needed: the request has doubles only.
 EPSILON = 1e-6
-# The largest whole numbers: Kafka's brokers, which read the same znodes, hold these quotas in so many bits.
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+# Kafka's brokers, which read the same znodes, hold an address's quota in 32 bits, others in 64.
+INT_MAX = 2**31 - 1
 # What an entry takes before it is written, in parts of an answer.
 ENTRY_PARTS = 5
 
