@@ -61,10 +61,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
             pos += length
             if pos > len(frame):
                 primitives.bad_length("client id", length)
-            try:
-                client_id = str(frame[_CLIENT_AT:pos], "utf-8")
-            except UnicodeDecodeError:
-                client_id = str(frame[_CLIENT_AT:pos], "utf-8", "replace")  # as in Kafka
+            client_id = str(frame[_CLIENT_AT:pos], "utf-8", "replace")  # as in Kafka
         elif length != -1:
             primitives.bad_length("client id", length)
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
