@@ -20,14 +20,20 @@ def link(broker: ScriptedBroker) -> ReplicaFetchLink:
     return ReplicaFetchLink(1, lambda _: broker.info, "PLAINTEXT", 9, 5.0)
 
 
+def fetched(asked: Asked, partitions: list[FetchedPartition], error: int = 0) -> bytes:
+    """A leader's answer, with a session if there is no error."""
+    session_id = 0 if error else 3
+    frame = wire.answer(asked.version, asked.correlation_id, partitions, error_code=error, session_id=session_id)
+    return b"".join(bytes(part) for part in frame)  # type: ignore[arg-type]  # nothing is sent from files
+
+
 @pytest.mark.parametrize("topic_id", [ZERO_TOPIC_ID, UUID(int=7)], ids=["by name", "by id"])
 async def test_an_error_that_is_unknown_here_is_that_of_its_partition_alone(topic_id: UUID) -> None:
     """The whole answer could not be read, and no partition of the leader was replicated any more."""
 
     def answered(asked: Asked) -> Answer:
         found = [FetchedPartition(T0, LATER, topic_id=topic_id), FetchedPartition(T1, records=b"r", topic_id=topic_id)]
-        frame = wire.answer(asked.version, asked.correlation_id, found, error_code=0, session_id=3)
-        return b"".join(bytes(part) for part in frame)  # type: ignore[arg-type]  # nothing is sent from files
+        return fetched(asked, found)
 
     async with ScriptedBroker(answered) as broker:
         follower = link(broker)
@@ -44,16 +50,15 @@ async def test_an_error_that_is_unknown_here_is_that_of_its_partition_alone(topi
 async def test_so_is_one_of_the_whole_fetch_and_of_a_look_up() -> None:
     def answered(asked: Asked) -> Answer:
         if asked.api_key == 1:
-            frame = wire.answer(asked.version, asked.correlation_id, [], error_code=LATER, session_id=0)
-            return b"".join(bytes(part) for part in frame)  # type: ignore[arg-type]  # nothing is sent from files
+            return fetched(asked, [], LATER)
         if asked.api_key == 2:
             return {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": LATER}]}]}
         return {"topics": [{"topic": "t", "partitions": [{"partition": 0, "error_code": LATER}]}]}
 
     async with ScriptedBroker(answered) as broker:
         follower = link(broker)
-        fetched = await follower.fetch(FollowerFetch(9, 1, 10, 1, 1000, 0, 0, [], uses_topic_ids=False))
+        whole = await follower.fetch(FollowerFetch(9, 1, 10, 1, 1000, 0, 0, [], uses_topic_ids=False))
         (offset,) = await follower.list_offsets([OffsetQuery(T0, -1)])
         (epoch,) = await follower.offsets_for_leader_epoch([EpochQuery(T0, 1)])
         follower.close()
-    assert (fetched.error, offset.error, epoch.error) == (ErrorCode.UNKNOWN_SERVER_ERROR,) * 3
+    assert (whole.error, offset.error, epoch.error) == (ErrorCode.UNKNOWN_SERVER_ERROR,) * 3
