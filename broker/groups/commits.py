@@ -228,7 +228,7 @@ class Commits:
                 dropped = group.offsets.known_of(gone)
                 yield 1 + min(len(gone), len(group.offsets.committed))
                 if dropped:
-                    yield from self._bury(group, dropped, told)
+                    yield (yield from self._bury(group, dropped, told))
         except Exception as error:
             tasks.failed("offsets of deleted partitions", error)
 
@@ -334,8 +334,9 @@ class Commits:
 
     def _bury(
         self, group: Group, places: Sequence[Place], told: Told, *, whole: bool = False
-    ) -> Generator[int, None, None]:
-        """Append tombstones, as many in each step as a batch takes; yields what each step but the last has cost.
+    ) -> Generator[int, None, int]:
+        """Append tombstones, as many in each step as a batch takes; yields what each step but the last has cost, and
+        returns that of the last.
 
         The places are some of those that are known, each once. The last step has the group's own tombstone if the group
         is empty and has no other offsets, as in Kafka, or is deleted as a `whole`.
@@ -351,9 +352,11 @@ class Commits:
                 records.append((record_format.group_key(group.group_id), None))
             if records:
                 told(part, *self._append(group, dict.fromkeys(part), records))
+            cost = APPEND_COST + TOMBSTONE_COST * len(part)
             if is_over:
-                return
-            yield APPEND_COST + TOMBSTONE_COST * len(part)
+                return cost
+            yield cost
+        return 0
 
     def _drop_if_empty(self, group: Group) -> None:
         """Somebody may have joined or committed during the append."""
