@@ -55,16 +55,15 @@ class Snapshot:
 class GroupOffsets:
     """`committed` has the valid offsets; `open`, by producer id, what open transactions have committed."""
 
-    __slots__ = ("_buried", "_changes", "_in_flight", "_last", "_written_at", "committed", "open")
+    __slots__ = ("_changes", "_in_flight", "_last", "_written_at", "committed", "open")
 
     def __init__(self) -> None:
         self.committed: dict[Place, OffsetCommit] = {}
         self.open: dict[int, dict[Place, Written]] = {}
         self._changes: dict[int, Mapping[Place, OffsetCommit | None]] = {}
         self._in_flight: dict[Place, int] = {}
-        # Where what is committed lies in the log, and the last tombstones of those places, while changes are in flight.
+        # Where what is committed lies in the log, or its tombstone while other changes of that place are in flight.
         self._written_at: dict[Place, int] = {}
-        self._buried: dict[Place, None] = {}
         self._last = 0
 
     def load(self, place: Place, written: Written) -> None:
@@ -95,22 +94,17 @@ class GroupOffsets:
     def end(self, number: int, base_offset: int) -> None:
         """Apply the change if it was written: the log has answered. NOT_WRITTEN: it was not."""
         for place, commit in self._changes.pop(number).items():
-            self._in_flight[place] -= 1
-            if not self._in_flight[place]:
-                del self._in_flight[place]
-            if base_offset < self._written_at.get(place, 0):
-                continue
-            self._written_at[place] = base_offset
-            if commit is None:
-                self.committed.pop(place, None)
-                self._buried[place] = None
-            else:
-                self.committed[place] = commit
-        if not self._changes and self._buried:
-            for place in self._buried:
-                if place not in self.committed:
-                    self._written_at.pop(place, None)
-            self._buried = {}
+            left = self._in_flight.pop(place) - 1
+            if left:
+                self._in_flight[place] = left
+            if base_offset >= self._written_at.get(place, 0):
+                self._written_at[place] = base_offset
+                if commit is None:
+                    self.committed.pop(place, None)
+                else:
+                    self.committed[place] = commit
+            if not left and place not in self.committed:
+                self._written_at.pop(place, None)
 
     def drop(self, commits: Mapping[Place, OffsetCommit]) -> None:
         """Forget these commits without writing to the log; later ones of the same partitions stay."""
