@@ -348,7 +348,7 @@ class Commits:
             part = places[done : done + len(records)]
             done += len(part)
             is_over = done == len(places)
-            if is_over and (whole or (are_all and _has_only_offsets(group))):
+            if is_over and (whole or (are_all and group.has_only_offsets)):
                 records.append((record_format.group_key(group.group_id), None))
             if records:
                 told(part, *self._append(group, dict.fromkeys(part), records))
@@ -388,11 +388,6 @@ class Commits:
     def _end(self, group: Group, number: int, written_at: int) -> None:
         group.offsets.end(number, written_at)
         self._roster.drop_if_nothing(group)
-
-
-def _has_only_offsets(group: Group) -> bool:
-    """Whether it has nothing but plain offsets: no members, and no commits of open transactions."""
-    return group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
 
 
 def _records(group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue]:

@@ -142,6 +142,11 @@ class Group:
         """Whether it has no members, no pending ids and no offsets."""
         return self.state is GroupState.EMPTY and not self.pending and self.offsets.is_hollow
 
+    @property
+    def has_only_offsets(self) -> bool:
+        """Whether it has nothing but plain offsets: no members, and no commits of open transactions."""
+        return self.state is GroupState.EMPTY and not self.pending and not self.offsets.open
+
     def move(self, state: GroupState, now: Now) -> None:
         """Change the state. Raises IllegalTransition for a change that facts §16 does not list."""
         if self.state not in _FROM[state]:
