@@ -2,7 +2,7 @@
 
 A server over uvloop that takes frames of a fixed shape: for a Produce it checks the batch's CRC, writes the batch to a
 file and answers with fixed bytes; for a Fetch it reads a piece of that file and sends it. No versions, no partitions,
-no offsets, no errors. `python -m tests.benchmarks.bare_server FILE` prints its port.
+no offsets, no errors. `python -m tests.benchmarks.bare_server FILE [BYTES]` prints its port; BYTES are of a Fetch.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ _CRC = struct.Struct(">I")
 class Bare(asyncio.BufferedProtocol):
     """One connection."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, fetched: int = FETCHED_BYTES) -> None:
+        self._fd, self._fetched = fd, fetched
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = self._position = 0
@@ -63,7 +63,7 @@ class Bare(asyncio.BufferedProtocol):
     def _answer(self, frame: memoryview) -> list[bytes]:
         if frame[1] == 1:
             self._transport.writelines(  # type: ignore[attr-defined]
-                [_SIZE.pack(FETCHED_BYTES), os.pread(self._fd, FETCHED_BYTES, 0)]
+                [_SIZE.pack(self._fetched), os.pread(self._fd, self._fetched, 0)]
             )
             return []
         size, at = read_uvarint(frame, RECORDS_SIZE_AT)
@@ -74,12 +74,12 @@ class Bare(asyncio.BufferedProtocol):
         return [PRODUCED]
 
 
-async def serve(path: Path) -> None:
+async def serve(path: Path, fetched: int) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
-    server = await asyncio.get_running_loop().create_server(lambda: Bare(fd), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: Bare(fd, fetched), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(Path(sys.argv[1])))
+    uvloop.run(serve(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else FETCHED_BYTES))

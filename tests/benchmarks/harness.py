@@ -121,9 +121,10 @@ def process_cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def bare_server(path: Path) -> Iterator[Server]:
-    """A process that does the bare work (bare_server.py) over that file."""
-    with started("tests.benchmarks.bare_server", str(path)) as server:
+def bare_server(path: Path, fetched: int | None = None) -> Iterator[Server]:
+    """A process that does the bare work (bare_server.py) over that file; `fetched` bytes a Fetch, if told."""
+    told = () if fetched is None else (str(fetched),)
+    with started("tests.benchmarks.bare_server", str(path), *told) as server:
         yield server
 
 

@@ -13,8 +13,9 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import uvloop
@@ -168,12 +169,15 @@ class Connection(asyncio.Protocol):
 class BareCluster:
     """Three bare brokers, for the rows that want a cluster: `bootstrap`, `description`, `admin`, `isrs_full`."""
 
+    directory = Path()  # of those that serve by TLS: where their client finds ports and certificates
+
     def __init__(self, at: list[int], processes: list[subprocess.Popen[bytes]]) -> None:
         self.bootstrap = ",".join(f"{HOST}:{port}" for port in at)
         self.description = {"brokers": [{"id": n, "pid": process.pid} for n, process in enumerate(processes)]}
+        self.client: Mapping[str, object] = {"bootstrap.servers": self.bootstrap}
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient(dict(self.client))
 
     def isrs_full(self, topic: str) -> bool:
         return bool(self.admin().list_topics(topic, timeout=10).topics)

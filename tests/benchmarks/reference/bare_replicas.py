@@ -8,20 +8,22 @@ partitions, no sessions, no epochs and no errors.
     python -m tests.benchmarks.reference.bare_replicas [--rounds N]
 
 prints what these and our brokers take in turn, with acks=all: 500 records a second, and 1 KiB records at half of the
-rate that ours can take. With a number, two lists of ports and a directory it is one of the brokers. They are also the
-floor of the row of 500 records a second beside Apache Kafka, and of the latencies of `bench_cluster.py`.
+rate that ours can take. With a number, two lists of ports and a directory it is one of the brokers; with a file of a
+key and its certificates, too, it serves clients by TLS. They are also the floor of the rows of 500 records a second
+beside Apache Kafka, and of the latencies of `bench_cluster.py`.
 """
 
 import argparse
 import asyncio
 import os
+import ssl
 import statistics
 import struct
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +34,7 @@ import uvloop
 from logyard.broker.protocol import header
 from tests.benchmarks import frames, harness
 from tests.benchmarks.load import Load
-from tests.benchmarks.reference import bare_brokers, rows
+from tests.benchmarks.reference import bare_brokers, rows, tls
 from tests.benchmarks.reference.measure import Measured
 from tests.benchmarks.reference.settings import CONFIG
 from tests.support import kafka
@@ -133,8 +135,12 @@ class Connection(bare_brokers.Connection):
         self._log.append(memoryview(partition.records), lambda: answer(asked, body))
 
 
-async def serve(number: int, at: list[int], peers: list[int], directory: Path) -> None:
-    """One of the brokers: clients at `at`, followers at `peers`, one port for each broker."""
+async def serve(number: int, at: list[int], peers: list[int], directory: Path, pem: Path | None) -> None:
+    """One of the brokers: clients at `at`, by TLS if there is a `pem`, followers at `peers`; a port for each broker."""
+    context = None
+    if pem is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pem)
     loop = asyncio.get_running_loop()
     log, answers = Log(directory / f"{number}"), bare_brokers.Answers(number, at)
     await loop.create_server(lambda: Leader(log), HOST, peers[number])
@@ -146,28 +152,36 @@ async def serve(number: int, at: list[int], peers: list[int], directory: Path) -
                 break
             except ConnectionRefusedError:
                 await asyncio.sleep(0.05)  # it is not up yet
-    server = await loop.create_server(lambda: Connection(answers, log), HOST, at[number])
+    server = await loop.create_server(lambda: Connection(answers, log), HOST, at[number], ssl=context)
     await server.serve_forever()
 
 
-def running(directory: Path) -> AbstractContextManager[bare_brokers.BareCluster]:
+@contextmanager
+def running(directory: Path, *, by_tls: bool = False) -> Iterator[bare_brokers.BareCluster]:
     """Start three; stop them at the end."""
-    at, peers = bare_brokers.free_ports(3), bare_brokers.free_ports(3)
-    return bare_brokers.started(__spec__.name, at, ",".join(map(str, peers)), str(directory))
+    at, peers, pem = bare_brokers.free_ports(3), bare_brokers.free_ports(3), []
+    if by_tls:
+        pem = [tls.prepare(directory, 3)["ssl.keystore.location"]]
+        at = list(tls.ports(directory).values())
+    with bare_brokers.started(__spec__.name, at, ",".join(map(str, peers)), str(directory), *pem) as bare:
+        bare.directory = directory
+        bare.client = tls.client(cast(RealCluster, bare), tls=by_tls)
+        yield bare
 
 
-def latency(cluster: RealCluster) -> Measured:
+def latency(cluster: RealCluster, *, by_tls: bool = False) -> Measured:
     """`rows.latency` with acks=all, and what bare processes take for the same client in the same run."""
-    found = rows.latency(cluster, acks="all")
-    with tempfile.TemporaryDirectory(prefix="logyard-bare-") as home, running(Path(home)) as bare:
-        floor = rows.latency(cast(RealCluster, bare), acks="all")
+    found = rows.latency(cluster, acks="all", tls=by_tls)
+    with tempfile.TemporaryDirectory(prefix="logyard-bare-") as home, running(Path(home), by_tls=by_tls) as bare:
+        floor = rows.latency(cast(RealCluster, bare), acks="all", tls=by_tls)
     return {**found, **{f"floor: three bare processes, {figure}": value for figure, value in floor.items()}}
 
 
 def main() -> int:
-    if len(sys.argv) == 5 and sys.argv[1].isdigit():
+    if len(sys.argv) in (5, 6) and sys.argv[1].isdigit():
         at, peers = ([int(port) for port in ports.split(",")] for ports in sys.argv[2:4])
-        uvloop.run(serve(int(sys.argv[1]), at, peers, Path(sys.argv[4])))
+        pem = Path(sys.argv[5]) if len(sys.argv) == 6 else None
+        uvloop.run(serve(int(sys.argv[1]), at, peers, Path(sys.argv[4]), pem))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="counted runs of each (default: 5)")

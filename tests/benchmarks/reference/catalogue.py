@@ -32,7 +32,7 @@ def _tls() -> list[Row]:
         for size in (100, 1024, 16384)
         for replicas in (1, 3)
     ]
-    return [*made, Row("TLS, 500 records/s of 1 KiB, RF 3, acks=all", partial(work.latency, acks="all", tls=True))]
+    return [*made, Row("TLS, 500 records/s of 1 KiB, RF 3, acks=all", partial(bare_replicas.latency, by_tls=True))]
 
 
 def _transactions() -> list[Row]:
@@ -119,9 +119,7 @@ def rows() -> list[Row]:
         Row("restart of one broker, killed", partial(work.restart, number=signal.SIGKILL)),
         Row("memory, after all this", work.resident, rounds=1),
         Row("10 GB to another broker", partial(moves.reassign, gigabytes=10, throttle=0), rounds=3),
-        Row(
-            "10 GB to another broker at 100 MB/s", partial(moves.reassign, gigabytes=10, throttle=100_000_000), rounds=1
-        ),
+        Row("3 GB to another broker at 100 MB/s", partial(moves.reassign, gigabytes=3, throttle=100_000_000), rounds=3),
         Row("controlled shutdown, 3,000 leaders", moves.shutdown, rounds=3),
         Row("controller failover, 10,000 partitions", partial(moves.failover, partitions=10_000)),
         Row("compaction of 1 GB, ours by Spark", spark_jobs.compaction, rounds=3),

@@ -130,7 +130,7 @@ def shutdown(cluster: RealCluster) -> Measured:
 
 def reassign(cluster: RealCluster, *, gigabytes: float, throttle: int) -> Measured:
     """Eight partitions with that much data go from one broker to another, or back; `throttle` in bytes/s, 0: none."""
-    name = "movable"
+    name = f"movable-{gigabytes}"
 
     def fill() -> None:
         admin = cluster.admin()
@@ -148,7 +148,7 @@ def reassign(cluster: RealCluster, *, gigabytes: float, throttle: int) -> Measur
                     producer.poll(0.05)
         producer.flush(300)
 
-    once(cluster, "movable", fill)
+    once(cluster, name, fill)
     now = cluster.describe(name)
     target = (1,) if now[0].replicas == [0] else (0,)
     moves = [Move(TopicPartition(name, p), tuple(found.replicas), target) for p, found in sorted(now.items())]

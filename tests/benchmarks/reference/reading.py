@@ -2,14 +2,19 @@
 
 import itertools
 import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import cast
 
 from confluent_kafka import Producer
 
 from logyard.broker.model import TopicPartition
 from tests.benchmarks import frames, harness
-from tests.benchmarks.reference import kcat
+from tests.benchmarks.reference import bare_senders, kcat
 from tests.benchmarks.reference.cost import Meter
 from tests.benchmarks.reference.measure import Measured, Steps, cpu_s
 from tests.benchmarks.reference.moves import client_of, once
@@ -28,19 +33,29 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
     """`readers` processes of kcat (librdkafka in C, nothing decoded or printed) read one topic of 1 KiB records.
 
     `megabytes` are what all of them receive together, READS times. `cold`: none of it is in the page cache when they
-    begin. Yields before each time.
+    begin; without it, the floor is what bare senders of the same files take. Yields before each time.
     """
     each = megabytes // readers
     name = f"read-{each}"
     once(cluster, name, lambda: fill(cluster, name, each))
-    command = [*kcat.command(cluster, name), "-X", "fetch.message.max.bytes=1048576"]
+    options = ["-X", "fetch.message.max.bytes=1048576"]
     prepare = partial(forget_pages, cluster, name) if cold else lambda: None
-    read = yield from kcat.in_steps(cluster, command, READS, readers, prepare)
+    read = yield from kcat.in_steps(cluster, [*kcat.command(cluster, name), *options], READS, readers, prepare)
     amount = each * readers
-    return {
+    found = {
         "MB/s": amount / read.seconds,
         "CPU s per GB": read.brokers_s / amount * 1000,
         "client's CPU s per GB": read.own_s / amount * 1000,
+    }
+    if cold:
+        return found
+    with bare_senders.running(cluster, name) as bare:
+        words = [*kcat.command(cast(RealCluster, bare), name), *options]
+        least = yield from kcat.in_steps(cast(RealCluster, bare), words, READS, readers)
+    return {
+        **found,
+        "floor: bare senders, CPU s per GB": least.brokers_s / amount * 1000,
+        "floor: their clients' CPU s per GB": least.own_s / amount * 1000,
     }
 
 
@@ -100,24 +115,43 @@ def small_fetches(cluster: RealCluster) -> Measured:
         wire.close()
 
     once(cluster, SMALL, make)
-    wires = [harness.Wire(leader_of(cluster, SMALL)) for _ in range(CONNECTIONS)]
+    found, size = _ask_by_turns(leader_of(cluster, SMALL), count)
+    with _bare(size) as bare:
+        floor, _ = _ask_by_turns(bare, count)
+    return {**found, **{f"floor: a bare server, {figure}": value for figure, value in floor.items()}}
+
+
+def _ask_by_turns(server: harness.Server, count: int) -> tuple[Measured, int]:
+    """Fetch one batch of `count` after the other by that many connections, in no order; also the size of an answer."""
+    wires = [harness.Wire(server) for _ in range(CONNECTIONS)]
     asked = [frames.fetch(n * 7919 % count, 100, topic=SMALL) for n in range(SMALL_FETCHES)]
-    cpu, begun = cpu_s(cluster), time.perf_counter()
+    cpu, begun, size = server.cpu_s(), time.perf_counter(), 0
     for at in range(0, SMALL_FETCHES, CONNECTIONS):
         for wire, frame in zip(wires, asked[at:], strict=False):
             wire.send(frame)
         for wire in wires:
-            assert len(wire.answer()) > 200, "an answer without the batch"
-    taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
+            size = len(wire.answer())
+            assert size > 200, "an answer without the batch"
+    taken, used = time.perf_counter() - begun, server.cpu_s() - cpu
     for wire in wires:
         wire.close()
-    return {"requests/s": SMALL_FETCHES / taken, "CPU µs each": used / SMALL_FETCHES * 1e6}
+    return {"requests/s": SMALL_FETCHES / taken, "CPU µs each": used / SMALL_FETCHES * 1e6}, size
+
+
+@contextmanager
+def _bare(size: int) -> Iterator[harness.Server]:
+    """A server that answers each Fetch with so many bytes of a file, whatever was asked."""
+    with tempfile.TemporaryDirectory(prefix="logyard-bare-") as home:
+        file = Path(home, "file")
+        file.write_bytes(os.urandom(size))
+        with harness.bare_server(file, size) as server:
+            yield server
 
 
 def converted(cluster: RealCluster) -> Measured:
     """Fetch v2 of batches of sixteen records of 1 KB, 256 KB at a time: the broker makes messages of format v1 of them.
 
-    The MB are those that it sends.
+    The MB are those that it sends. The floor is a server that sends as many bytes, and converts nothing.
     """
 
     def make() -> None:
@@ -127,16 +161,23 @@ def converted(cluster: RealCluster) -> Measured:
         wire.close()
 
     once(cluster, OLD, make)
-    wire, sent = harness.Wire(leader_of(cluster, OLD)), 0
-    cpu, begun = cpu_s(cluster), time.perf_counter()
+    found, size = _ask_all(leader_of(cluster, OLD))
+    with _bare(size) as bare:
+        floor, _ = _ask_all(bare)
+    return {**found, **{f"floor: a bare server, {figure}": value for figure, value in floor.items()}}
+
+
+def _ask_all(server: harness.Server) -> tuple[Measured, int]:
+    """Read all batches as old clients do, one request after the other; also the size of an answer."""
+    wire, sent, size = harness.Wire(server), 0, 0
+    cpu, begun = server.cpu_s(), time.perf_counter()
     for number in range(0, OLD_BATCHES, OLD_RECORDS):
-        asked = frames.fetch(number * OLD_RECORDS, 256 << 10, topic=OLD, version=OLD_VERSION)
-        answer = wire.ask(asked)
-        assert len(answer) > 200_000, f"{len(answer)} bytes"
-        sent += len(answer)
-    taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
+        size = len(wire.ask(frames.fetch(number * OLD_RECORDS, 256 << 10, topic=OLD, version=OLD_VERSION)))
+        assert size > 200_000, f"{size} bytes"
+        sent += size
+    taken, used = time.perf_counter() - begun, server.cpu_s() - cpu
     wire.close()
-    return {"MB/s": sent / 1e6 / taken, "CPU s per GB": used / sent * 1e9}
+    return {"MB/s": sent / 1e6 / taken, "CPU s per GB": used / sent * 1e9}, size
 
 
 def leader_of(cluster: RealCluster, name: str, partition: int = 0) -> harness.Server:

@@ -55,7 +55,7 @@ assert context.parallelize([1], 1).map(lambda n: n + 1).collect() == [2]
 print("Spark is up", file=sys.stderr, flush=True)
 context.stop()
 """
-FLOOR = "floor: an empty application, s"
+FLOOR = "floor: an empty application"
 
 
 def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = True) -> Measured:
@@ -81,7 +81,7 @@ def compaction(cluster: RealCluster, *, megabytes: int = 1000, spark: bool = Tru
         ended, cost = time.perf_counter(), meter.figures(dirty / 1e6)
         assert _size(alone) < dirty, "nothing was compacted"
         floor = _floor(alone)
-    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up), **cost, FLOOR: floor}
+    return {"s in all": ended - begun, "at work, MB/s": dirty / 1e6 / (ended - up), **cost, **floor}
 
 
 def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
@@ -100,7 +100,7 @@ def export(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
         ended, cost = time.perf_counter(), meter.figures(megabytes)
         assert any(target.rglob("*.parquet")), "nothing was exported"
         floor = _floor(alone)
-    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, FLOOR: floor}
+    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, **floor}
 
 
 def audit(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
@@ -118,7 +118,7 @@ def audit(cluster: RealCluster, *, megabytes: int = 1000) -> Measured:
             kafka.tool("dump-log", "--deep-iteration", "--files", files, timeout_s=JOB_S_MAX)
         ended, cost = time.perf_counter(), meter.figures(megabytes)
         floor = _floor(alone)
-    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, FLOOR: floor}
+    return {"s in all": ended - begun, "at work, MB/s": megabytes / (ended - up), **cost, **floor}
 
 
 def _is_ours(cluster: RealCluster) -> bool:
@@ -180,13 +180,14 @@ def _size(cluster: RealCluster) -> int:
     return _closed(cluster)[1]
 
 
-def _floor(cluster: RealCluster) -> float:
-    """How long an empty application takes, submitted as the jobs are."""
+def _floor(cluster: RealCluster) -> Measured:
+    """What an empty application takes, submitted as the jobs are."""
     script = cluster.directory / "empty.py"
     script.write_text(EMPTY)
-    begun = time.perf_counter()
+    meter, begun = Meter(cluster, jobs=True), time.perf_counter()
     _run([*_submission(), str(script)])
-    return time.perf_counter() - begun
+    taken = time.perf_counter() - begun
+    return {f"{FLOOR}, s": taken, f"{FLOOR}, CPU s": meter.figures(1000)["CPU s per GB"]}
 
 
 def _submit(job: str, cluster: RealCluster, *arguments: str) -> float:

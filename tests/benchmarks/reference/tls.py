@@ -15,8 +15,8 @@ def prepare(directory: Path, brokers: int) -> dict[str, str]:
     """Choose the ports, write the stores; return the brokers' settings, for either kind."""
     directory.mkdir(parents=True, exist_ok=True)
     chosen = Ports(directory)
-    ports = {broker: {"SSL": chosen.choose(f"broker-{broker}-ssl")} for broker in range(brokers)}
-    listeners_file(directory).write_text(json.dumps(ports))
+    listeners = {broker: {"SSL": chosen.choose(f"broker-{broker}-ssl")} for broker in range(brokers)}
+    listeners_file(directory).write_text(json.dumps(listeners))
     authority = Authority((directory / CA).parent)
     own = authority.issue("broker", ("localhost", HOST))
     return {
@@ -27,13 +27,17 @@ def prepare(directory: Path, brokers: int) -> dict[str, str]:
     }
 
 
+def ports(directory: Path) -> dict[str, int]:
+    """Return the listeners' ports by the number of the broker."""
+    return {broker: of["SSL"] for broker, of in json.loads(listeners_file(directory).read_text()).items()}
+
+
 def client(cluster: RealCluster, *, tls: bool) -> dict[str, object]:
     """Return librdkafka's settings for the plain listener or the other one."""
     if not tls:
         return {"bootstrap.servers": cluster.bootstrap}
-    ports = json.loads(listeners_file(cluster.directory).read_text())
     return {
-        "bootstrap.servers": ",".join(f"{HOST}:{of['SSL']}" for of in ports.values()),
+        "bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports(cluster.directory).values()),
         "security.protocol": "SSL",
         "ssl.ca.location": str(cluster.directory / CA),
     }
