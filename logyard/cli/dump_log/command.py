@@ -1,5 +1,6 @@
 """`logyard dump-log`: the files of partitions as text, as kafka-dump-log.sh prints them."""
 
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,6 +104,8 @@ def _print(path: Path, dump: Dump, faults: "Faults") -> None:
     try:
         lines = dump(path)
         if lines is None:
+            if stat.S_ISDIR(path.stat().st_mode):
+                raise LocalError(f"--files {path}: this is a directory: name files in it")
             sys.stdout.flush()
             typer.echo(f"Ignoring unknown file {path}", err=True)
         else:

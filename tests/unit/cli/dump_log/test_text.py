@@ -118,7 +118,15 @@ def test_an_index_that_is_being_written_is_no_fault(run: Any, tmp_path: Path) ->
 def test_what_cannot_be_dumped(run: Any, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
-    assert run("dump-log", "--files", str(other))[2] == f"Ignoring unknown file {other}\n"
+    assert run("dump-log", "--files", str(other))[::2] == (0, f"Ignoring unknown file {other}\n")
+    assert run("dump-log", "--files", str(tmp_path / "none"))[::2] == (
+        1,
+        f"logyard: --files {tmp_path / 'none'}: No such file or directory\n",
+    )
+    assert run("dump-log", "--files", str(tmp_path))[::2] == (
+        1,
+        f"logyard: --files {tmp_path}: this is a directory: name files in it\n",
+    )
     status, _, err = run("dump-log", "--files", str(tmp_path / f"{ZERO}.log"))
     assert (status, err) == (1, f"logyard: --files {tmp_path / ZERO}.log: No such file or directory\n")
     (tmp_path / "x.log").write_bytes(b"")
