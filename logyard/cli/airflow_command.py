@@ -51,4 +51,6 @@ def reaching(conn_id: str, directory: Path) -> list[str]:
     settings = read_connection(Connection.get_connection_from_secrets(conn_id))
     file = directory / "client.properties"
     command_config.write(file, {name: str(value) for name, value in settings.security().items()}, "--command-config")
-    return ["--bootstrap-server", ",".join(settings.bootstrap), "--command-config", str(file)]
+    # A connection's host needs no port, and the command's does.
+    servers = [server if ":" in server else f"{server}:{command_config.USUAL_PORT}" for server in settings.bootstrap]
+    return ["--bootstrap-server", ",".join(servers), "--command-config", str(file)]

@@ -10,6 +10,7 @@ from logyard.admin.settings import ClusterSettings
 from logyard.local.errors import LocalError
 from logyard.local.scram_users import login_module
 
+USUAL_PORT = 9092
 _MILLISECONDS = {"request.timeout.ms": "request_timeout_s", "default.api.timeout.ms": "total_timeout_s"}
 _HOST_NAMES = "ssl.endpoint.identification.algorithm"
 # Of these, a file that others can read is warned about.
@@ -105,7 +106,8 @@ def _unescaped(value: str) -> str:
 def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
     """Return settings for the admin client: Kafka's or librdkafka's names of security, and the timeouts.
 
-    Raises LocalError for a wrong timeout, BadSettings for other properties that cannot be used.
+    Raises LocalError for a wrong timeout and for an address without a port, which Kafka's tools refuse too
+    (kafka-python would add 9092); BadSettings for other properties that cannot be used.
     """
     extra: dict[str, object] = dict(properties)
     for key, name in _MILLISECONDS.items():
@@ -114,7 +116,11 @@ def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
     # Empty, it switches the check off, and empty settings count as absent.
     if properties.get(_HOST_NAMES) == "":
         extra[_HOST_NAMES] = "none"
-    return ClusterSettings.read(bootstrap, extra)
+    found = ClusterSettings.read(bootstrap, extra)
+    for server in found.bootstrap:
+        if ":" not in server:
+            raise LocalError(f"--bootstrap-server {server}: host:port is expected, such as {server}:{USUAL_PORT}")
+    return found
 
 
 def _milliseconds(key: str, value: str) -> int:

@@ -108,3 +108,12 @@ def test_a_users_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         command_config.write(path, made, "--client-config")
     with pytest.raises(LocalError, match="a listener for SSL, where nobody logs in"):
         command_config.of_user({"security.protocol": "SSL"}, "a", "SCRAM-SHA-256", "p")
+
+
+@pytest.mark.parametrize("given", ["localhost", "a:1, localhost", "localhost,[::1]:9092"])
+def test_an_address_without_a_port_is_refused(given: str) -> None:
+    with pytest.raises(
+        LocalError, match=r"^--bootstrap-server localhost: host:port is expected, such as localhost:9092$"
+    ):
+        command_config.settings(given, {})
+    assert command_config.settings("[::1]:9092,a:1", {}).bootstrap == ("[::1]:9092", "a:1")
