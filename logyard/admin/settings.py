@@ -25,6 +25,8 @@ class ClusterSettings(Security):
     `http_tokens`: broker → token of its HTTP side, for jobs that lease segments.
     `broker_ids`: brokers that should run, with host and port ("" and 0 if the setting has only the id).
     `asset_server`: the host:port that names the cluster in the URIs of its topics; None: the first of `bootstrap`.
+    `waits_for_names`: brokers of which no name resolves are tried for `total_timeout_s` like those that are down, as
+    tasks do; else they are given up at once, as Kafka's tools do.
     `schema_registry`: has the schemas of its records; `schema_registry_problem`: why one that is named cannot be
     used. Only who decodes records needs it, so a connection of Kafka's clients works whatever it says of a registry.
     """
@@ -34,6 +36,7 @@ class ClusterSettings(Security):
     zookeeper_config_file: str | None = None
     request_timeout_s: float = 10.0
     total_timeout_s: float = 60.0
+    waits_for_names: bool = True
     throttle: int | None = None
     disk_capacities: int | tuple[tuple[int, int], ...] | None = None
     cluster_file: str | None = None

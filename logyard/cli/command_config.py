@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from logyard.admin.settings import ClusterSettings
@@ -116,7 +117,7 @@ def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
     # Empty, it switches the check off, and empty settings count as absent.
     if properties.get(_HOST_NAMES) == "":
         extra[_HOST_NAMES] = "none"
-    found = ClusterSettings.read(bootstrap, extra)
+    found = replace(ClusterSettings.read(bootstrap, extra), waits_for_names=False)
     for server in found.bootstrap:
         if ":" not in server:
             raise LocalError(f"--bootstrap-server {server}: host:port is expected, such as {server}:{USUAL_PORT}")

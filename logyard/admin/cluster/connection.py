@@ -98,11 +98,11 @@ class Connection:
 def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float) -> Connection:
     """Open kafka-python's admin client by the first server that answers.
 
-    Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server accepted it.
+    Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server accepted it. Where no
+    server's name resolves, that is final unless the settings wait for names.
     """
     deadline = time.monotonic() + timeout_s
-    said: dict[str, str] = {}
-    closed: set[str] = set()
+    failed: dict[str, Exception] = {}
     while True:
         refused = False
         for server in servers:
@@ -120,15 +120,16 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
             except NoToken as problem:
                 raise AccessRefused(str(problem)) from None
             except Exception as problem:  # of any kind: the next server may answer
-                said[server] = plain(problem)
-                (closed.add if isinstance(problem, ConnectionRefusedError) else closed.discard)(server)
+                failed[server] = problem
                 refused = refused or is_refused_login(problem)
+        said = {server: plain(problem) for server, problem in failed.items()}
         if refused:
             # Another attempt would fail too, and may lock the user out.
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
             raise AccessRefused(f"the login of {settings.user} is refused ({reasons})")
-        if time.monotonic() >= deadline:
-            raise ClusterUnreachable(f"no broker answered: {by_reason(said)}; {_advice(closed == said.keys())}")
+        nameless = not settings.waits_for_names and _all_are(failed, socket.gaierror)
+        if nameless or time.monotonic() >= deadline:
+            raise ClusterUnreachable(f"no broker answered: {by_reason(said)}; {_advice(failed)}")
         time.sleep(_RETRY_PAUSE_S)
 
 
@@ -140,9 +141,17 @@ def by_reason(said: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(named)} ({reason})" for reason, named in servers.items())
 
 
-def _advice(all_closed: bool) -> str:
+def _advice(failed: Mapping[str, Exception]) -> str:
+    if _all_are(failed, socket.gaierror):
+        return "no name resolves: check the addresses, and DNS"
     # Where nothing listens nobody has looked at a protocol or a password.
-    return "check that they run, and their addresses" if all_closed else "check address, protocol and credentials"
+    if _all_are(failed, ConnectionRefusedError, socket.gaierror):
+        return "check that they run, and their addresses"
+    return "check address, protocol and credentials"
+
+
+def _all_are(failed: Mapping[str, Exception], *kinds: type[Exception]) -> bool:
+    return all(isinstance(problem, kinds) for problem in failed.values())
 
 
 def plain(problem: Exception) -> str:
@@ -159,6 +168,8 @@ def knock(host: str, port: int, timeout_s: float) -> OSError | None:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as problem:
         return problem
+    except UnicodeError:  # an empty part of a name, or one that is too long: DNS is not even asked
+        return socket.gaierror(socket.EAI_NONAME, "this is no name of a host")
     return None
 
 

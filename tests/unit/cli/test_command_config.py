@@ -117,3 +117,7 @@ def test_an_address_without_a_port_is_refused(given: str) -> None:
     ):
         command_config.settings(given, {})
     assert command_config.settings("[::1]:9092,a:1", {}).bootstrap == ("[::1]:9092", "a:1")
+
+
+def test_commands_do_not_wait_for_names() -> None:
+    assert not command_config.settings("a:1", {}).waits_for_names

@@ -4,6 +4,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +49,32 @@ def test_who_refuses_connections_has_seen_no_password() -> None:
     assert str(raised.value) == (
         f"no broker answered: {HOST}:1, {HOST}:2 (connection refused); check that they run, and their addresses"
     )
+
+
+# None of them makes the resolver ask DNS: there is no such interface, and a name has no empty part.
+NAMELESS = ["[fe80::1%nosuch]:9092", "a..b:9092"]
+
+
+class _Waits(Exception):
+    """Instead of the pause before another attempt."""
+
+
+def wait(seconds: float) -> None:
+    raise _Waits
+
+
+def test_servers_without_a_name_that_resolves_are_given_up_or_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.admin.cluster.connection.time.sleep", wait)
+    patient = ClusterSettings.read(",".join(NAMELESS))
+    hasty = replace(patient, waits_for_names=False)
+    with pytest.raises(ClusterUnreachable, match=r"a\.\.b:9092 .*; no name resolves: check the addresses, and DNS$"):
+        connect(hasty, NAMELESS, 60)
+    with pytest.raises(_Waits):
+        connect(patient, NAMELESS, 60)
+    with pytest.raises(_Waits):
+        connect(hasty, [*NAMELESS, f"{HOST}:1"], 60)
+    with pytest.raises(ClusterUnreachable, match="check that they run, and their addresses"):
+        connect(hasty, [*NAMELESS, f"{HOST}:1"], 0)
 
 
 def told_by(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> None:
