@@ -44,6 +44,9 @@ _REFUSED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 # kazoo's changes of state, and what it says when it is stopped.
 _SAYS_NOTHING = ("Transition to CONNECTING", "within the connection retry policy")
 
+# What kazoo says of an address where nobody listens, and of one that is none.
+_NO_SOCKET, _NO_NAME = "Connection dropped: socket connection error: ", "Cannot resolve "
+
 
 if TYPE_CHECKING:
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
@@ -80,6 +83,10 @@ class ConnectionLog(_LoggerAdapter):
         """Return why there is no connection, and what to check."""
         if not self.problem:
             return "check its address"
+        if self.problem.startswith(_NO_SOCKET):
+            return f"{self.problem.removeprefix(_NO_SOCKET).lower()}; check that it runs, and its address"
+        if self.problem.startswith(_NO_NAME):
+            return f"{self.problem}; check its address"
         if self.problem.endswith("connection broken") and access.tls is None:
             return f"{self.problem}; if this is its TLS port, set zookeeper.ssl.client.enable"
         return self.problem
