@@ -90,4 +90,4 @@ def _wanted(
         return [TopicPartition(topic, partition)]
     if partition is not None:
         raise LocalError("Option partition is only allowed if topic is used")
-    return None if path is None else elections.parse_partitions(options.read_file("--path-to-json-file", path))
+    return None if path is None else options.parse_file("--path-to-json-file", path, elections.parse_partitions)

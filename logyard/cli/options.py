@@ -1,9 +1,9 @@
 """The options that commands share, and how a command opens the cluster or the ZooKeeper it is told to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -11,6 +11,7 @@ from logyard.admin.cluster.requests import ClusterRequests
 from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.ports import ClusterClient
 from logyard.admin.zookeeper.znodes import KazooZnodes, require_cluster
+from logyard.broker.errors import LogyardError
 from logyard.broker.security import zookeeper_access
 from logyard.cli import command_config
 from logyard.local.errors import LocalError
@@ -36,6 +37,8 @@ CommandConfig = Annotated[
     typer.Option("--command-config", help="File of client properties for the connection to the brokers."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+
+T = TypeVar("T")
 
 # The connector of all commands; tests set their own.
 connector: Connector = RealConnector()
@@ -106,3 +109,12 @@ def read_file(option: str, path: Path) -> str:
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "no UTF-8 text"
         raise LocalError(f"{option} {path}: {reason}") from None
+
+
+def parse_file(option: str, path: Path, parse: Callable[[str], T]) -> T:
+    """What `parse` makes of the text of a file that an option names; raises LocalError, which names both."""
+    text = read_file(option, path)
+    try:
+        return parse(text)
+    except LogyardError as problem:
+        raise LocalError(f"{option} {path}: {problem}") from None

@@ -1,7 +1,7 @@
 """`logyard reassign`: the commands of kafka-reassign-partitions.sh, by the brokers or by ZooKeeper."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -57,7 +57,7 @@ def generate(
         logyard reassign generate --bootstrap-server localhost:9092 --topics-to-move-json-file topics.json \\
             --broker-list 0,1,2 --minimal
     """
-    topics = json_files.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
+    topics = options.parse_file("--topics-to-move-json-file", topics_file, json_files.parse_topics)
     brokers = json_files.parse_brokers(broker_list)
     with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         current, proposed = propose(
@@ -106,7 +106,7 @@ def execute(
         logyard reassign execute --bootstrap-server localhost:9092 --reassignment-json-file plan.json \\
             --throttle 50000000
     """
-    text = options.read_file("--reassignment-json-file", targets_file)
+    text = _checked(targets_file, json_files.parse_execution)
     with (
         _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client,
         _told_when_interrupted(_STARTED),
@@ -146,7 +146,7 @@ def verify(
     \b
         logyard reassign verify --bootstrap-server localhost:9092 --reassignment-json-file plan.json --wait
     """
-    text = options.read_file("--reassignment-json-file", targets_file)
+    text = _checked(targets_file, json_files.parse_targets)
     with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         if wait:
             with _told_when_interrupted(_WAITED):
@@ -181,7 +181,7 @@ def cancel(
     \b
         logyard reassign cancel --bootstrap-server localhost:9092 --reassignment-json-file plan.json
     """
-    text = options.read_file("--reassignment-json-file", targets_file)
+    text = _checked(targets_file, json_files.parse_targets)
     with _open(bootstrap_server, None, command_config_file) as client:
         command.cancel(
             client,
@@ -212,6 +212,12 @@ def list_(
     """
     with _open(bootstrap_server, zookeeper, command_config_file, zk_tls_config) as client:
         typer.echo(status.running_text(client.list_reassignments()))
+
+
+def _checked(targets_file: Path, parse: Callable[[str], object]) -> str:
+    """The text of a file that `parse` takes. Raises LocalError, before any broker is asked."""
+    options.parse_file("--reassignment-json-file", targets_file, parse)
+    return options.read_file("--reassignment-json-file", targets_file)
 
 
 @contextmanager

@@ -131,7 +131,8 @@ def _entries(text: str, key: str) -> list[Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise BadReassignment(f"the file is no valid JSON: {problem}") from None
+        wanted = f"an object with 'version' and a list '{key}' is expected"
+        raise BadReassignment(f"no valid JSON ({problem}): {wanted}") from None
     if not isinstance(content, dict):
         raise BadReassignment(f"a JSON object with 'version' and a list '{key}' is expected")
     if content.get("version", VERSION) != VERSION:

@@ -56,3 +56,11 @@ def test_misuse(run: Any, yard: MemoryCluster, words: tuple[str, ...], said: str
     status, out, err = run(*ELECT, "preferred", *words)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert said in err
+
+
+def test_a_file_that_names_no_partitions_is_named(run: Any, yard: MemoryCluster, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text("{")
+    status, out, err = run(*ELECT, "preferred", "--path-to-json-file", str(path))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"logyard: --path-to-json-file {path}: ")

@@ -120,3 +120,23 @@ def test_misuse(run: Any, yard: MemoryCluster, words: tuple[str, ...], said: str
     status, out, err = run("reassign", *words, *HERE)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "said"),
+    [
+        (("execute",), "--reassignment-json-file", "no valid JSON (Expecting"),
+        (("verify", "--wait"), "--reassignment-json-file", "no valid JSON (Expecting"),
+        (("cancel",), "--reassignment-json-file", "a list 'partitions' is expected"),
+        (("generate", "--broker-list", "0"), "--topics-to-move-json-file", "a list 'topics' is expected"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_named_before_any_broker_is_asked(
+    run: Any, tmp_path: Path, words: tuple[str, ...], option: str, said: str
+) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("Proposed partition reassignment configuration\n{}")
+    status, out, err = run("reassign", *words, "--bootstrap-server", "127.0.0.1:1", option, str(wrong))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"logyard: {option} {wrong}: ")
+    assert said in err
