@@ -43,11 +43,13 @@ def _logs(directory: Path | None) -> list[Path]:
     logs = (directory or Path()) / "logs"
     found = sorted(logs.glob("broker-*.log"))
     if not found:
-        raise LocalError(f"there are no broker logs in {logs}")
+        raise LocalError(f"there are no broker logs in {logs}: give --dir of `logyard cluster start`, or name the logs")
     return found
 
 
 def _read(path: Path) -> Iterator[tale.Line]:
+    if path.is_dir():
+        raise LocalError(f"{path} is a directory: name the logs in it, or give a cluster's by --dir")
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             yield from tale.parse(lines)

@@ -21,5 +21,11 @@ def test_logs_of_a_directory_or_files(run: Any, tmp_path: Path) -> None:
 def test_misuse(run: Any, tmp_path: Path) -> None:
     assert "name the brokers' logs" in run("story", "t")[2]
     assert "name the brokers' logs" in run("story", "t", "/x", "--dir", "/y")[2]
-    assert "there are no broker logs" in run("story", "t", "--dir", str(tmp_path))[2]
+    assert run("story", "t", "--dir", str(tmp_path))[2] == (
+        f"logyard: there are no broker logs in {tmp_path}/logs: "
+        "give --dir of `logyard cluster start`, or name the logs\n"
+    )
+    assert run("story", "t", str(tmp_path))[2] == (
+        f"logyard: {tmp_path} is a directory: name the logs in it, or give a cluster's by --dir\n"
+    )
     assert run("story", "t", "/none")[2] == "logyard: /none: No such file or directory\n"
