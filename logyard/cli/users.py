@@ -171,12 +171,18 @@ def _password(user: str, file: Path | None) -> str:
     """The password: of the file, else of the environment, else typed twice."""
     if file is not None:
         text = sys.stdin.read() if str(file) == "-" else options.read_file("--password-file", file)
-        return text.split("\n", 1)[0].rstrip("\r")
+        return _given(text.split("\n", 1)[0].rstrip("\r"), f"--password-file {file}: its first line")
     if VARIABLE in os.environ:
-        return os.environ[VARIABLE]
+        return _given(os.environ[VARIABLE], VARIABLE)
     if not sys.stdin.isatty():
         raise LocalError(f"no password: give --password-file FILE, or set {VARIABLE}")
     return str(typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _given(password: str, where: str) -> str:
+    if not password:
+        raise LocalError(f"{where} is empty: the password is expected there")
+    return password
 
 
 def _alter(results: dict[str, ApiError | None], user: str) -> None:

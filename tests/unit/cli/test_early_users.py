@@ -6,6 +6,7 @@ import pytest
 
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.scram_credentials import ScramCredential
+from logyard.cli.users import VARIABLE
 from tests.support.tree_znodes import TreeZnodes
 from tests.unit.cli.conftest import Run
 
@@ -35,3 +36,16 @@ def test_one_way_is_needed(run: Run, znodes: TreeZnodes, password: str) -> None:
     status, _, problem = run("users", "add", "--user", "a", "--password-file", password)
     assert status != 0
     assert "name the cluster" in problem
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\ns3cret\n"])
+def test_a_place_without_the_password_is_named(
+    run: Run, znodes: TreeZnodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    path = tmp_path / "password"
+    path.write_text(text)
+    add = ("users", "add", "--zookeeper", "z:1", "--user", "a")
+    said = f"logyard: --password-file {path}: its first line is empty: the password is expected there\n"
+    assert run(*add, "--password-file", str(path)) == (1, "", said)
+    monkeypatch.setenv(VARIABLE, "")
+    assert run(*add) == (1, "", f"logyard: {VARIABLE} is empty: the password is expected there\n")
