@@ -20,11 +20,6 @@ from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Show and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
 
-_SCENARIOS = (
-    "reset-offsets requires one of the following scenarios: --to-earliest, --to-latest, --to-current, --to-offset, "
-    "--shift-by, --to-datetime, --by-duration, --from-file"
-)
-
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group's name; repeatable.")]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
 Topics = Annotated[
@@ -168,10 +163,22 @@ def reset_offsets(
         logyard groups reset-offsets --bootstrap-server localhost:9092 --group reports --all-topics \\
             --to-datetime 2026-11-21T00:00:00.000 --execute
     """
-    plan = reset_scenarios.parse_csv(options.read_file("--from-file", from_file), group or []) if from_file else None
+    _require_one_target(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        from_file=from_file,
+    )
+    plan = (
+        options.parse_file("--from-file", from_file, lambda text: reset_scenarios.parse_csv(text, group or []))
+        if from_file
+        else None
+    )
     scenario = Scenario(to_earliest, to_latest, to_current, to_offset, shift_by, _time(to_datetime, by_duration), plan)
-    if scenario.count != 1 or (to_datetime is not None and by_duration is not None):
-        raise LocalError(_SCENARIOS)
     if not (all_topics or topic or plan is not None):
         raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
     if execute and dry_run:
@@ -268,6 +275,16 @@ def migrate(
     """
     place = Place(zookeeper, bootstrap_server, command_config_file, zk_tls_config)
     old_groups.migrate(place, _chosen(group, all_groups), execute=execute)
+
+
+def _require_one_target(**given: object) -> None:
+    """Raise LocalError unless exactly one of these options is given."""
+    targets = {f"--{name.replace('_', '-')}": value is not None and value is not False for name, value in given.items()}
+    named = [option for option, is_given in targets.items() if is_given]
+    if not named:
+        raise LocalError(f"reset-offsets requires one of the following scenarios: {', '.join(targets)}")
+    if len(named) > 1:
+        raise LocalError(f"give only one of {', '.join(named)}")
 
 
 def _place(

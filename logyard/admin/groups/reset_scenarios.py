@@ -33,12 +33,6 @@ class Scenario:
     timestamp: int | None = None
     plan: Mapping[str, Mapping[TopicPartition, int]] | None = None
 
-    @property
-    def count(self) -> int:
-        flags = (self.to_earliest, self.to_latest, self.to_current)
-        values = (self.to_offset, self.shift_by, self.timestamp, self.plan)
-        return sum(flags) + sum(value is not None for value in values)
-
 
 def prepare(
     client: OffsetClient, group: str, partitions: Sequence[TopicPartition], scenario: Scenario, warn: Say
@@ -153,12 +147,12 @@ def parse_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition
     try:
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
     except csv.Error as problem:
-        raise BadGroups(f"--from-file: group,topic,partition,offset is expected ({problem})") from None
+        raise BadGroups(f"group,topic,partition,offset is expected ({problem})") from None
     for row in rows:
         full = [groups[0], *row] if len(row) == 3 and len(groups) == 1 else row
         try:
             group, topic, partition, offset = full
             found.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError:
-            raise BadGroups(f"--from-file: {','.join(row)!r}: group,topic,partition,offset is expected") from None
+            raise BadGroups(f"{','.join(row)!r}: group,topic,partition,offset is expected") from None
     return found

@@ -17,7 +17,10 @@ from logyard.cli import options
         (("list", "--states", "odd"), "Valid states are"),
         (("reset-offsets", "--group", "g", "--all-topics"), "requires one of the following scenarios"),
         (("reset-offsets", "--group", "g", "--to-earliest"), "One of the reset scopes"),
-        (("reset-offsets", "--group", "g", "--all-topics", "--to-earliest", "--shift-by", "1"), "requires one of"),
+        (
+            ("reset-offsets", "--group", "g", "--all-topics", "--to-earliest", "--shift-by", "0"),
+            "only one of --to-earliest, --shift-by\n",
+        ),
         (
             ("reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"),
             "either --execute or --dry-run",

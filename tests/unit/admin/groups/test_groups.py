@@ -142,5 +142,5 @@ def test_csv_there_and_back() -> None:
     assert reset_scenarios.parse_csv("t,0,2\n\nt,1,4\n", ["g"]) == offsets
     assert reset_scenarios.parse_csv("g,t,0,2\ng,t,1,4\n", []) == offsets
     for wrong in ("t,0,2", "g,t,x,2", "g"):
-        with pytest.raises(BadGroups, match="--from-file"):
+        with pytest.raises(BadGroups, match="group,topic,partition,offset is expected"):
             reset_scenarios.parse_csv(wrong, [])
