@@ -44,8 +44,9 @@ _REFUSED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 # kazoo's changes of state, and what it says when it is stopped.
 _SAYS_NOTHING = ("Transition to CONNECTING", "within the connection retry policy")
 
-# What kazoo says of an address where nobody listens, and of one that is none.
+# What kazoo says of an address where nobody listens, of one that is none, and where somebody listens and is silent.
 _NO_SOCKET, _NO_NAME = "Connection dropped: socket connection error: ", "Cannot resolve "
+_NO_ANSWER = "Connection time-out"
 
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class ConnectionLog(_LoggerAdapter):
             return f"{self.problem.removeprefix(_NO_SOCKET).lower()}; check that it runs, and its address"
         if self.problem.startswith(_NO_NAME):
             return f"{self.problem}; check its address"
+        if self.problem.startswith(_NO_ANSWER):
+            return f"{self.problem}; is this the port that it listens on for clients?"
         if self.problem.endswith("connection broken") and access.tls is None:
             return f"{self.problem}; if this is its TLS port, set zookeeper.ssl.client.enable"
         return self.problem
