@@ -8,7 +8,6 @@ from typing import Annotated, Protocol
 import typer
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.broker.security import zookeeper_access
 from logyard.cli import command_config, options
 from logyard.cli.cluster import parse_config
 from logyard.cli.options import Bootstrap, CommandConfig, ZkTlsConfig, ZooKeeper, one_way
@@ -240,15 +239,15 @@ def _open(
     bootstrap: str | None, zookeeper: str | None, config_file: Path | None, zk_tls_config: Path | None
 ) -> Iterator[Topics]:
     one_way(bootstrap, zookeeper, config_file)
-    topics: Topics
     if zookeeper is not None:
         from logyard.cli.topics.zookeeper import ZooKeeperTopics
 
-        topics = ZooKeeperTopics(options.open_znodes(zookeeper, access=zookeeper_access.of_tool(zk_tls_config)))
-    else:
-        from logyard.cli.topics.brokers import BrokerTopics
+        with options.ensemble(zookeeper, zk_tls_config) as znodes:
+            yield ZooKeeperTopics(znodes)
+        return
+    from logyard.cli.topics.brokers import BrokerTopics
 
-        topics = BrokerTopics(command_config.settings(bootstrap or "", options.properties(config_file)))
+    topics = BrokerTopics(command_config.settings(bootstrap or "", options.properties(config_file)))
     try:
         yield topics
     finally:

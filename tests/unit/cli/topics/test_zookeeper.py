@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.znodes.ops import OpResult, ZkCode
+from logyard.cli import options
 from tests.support.tree_znodes import TreeZnodes
 
 THERE = ("--zookeeper", "z:1")
@@ -81,3 +82,14 @@ def test_what_zookeeper_refuses_is_no_success(run: Any, brokers: TreeZnodes, mon
     status, out, err = run("topics", "delete", *THERE, "--topic", "t")
     assert (status, out) == (1, "")
     assert err == "logyard: ZooKeeper refused to write /admin/delete_topics/t: FAILED\n"
+
+
+def test_a_wrong_chroot_is_no_cluster_without_topics(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = TreeZnodes()
+    monkeypatch.setattr(elsewhere, "children", lambda path: None)
+    monkeypatch.setattr(options, "open_znodes", lambda connect, access: elsewhere)
+    assert run("topics", "list", "--zookeeper", "z:1/wrong") == (
+        1,
+        "",
+        "logyard: there is no cluster at z:1/wrong: check the chroot of --zookeeper\n",
+    )
