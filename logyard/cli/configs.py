@@ -102,6 +102,7 @@ def describe(
                 for line in requests.credential_lines(sender, entity.names):
                     typer.echo(line)
             return
+        _require_running(sender, entity)
         for one in [entity] if entity.names is not None else _all(sender, entity):
             typer.echo(entities.heading(one, everything=everything))
             for setting in requests.describe(sender, one, everything=everything):
@@ -164,6 +165,7 @@ def alter(
             else:
                 requests.alter_quotas(sender, entity, add, delete)
         else:
+            _require_running(sender, entity)
             requests.alter(sender, entity, add, delete)
     typer.echo(entities.updated(entity))
 
@@ -194,6 +196,18 @@ def _changes(add: str | None, file: Path | None, delete: str | None) -> tuple[di
     if both:
         raise LocalError(f"{', '.join(both)}: cannot be both set and removed")
     return values, keys
+
+
+def _require_running(sender: ClusterRequests, entity: Entity) -> None:
+    """Raise LocalError for a broker that no other knows: only it could answer, and would be tried for a minute."""
+    if entity.type not in (BROKERS, BROKER_LOGGERS) or entity.name in (None, entities.DEFAULT):
+        return
+    running = sorted(sender.snapshot([]).brokers)
+    if int(entity.name or 0) not in running:
+        raise LocalError(
+            f"broker {entity.name} does not run; running are {', '.join(map(str, running))}"
+            + ("; give --zookeeper for settings of a broker that is down" if entity.type == BROKERS else "")
+        )
 
 
 def _all(sender: ClusterRequests, entity: Entity) -> list[Entity]:

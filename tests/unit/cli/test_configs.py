@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from logyard.cli import options
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
 
 THERE = ("--zookeeper", "z:1")
@@ -59,3 +62,14 @@ def test_misuse(run: Any, znodes: TreeZnodes, words: tuple[str, ...], said: str)
     status, out, err = run("configs", *words, *THERE)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert said in err
+
+
+@pytest.mark.parametrize("words", [("describe",), ("alter", "--add-config", "num.io.threads=4")])
+@pytest.mark.parametrize(("of", "more"), [("--broker", "; give --zookeeper"), ("--broker-logger", "")])
+def test_a_broker_that_does_not_run_is_not_waited_for(
+    run: Any, yard: MemoryCluster, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], of: str, more: str
+) -> None:
+    monkeypatch.setattr(options, "open_requests", lambda settings: MemoryClient(yard))
+    status, out, err = run("configs", *words, of, "9", "--bootstrap-server", "b:1")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"logyard: broker 9 does not run; running are 0, 1, 2{more}")
