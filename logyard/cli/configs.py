@@ -1,5 +1,6 @@
 """`logyard configs`: the commands of kafka-configs.sh, by the brokers or by ZooKeeper."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Settings of topics, brokers, users, clients and ips.", no_args_is_help=True, rich_markup_mode=None
 )
 
+NEWS_S = 3.0
 _NAMES = "names"
 
 
@@ -202,8 +204,12 @@ def _require_running(sender: ClusterRequests, entity: Entity) -> None:
     """Raise LocalError for a broker that no other knows: only it could answer, and would be tried for a minute."""
     if entity.type not in (BROKERS, BROKER_LOGGERS) or entity.name in (None, entities.DEFAULT):
         return
-    running = sorted(sender.snapshot([]).brokers)
-    if int(entity.name or 0) not in running:
+    # Who is asked hears of one that has just started from the controller.
+    deadline = time.monotonic() + NEWS_S
+    while int(entity.name or 0) not in (running := sorted(sender.snapshot([]).brokers)):
+        if time.monotonic() < deadline:
+            time.sleep(NEWS_S / 10)
+            continue
         raise LocalError(
             f"broker {entity.name} does not run; running are {', '.join(map(str, running))}"
             + ("; give --zookeeper for settings of a broker that is down" if entity.type == BROKERS else "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from logyard.cli import options
+from logyard.cli import configs, options
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
@@ -70,6 +70,7 @@ def test_a_broker_that_does_not_run_is_not_waited_for(
     run: Any, yard: MemoryCluster, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], of: str, more: str
 ) -> None:
     monkeypatch.setattr(options, "open_requests", lambda settings: MemoryClient(yard))
+    monkeypatch.setattr(configs, "NEWS_S", 0.01)
     status, out, err = run("configs", *words, of, "9", "--bootstrap-server", "b:1")
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"logyard: broker 9 does not run; running are 0, 1, 2{more}")
