@@ -43,7 +43,7 @@ class CheckpointWriter:
         if name == layout.LOG_STARTS:
             return {log.tp: log.log_start_offset for log in mine if log.log_start_offset > log.segments[0].base_offset}
         cleaned = directory.offsets[name]
-        return {log.tp: cleaned[log.tp] for log in mine if log.tp in cleaned}
+        return {log.tp: min(cleaned[log.tp], log.log_end_offset) for log in mine if log.tp in cleaned}
 
     def on_disk(self, log: PartitionLog) -> dict[str, int | None]:
         """Return the log's entry in each of the four checkpoints on disk, by file name; None where it has none."""
@@ -56,6 +56,17 @@ class CheckpointWriter:
         """Write one of the four checkpoints in every directory where it has changed."""
         for directory in self._directories.online:
             with suppress(StorageError):
+                await self.write(directory, name)
+
+    async def settle_loaded(self, directory: LogDirectory) -> None:
+        """After loading, before anything is appended: write the checkpoints that have more of a log than recovery left.
+
+        What is appended to that log would count as flushed (committed, cleaned) up to the old offset, and the next
+        recovery would not check it. Raises StorageError.
+        """
+        for name in layout.CHECKPOINTS:
+            on_disk = directory.offsets[name]
+            if any(on_disk.get(tp, 0) > offset for tp, offset in self.offsets(directory, name).items()):
                 await self.write(directory, name)
 
     async def write(self, directory: LogDirectory, name: str) -> None:

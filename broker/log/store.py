@@ -165,6 +165,7 @@ class LogStore:
     async def _load_directory(self, directory: LogDirectory, found: DirectoryContents) -> None:
         try:
             await self._load_found(directory, found)
+            await self.checkpoints.settle_loaded(directory)
             await self._run(directory.note_loaded)
         except DiskError as error:
             self._take_offline(directory, error)

@@ -17,7 +17,7 @@ from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
 from logyard.broker.log.disk.port import read_whole, write_whole
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
-from tests.support.logs import content, fetched, names, produced
+from tests.support.logs import content, fetched, names, offsets, produced
 from tests.support.stores import A0, A1, B0, CONFIG, ID, ONE, TWO, House, until, write
 
 
@@ -233,6 +233,29 @@ class TestStart:
         assert again is not None
         assert (again.log_end_offset, again.high_watermark) == (58, 58)
         assert any("to be recovered" in note for note in house.notes)
+
+    async def test_what_is_appended_after_a_recovery_s_cut_is_checked_by_the_next_one(self, house: House) -> None:
+        """The cut is below the recovery point on disk: the broker goes before it would write that checkpoint again."""
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 40)
+        await store.flusher.flush(log)
+        for name in (layout.RECOVERY_POINTS, layout.HIGH_WATERMARKS):
+            await store.checkpoints.write_everywhere(name)
+        await store.set_cleaner_offset(A0, 80)
+        house.disk.restart()
+        tail = log.segments.active
+        house.disk.open(tail.path(".log"), write=True).truncate(1)
+        store = await house.loaded()
+        cut = store.logs.current[A0].log_end_offset
+        assert cut == tail.base_offset
+        assert {store.checkpointed(A0)[name] for name in layout.CHECKPOINTS} == {cut, None}
+        for _ in range(10):  # larger ones, so that segments begin between the cut and the old recovery point
+            store.logs.current[A0].append_as_leader(produced([b"v" * 400] * 2), 0, now_ms=house.clock.now_ms())
+        house.disk.restart(lambda n: {2: 0, 3: 1}.get(n, n - 1))  # names and sizes are kept, pages are not
+        again = (await house.loaded()).logs.current[A0]
+        assert again.log_end_offset < cut + 20
+        assert offsets(content(again))[-1][1] == again.log_end_offset - 1
 
     async def test_where_records_are_synced_at_once_a_recovered_tail_is_too(self, house: House) -> None:
         """A leader alone in its ISR serves it at once; a later power loss removed it (simulator, seed 20)."""
