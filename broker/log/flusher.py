@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from logyard.broker.clock import Clock
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.portions import portions
+
+RETRY_S = 1.0
 
 
 class Flusher:
@@ -35,17 +38,20 @@ class Flusher:
         self._wanted.set()
 
     async def serve(self) -> None:
-        """Call `flush_waiting` whenever a flush was asked for; never returns."""
+        """Call `flush_waiting` whenever a flush was asked for, and a while after one was refused; never returns."""
         while True:
-            await self._wanted.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if self._waiting else None):
+                    await self._wanted.wait()
             self._wanted.clear()
             await self.flush_waiting()
 
     async def flush_waiting(self) -> None:
-        """Flush the logs that `flush_soon` was called for."""
+        """Flush the logs that `flush_soon` was called for; those that are out of file descriptors go on waiting."""
         waiting, self._waiting = self._waiting, {}
         for log, whole in waiting.items():
-            await self._flush_one_of_many(log, None if whole else log.segments.active.base_offset)
+            if not await self._flush_one_of_many(log, None if whole else log.segments.active.base_offset):
+                self._waiting[log] = whole or self._waiting.get(log, False)
 
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
@@ -58,11 +64,12 @@ class Flusher:
                 if state.recovery_point < log.log_end_offset and (now - state.flushed_at) * 1000 >= log.config.flush_ms:
                     await self._flush_one_of_many(log)
 
-    async def _flush_one_of_many(self, log: PartitionLog, up_to: int | None = None) -> None:
-        """Flush one log; an error must not keep the other logs from being flushed."""
+    async def _flush_one_of_many(self, log: PartitionLog, up_to: int | None = None) -> bool:
+        """Flush one log; an error must not keep the other logs from being flushed. False: try again later."""
         try:
             await self.flush(log, up_to)
-        except StorageError:
-            pass  # deleted or offline by now
+        except StorageError as error:
+            return not error.is_passing  # otherwise deleted, or offline: the disk reports what it fails in
         except Exception as error:
             self._note(f"{log.directory}: not flushed: {error!r}")
+        return True
