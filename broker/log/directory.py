@@ -107,7 +107,9 @@ class LogDirectory:
         if self.clean:
             self.disk.remove(self._at(layout.CLEAN_SHUTDOWN))
             self.disk.sync_directory(self.root)
-        self.same_boot = self._boot_noted() in (None, self.disk.boot_id().encode())
+        noted, boot = self._boot_noted(), self.disk.boot_id().encode()
+        # A machine that gives no id may have restarted.
+        self.same_boot = noted is None or (noted == boot and boot != b"")
         for name in layout.CHECKPOINTS:
             self.offsets[name] = self._read(name)
         found = DirectoryContents()
