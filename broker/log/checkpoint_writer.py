@@ -126,23 +126,26 @@ class CheckpointWriter:
             if directory.mentions(name, tp):
                 directory.write_now(name, self.offsets(directory, name))
 
-    def recovery_point_fell(self, log: PartitionLog) -> None:
-        """Make sure that no checkpoint, on disk or being written, is above the log's recovery point."""
-        directory, name = self._directories.of(log.directory), layout.RECOVERY_POINTS
-        if directory.offsets[name].get(log.tp, 0) > log.recovery_point:
-            directory.write_now(name, self.offsets(directory, name))
-        else:
-            directory.discard_write(name)
+    def before_cut(self, log: PartitionLog, offset: int) -> None:
+        """Make sure that no checkpoint, on disk or being written, has more of a log than a cut at `offset` leaves.
 
-    def log_was_cut(self, log: PartitionLog, offset: int) -> None:
-        """Make sure that no checkpoint has a log start or a cleaner offset above the log's."""
+        If the log is not cut then, the next write of a checkpoint has what it is. Raises DiskError.
+        """
         directory, tp = self._directories.of(log.directory), log.tp
+        if directory.offsets[layout.RECOVERY_POINTS].get(tp, 0) > offset:
+            self._lower(directory, layout.RECOVERY_POINTS, tp, offset)
+        elif log.recovery_point > offset:
+            directory.discard_write(layout.RECOVERY_POINTS)
         if log in self._cleaned:
             self._cleaned[log] = min(self._cleaned[log], offset)
         if directory.highest(layout.CLEANER_OFFSETS, tp) > offset:
-            cleaned = self.offsets(directory, layout.CLEANER_OFFSETS)
-            if tp in cleaned:
-                cleaned[tp] = min(cleaned[tp], offset)
-            directory.write_now(layout.CLEANER_OFFSETS, cleaned)
-        if directory.highest(layout.LOG_STARTS, tp) > log.log_start_offset:
-            directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))
+            self._lower(directory, layout.CLEANER_OFFSETS, tp, offset)
+        start = min(log.log_start_offset, offset)
+        if directory.highest(layout.LOG_STARTS, tp) > start:
+            self._lower(directory, layout.LOG_STARTS, tp, start)
+
+    def _lower(self, directory: LogDirectory, name: str, tp: TopicPartition, most: int) -> None:
+        offsets = self.offsets(directory, name)
+        if tp in offsets:
+            offsets[tp] = min(offsets[tp], most)
+        directory.write_now(name, offsets)

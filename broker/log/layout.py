@@ -22,6 +22,7 @@ SEGMENT_KINDS = (*ALWAYS_THERE, TXN_INDEX)
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+NEW = ".new"  # ours: of the one segment of a log that starts over, while the old ones are still there
 TEMPORARY = ".tmp"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
@@ -45,7 +46,7 @@ _MARKED = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-(delete|future|stray)")
 _PLAIN = re.compile(r"(.+)-(\d+)")
 _OFFSET_DIGITS = 20
 # The possible endings after the offset, as (kind, suffix). A table, because a start parses the names of all files.
-_ENDINGS = {k + s: (k, s) for k in (*SEGMENT_KINDS, SNAPSHOT) for s in ("", DELETED, CLEANED, SWAP)}
+_ENDINGS = {k + s: (k, s) for k in (*SEGMENT_KINDS, SNAPSHOT) for s in ("", DELETED, CLEANED, SWAP, NEW)}
 
 
 class DirectoryKind(Enum):

@@ -21,8 +21,9 @@ class LogListener(Protocol[LogT]):
         """These files are to be removed after file.delete.delay.ms."""
         ...
 
-    def rewinding(self, log: LogT) -> None:
-        """The recovery point fell below the checkpoint on disk: write that checkpoint before you return."""
+    def cutting(self, log: LogT, offset: int) -> None:
+        """The log is about to be cut at `offset`, or to start over there: before you return, write the checkpoints
+        that have more. If you raise DiskError, it is not cut; it may not be cut either if you do not."""
         ...
 
     def cut(self, log: LogT, offset: int) -> None:
@@ -63,7 +64,7 @@ class NoListener:
         for path in paths:
             remove_if_there(self._disk, path)
 
-    def rewinding(self, log: Any) -> None: ...
+    def cutting(self, log: Any, offset: int) -> None: ...
 
     def cut(self, log: Any, offset: int) -> None: ...
 

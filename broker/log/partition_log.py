@@ -24,6 +24,7 @@ from logyard.broker.log.append import (
     bounds_of,
 )
 from logyard.broker.log.disk.port import Disk, write_whole
+from logyard.broker.log.epochs_file import EpochsFile
 from logyard.broker.log.fetch import LogSlice
 from logyard.broker.log.flush import FlushPlan, FlushState
 from logyard.broker.log.guards import Guards
@@ -32,7 +33,7 @@ from logyard.broker.log.listener import LogHost, standalone_host
 from logyard.broker.log.producer_history import ProducerHistory
 from logyard.broker.log.producers import Origin, SeenBatch
 from logyard.broker.log.recovery import recovery, replay
-from logyard.broker.log.segment import swap
+from logyard.broker.log.segment import creation, swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import LATER_THAN_ANY, SegmentList
@@ -78,6 +79,7 @@ class PartitionLog:
         self.failure: StorageError | None = None
         self.producers = state.producers
         self.producers.guards = Guards(self.host.verification)
+        self._epochs_file = EpochsFile(disk)
         self.epochs = EpochCache(state.epochs, log_end_offset=lambda: self.log_end_offset, save=self._save_epochs)
         self.segments = SegmentList(disk, state.segments, self.host.open_segments)
         self.flush_state = FlushState(
@@ -148,19 +150,15 @@ class PartitionLog:
         if self.topic_id is not None:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.tp}: has {self.topic_id}, not {topic_id}")
         self.check_usable()
-        self.flush_state.note(self._save(layout.PARTITION_METADATA, checkpoints.encode_partition_metadata(topic_id)))
+        path = f"{self.directory}/{layout.PARTITION_METADATA}"
+        write_whole(self.disk, path, checkpoints.encode_partition_metadata(topic_id), sync=False)
+        self.flush_state.note(path)
         self.topic_id = topic_id
 
     def _save_epochs(self, entries: Sequence[EpochEntry]) -> None:
         """Write the epochs without a sync: recovery reads lost ones from the batches above the recovery point."""
         self.check_usable()
-        self.flush_state.note_epochs(self._save(layout.LEADER_EPOCHS, checkpoints.encode_epochs(entries)))
-
-    def _save(self, name: str, data: bytes) -> str:
-        """Write a small file that survives the end of the process, but not a crash of the machine; returns its path."""
-        path = f"{self.directory}/{name}"
-        write_whole(self.disk, path, data, sync=False)
-        return path
+        self.flush_state.note_epochs(self._epochs_file.write(self.directory, checkpoints.encode_epochs(entries)))
 
     # -- appending ------------------------------------------------------------------------------------------
 
@@ -277,7 +275,7 @@ class PartitionLog:
         self.want_producers()
         self.segments.active.seal()
         self.history.write_snapshot(base_offset)
-        active = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        active = creation.create(self.disk, self.directory, base_offset, self._config, now_ms)
         self.segments.add(active)
         self.flush_state.names_changed()
         self.host.listener.rolled(self)
@@ -375,7 +373,7 @@ class PartitionLog:
         """Drop every batch that reaches `offset`; returns whether there was one.
 
         The log then ends at `offset`, or lower if `offset` lies inside a batch. If that is below the log's start, the
-        log is emptied.
+        log is emptied. Without file descriptors (DiskError) nothing has changed.
         """
         self.check_usable()
         if offset >= self.log_end_offset:
@@ -384,35 +382,44 @@ class PartitionLog:
         if end < self.log_start_offset or offset < self.segments[0].base_offset:
             self.truncate_fully(min(offset, self.log_start_offset))
             return True
-        self._rewind(end)
-        self.log_end_offset, retired = self.segments.cut(offset, self._config)
-        self._retired(retired)
-        self.flush_state.note(self.segments.active.path(layout.LOG))
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self.history.cut(self.log_end_offset)
+        snapshots = self._prepare_cut(end)
+        with self._epochs_file.ready(self.directory):
+            self.log_end_offset, retired = self.segments.cut(offset, self._config)
+            # From here on nothing is opened.
+            self._retired(retired)
+            self.flush_state.note(self.segments.active.path(layout.LOG))
+            self.epochs.truncate_from_end(self.log_end_offset)
+        self.history.cut(self.log_end_offset, snapshots)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.host.listener.cut(self, self.log_end_offset)
         return True
 
     def truncate_fully(self, new_start: int) -> None:
-        """Drop everything and start over, empty, at `new_start`."""
+        """Drop everything and start over, empty, at `new_start`.
+
+        Without file descriptors (DiskError) nothing has changed.
+        """
         self.check_usable()
-        self._rewind(new_start)
-        self._retired(self.segments.retire_all())
-        self.epochs.clear()
-        self.history.clear()
-        self.segments.start_over(Segment.create(self.disk, self.directory, new_start, self._config, self.now_ms))
-        self.log_start_offset = self.log_end_offset = self.high_watermark = new_start
+        snapshots = self._prepare_cut(new_start)
+        with self._epochs_file.ready(self.directory):
+            # Aside: the old segments stay until nothing more is to be opened.
+            new = creation.create(self.disk, self.directory, new_start, self._config, self.now_ms, suffix=layout.NEW)
+            self._retired(self.segments.start_over(new))
+            self.epochs.clear()
+        self.history.clear(snapshots)
         # Above the start nothing is left to sync; the changed names are synced with the next flush.
-        self.flush_state.recovery_point = min(self.flush_state.recovery_point, new_start)
+        self.log_start_offset = self.log_end_offset = self.high_watermark = new_start
         self.host.listener.cut(self, new_start)
 
-    def _rewind(self, offset: int) -> None:
-        """Before a cut: invalidate look-ups in other threads, and lower the recovery point."""
+    def _prepare_cut(self, offset: int) -> list[int]:
+        """Before a cut: invalidate look-ups in other threads, lower the checkpoints and the recovery point.
+
+        Returns the offsets of the producers' snapshots. No harm if no cut follows.
+        """
         self.segments.cuts += 1
-        if offset < self.flush_state.recovery_point:
-            self.flush_state.recovery_point = offset
-            self.host.listener.rewinding(self)
+        self.host.listener.cutting(self, offset)
+        self.flush_state.recovery_point = min(self.flush_state.recovery_point, offset)
+        return replay.snapshot_offsets(self.disk, self.directory)
 
     def _retired(self, paths: list[str]) -> None:
         if paths:

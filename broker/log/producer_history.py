@@ -41,10 +41,13 @@ class ProducerHistory:
         entries = list(self.states.entries.values())
         self._flush_state.note_late(replay.snapshot_path(self.directory, offset), lambda: encode_snapshot(entries))
 
-    def cut(self, end: int) -> None:
+    def cut(self, end: int, snapshots: Sequence[int]) -> None:
         """The log was cut and ends at `end` now: forget the batches above it, or prepare a reload if the states do not
-        suffice, or are very many: a thread cuts those."""
-        self._remove_snapshots_above(end)
+        suffice, or are very many: a thread cuts those.
+
+        `snapshots` are the offsets of those that were there before the cut; this opens nothing.
+        """
+        self._remove_above(end, snapshots)
         known: Sequence[ProducerEntry] | None = None
         if self.pending_reload is not None:
             known = self.pending_reload.known  # nothing was written since
@@ -55,14 +58,14 @@ class ProducerHistory:
         start = self._segments[0].base_offset
         self.pending_reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end, known)
 
-    def clear(self) -> None:
-        """The log starts over, empty."""
-        self._remove_snapshots_above(-1)
+    def clear(self, snapshots: Sequence[int]) -> None:
+        """The log starts over, empty; otherwise as `cut`."""
+        self._remove_above(-1, snapshots)
         self.states.replace(())
         self.pending_reload = None
 
-    def _remove_snapshots_above(self, end: int) -> None:
-        for offset in replay.snapshot_offsets(self._disk, self.directory):
+    def _remove_above(self, end: int, snapshots: Sequence[int]) -> None:
+        for offset in snapshots:
             if offset > end:
                 remove_if_there(self._disk, replay.snapshot_path(self.directory, offset))
                 self._flush_state.names_changed()

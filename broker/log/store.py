@@ -77,7 +77,8 @@ class LogStore:
         self.checkpoints = CheckpointWriter(self._directories, everything, run_blocking)
         self.expiry = Expiry(clock, everything, partial(asyncio.sleep, 0))
         self.logs.serve(
-            StoreListener(self.flusher, self.checkpoints, self._disk_work, self._cut, note), self.checkpoints.forget
+            StoreListener(self.flusher, self.checkpoints, self._disk_work, self._cutting, self._cut, note),
+            self.checkpoints.forget,
         )
 
     # -- who is here ----------------------------------------------------------------------------------------
@@ -243,15 +244,17 @@ class LogStore:
         self._disk_work.soon(partial(moves.unmark, self._disk, roots, old, log.directory))
         return log
 
+    def _cutting(self, log: PartitionLog, offset: int) -> None:
+        # First: a copy that is shorter is filled again, one with other records would take the log's place.
+        if not log.is_future and (future := self.logs.future(log.tp)) is not None:
+            future.truncate_to(offset)
+
     def _cut(self, log: PartitionLog, offset: int) -> None:
         if log.pending_reload is not None:
             log.pending_reload.is_awaited = True
             self._background.keep(partial(self._reload, log, log.pending_reload))
-        if log.is_future:
-            return
-        if (future := self.logs.future(log.tp)) is not None:
-            future.truncate_to(offset)
-        self.on_cut(log.tp, offset)
+        if not log.is_future:
+            self.on_cut(log.tp, offset)
 
     async def _reload(self, log: PartitionLog, reload: Reload) -> None:
         """Read the producers' states again; nothing is appended until then. After an error it is tried again."""

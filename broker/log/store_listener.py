@@ -12,7 +12,7 @@ from logyard.broker.log.partition_log import PartitionLog
 class StoreListener:
     """Starts the flushes, checkpoint writes and removals that follow a log's events.
 
-    `on_cut` is called for cuts, `note` for damage.
+    `on_cutting` is called before cuts, `on_cut` after them, `note` for damage.
     """
 
     def __init__(
@@ -20,11 +20,12 @@ class StoreListener:
         flusher: Flusher,
         checkpoints: CheckpointWriter,
         disk_work: DiskWork,
+        on_cutting: Callable[[PartitionLog, int], object],
         on_cut: Callable[[PartitionLog, int], object],
         note: Callable[[str], None],
     ) -> None:
         self._flusher, self._checkpoints = flusher, checkpoints
-        self._disk_work, self._on_cut, self._note = disk_work, on_cut, note
+        self._disk_work, self._on_cutting, self._on_cut, self._note = disk_work, on_cutting, on_cut, note
 
     def rolled(self, log: PartitionLog) -> None:
         self._flusher.flush_soon(log, whole=False)
@@ -32,14 +33,14 @@ class StoreListener:
     def retired(self, log: PartitionLog, paths: Sequence[str]) -> None:
         self._disk_work.remove_later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
 
-    def rewinding(self, log: PartitionLog) -> None:
-        self._checkpoints.recovery_point_fell(log)
+    def cutting(self, log: PartitionLog, offset: int) -> None:
+        self._checkpoints.before_cut(log, offset)
+        self._on_cutting(log, offset)
 
     def cut(self, log: PartitionLog, offset: int) -> None:
         """Make the cut durable soon: after a power loss the records that were cut off might be found after newer
         ones."""
         self._flusher.flush_soon(log, whole=True)
-        self._checkpoints.log_was_cut(log, offset)
         self._on_cut(log, offset)
 
     def damaged(self, log: PartitionLog, what: str) -> None:

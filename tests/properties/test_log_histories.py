@@ -104,13 +104,13 @@ class History:
         for path in paths[::2]:  # some are removed at once, some stay for the next start
             self.disk.remove(path)
 
-    def rewinding(self, log: object) -> None:
-        self.known = Checkpointed(min(self.known.recovery_point, self.log.recovery_point), self.known.log_start_offset)
-
-    def cut(self, log: object, offset: int) -> None:
+    def cutting(self, log: object, offset: int) -> None:
         start = self.known.log_start_offset
-        if start is not None and start > self.log.log_start_offset:
-            self.known = Checkpointed(self.known.recovery_point, self.log.log_start_offset)
+        if start is not None:
+            start = min(start, offset, self.log.log_start_offset)
+        self.known = Checkpointed(min(self.known.recovery_point, offset), start)
+
+    def cut(self, log: object, offset: int) -> None: ...
 
     # Steps
 

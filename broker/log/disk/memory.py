@@ -4,7 +4,8 @@ How it behaves like a real machine:
 - killing the process (`restart()`) keeps everything; losing power (`restart(choose)`) keeps any subset of each file's
   unsynced pages, and any prefix of each directory's unsynced changes;
 - `stop_at = n` stops the machine in the n-th changing operation: a write may be torn, any other operation is not done;
-- `fail(prefix, code)` makes every operation at or below a path fail with that errno until `heal()`.
+- `fail(prefix, code)` makes every operation at or below a path fail with that errno until `heal()`;
+- `openings = n` lets n more files or directories be opened, and no more until `heal()`: file descriptors run out.
 """
 
 import errno
@@ -76,6 +77,7 @@ class MemoryDisk:
         self.operations = 0
         self.syncs = 0
         self.stop_at: int | None = None
+        self.openings: int | None = None
         self.fail_at: dict[int, int] = {}
         self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
         self._choose = choose
@@ -94,6 +96,7 @@ class MemoryDisk:
 
     def heal(self) -> None:
         self._failing.clear()
+        self.openings = None
 
     def restart(self, choose: Choose | None = None) -> None:
         """Start again: after a kill (nothing written is lost), or with `choose` after a power loss."""
@@ -149,6 +152,12 @@ class MemoryDisk:
         if code := self.fail_at.get(self.operations):
             self._report(path, code)
 
+    def _take_descriptor(self, path: str) -> None:
+        if self.openings is not None:
+            if not self.openings:
+                self._report(path, errno.EMFILE)
+            self.openings -= 1
+
     def _report(self, path: str, code: int) -> NoReturn:
         failure = DiskError(path, OSError(code, errno.errorcode.get(code, "I/O error")))
         if self.on_failure is not None and not failure.is_passing:
@@ -194,6 +203,7 @@ class MemoryDisk:
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
         self.look(path)
+        self._take_descriptor(path)
         try:
             parent, name = self._parent(path)
         except FileNotFoundError as error:
@@ -208,6 +218,7 @@ class MemoryDisk:
 
     def list(self, path: str) -> list[DiskEntry]:
         self.look(path)
+        self._take_descriptor(path)
         entries = self._directory(path).entries
         return sorted(DiskEntry(name, isinstance(node, Directory)) for name, node in entries.items())
 
@@ -280,6 +291,7 @@ class MemoryDisk:
 
     def sync_directory(self, path: str) -> None:
         self.step(path)
+        self._take_descriptor(path)
         self.syncs += 1
         node = self._find(path)
         if isinstance(node, Directory):

@@ -3,8 +3,8 @@
 Rule 1: after an unclean shutdown every batch from the segment with the recovery point on is checked, with its CRC. The
 log ends before the first wrong byte, and everything that is rebuilt comes from the batches themselves.
 Rule 2: everything below the recovery point was synced with its indexes; there only the framing of batches is checked.
-Rule 3: `.deleted` and `.cleaned` files are removed. A `.swap` is completed, unless a `.cleaned` with a base at or below
-its own shows that the swap was not yet decided.
+Rule 3: `.deleted`, `.cleaned` and `.new` files are removed. A `.swap` is completed, unless a `.cleaned` with a base at
+or below its own shows that the swap was not yet decided.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, writ
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry, EpochRun, reconcile
 from logyard.broker.log.producers import ProducerStates
 from logyard.broker.log.recovery import epoch_scan, replay
-from logyard.broker.log.segment import index_builder, scan, swap
+from logyard.broker.log.segment import creation, index_builder, scan, swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicId
@@ -66,7 +66,7 @@ class Checkpointed:
 def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, now_ms: int) -> LogState:
     """Create a directory with an empty log in it."""
     disk.make_directory(directory)
-    segment = Segment.create(disk, directory, start_offset, config, now_ms)
+    segment = creation.create(disk, directory, start_offset, config, now_ms)
     return LogState([segment], [], ProducerStates(), start_offset, start_offset, start_offset, None, is_new=True)
 
 
@@ -146,7 +146,7 @@ class _Loader:
             self.add_segment(self.known.log_start_offset or 0)
 
     def add_segment(self, base_offset: int) -> None:
-        self.segments.append(Segment.create(self.disk, self.directory, base_offset, self.config, self.now_ms))
+        self.segments.append(creation.create(self.disk, self.directory, base_offset, self.config, self.now_ms))
         self.end = base_offset
 
     def mend_indexes(self, count: int) -> None:

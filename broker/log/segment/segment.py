@@ -9,12 +9,11 @@ Rule 4: only the thread that owns the log changes a segment. Other threads use a
 """
 
 import zlib
-from contextlib import suppress
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.broker.log.disk.port import Buffer, Disk, DiskError, DiskFile, read_whole, remove_if_there, write_whole
+from logyard.broker.log.disk.port import Buffer, Disk, DiskFile, read_whole, write_whole
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.cache import SegmentCache
 from logyard.broker.log.segment.index import (
@@ -77,22 +76,6 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({self.path(layout.LOG)}, {self.size} bytes)"
 
-    @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
-        """Create a new, empty, active segment; raises DiskError, and leaves no files of it then."""
-        segment = cls(disk, directory, base_offset, created_ms=now_ms)
-        segment.cache.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
-        segment._aborted = []
-        try:
-            segment.activate(config)
-        except DiskError:
-            # The log goes on in the segment before; to the next start this empty one would be the log's end.
-            for kind in layout.ALWAYS_THERE:
-                with suppress(DiskError):
-                    remove_if_there(disk, segment.path(kind))
-            raise
-        return segment
-
     # -- files ----------------------------------------------------------------------------------------------
 
     def path(self, kind: str, suffix: str = "") -> str:
@@ -116,10 +99,11 @@ class Segment:
         twin.has_aborted, twin._aborted, twin._aborted_written = self.has_aborted, self._aborted, self._aborted_written
         return twin
 
-    def activate(self, config: TopicConfig) -> None:
+    def activate(self, config: TopicConfig, suffix: str = "") -> None:
         """Open for appending, the indexes preallocated. Files are opened first: if one cannot be, nothing changes."""
         loaded = self.load_indexes()
-        log, *indexes = [self.disk.open(self.path(kind), create=True, write=True) for kind in layout.ALWAYS_THERE]
+        paths = [self.path(kind, suffix) for kind in layout.ALWAYS_THERE]
+        log, *indexes = [self.disk.open(path, create=True, write=True) for path in paths]
         # A cache of its own, so that a thread that still reads the files does not add to it.
         self.cache = SegmentCache(loaded)
         # One entry of the time index is reserved for the entry that sealing adds.
@@ -230,19 +214,29 @@ class Segment:
         if entries:
             self._write_aborted(suffix)
         elif self.has_aborted:
-            self.disk.remove(self.path(layout.TXN_INDEX))
+            path = self.path(layout.TXN_INDEX)
+            self.disk.remove(path)
+            self.unsynced = [file for file in self.unsynced if file.path != path]
             self.has_aborted = False
 
     def _write_aborted(self, suffix: str = "") -> None:
         assert self._aborted is not None
-        file = self.disk.open(self.path(layout.TXN_INDEX, suffix), create=True, write=True)
+        file = self._open_aborted(suffix)
         # Only what the file does not have: it may have a million entries, and grows by one.
         file.write_at(encode_aborted(self._aborted[self._aborted_written :]), self._aborted_written * TXN_ENTRY_SIZE)
         file.truncate(len(self._aborted) * TXN_ENTRY_SIZE)
         self._aborted_written = len(self._aborted)
-        if not any(kept.path == file.path for kept in self.unsynced):
-            self.unsynced.append(file)
         self.has_aborted = True
+
+    def _open_aborted(self, suffix: str = "") -> DiskFile:
+        """Return the file of aborted transactions, open until it is synced."""
+        path = self.path(layout.TXN_INDEX, suffix)
+        for file in self.unsynced:
+            if file.path == path:
+                return file
+        file = self.disk.open(path, create=True, write=True)
+        self.unsynced.append(file)
+        return file
 
     # -- appending ------------------------------------------------------------------------------------------
 
@@ -356,6 +350,11 @@ class Segment:
         return end
 
     # -- cutting --------------------------------------------------------------------------------------------
+
+    def prepare_cut(self) -> None:
+        """Read and open what a cut needs besides the log and its indexes, so that the cut is not refused halfway."""
+        if self.aborted:
+            self._open_aborted()
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset`; returns the offset at which the segment ends now (≤ `offset`).

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.segment import index_builder, swap
+from logyard.broker.log.segment import creation, index_builder, swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.segment.segment import Segment
@@ -140,9 +140,11 @@ class SegmentList:
     def cut(self, offset: int, config: TopicConfig) -> tuple[int, list[str]]:
         """Drop every batch that reaches `offset`; returns the end, and the paths to be removed.
 
-        The segment that becomes the active one must have its indexes loaded (`end_after_cut`).
+        The segment that becomes the active one must have its indexes loaded (`end_after_cut`). If something cannot be
+        opened (DiskError), nothing has changed.
         """
         last = self.number_of(offset)
+        self.all[last].prepare_cut()
         self._latest.clear()
         if len(self.all) > last + 1:
             self.all[last].activate(config)  # first: if it cannot be opened, the log stays as it is
@@ -156,16 +158,15 @@ class SegmentList:
         self._resize()
         return end, retired
 
-    def retire_all(self) -> list[str]:
-        """Rename the files of all segments away, the newest first; call `start_over` next."""
-        return [path for segment in reversed(self.all) for path in self._retire(segment)]
-
-    def start_over(self, segment: Segment) -> None:
-        """Make a new, empty segment the only one."""
+    def start_over(self, segment: Segment) -> list[str]:
+        """Make a new, empty segment, which lies aside, the only one; returns the paths to be removed. Opens nothing."""
+        retired = [path for old in reversed(self.all) for path in self._retire(old)]
+        creation.put_in_place(segment)
         self.active = segment
         self.all[:] = [segment]
         self._latest.clear()
         self._resize()
+        return retired
 
     # -- cutting the front, replacing -----------------------------------------------------------------------
 

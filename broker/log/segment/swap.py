@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, remove_if_there
-from logyard.broker.log.layout import CLEANED, DELETED, LOG, SEGMENT_KINDS, SWAP, SegmentFile
+from logyard.broker.log.layout import CLEANED, DELETED, LOG, NEW, SEGMENT_KINDS, SWAP, SegmentFile
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.index import RELATIVE_OFFSET_MAX
 from logyard.broker.log.segment.index_builder import BatchIndexer
@@ -206,7 +206,7 @@ def finish(disk: Disk, directory: str, note: Note) -> None:
             disk.remove(path)
     for path, found in files:
         # Last: while a `.cleaned` exists, an undecided `.swap` is recognised as one.
-        if found.suffix in (DELETED, CLEANED):
+        if found.suffix in (DELETED, CLEANED, NEW):
             disk.remove(path)
     logs = [found.offset for _, found in swaps if found.kind == LOG]
     if logs:

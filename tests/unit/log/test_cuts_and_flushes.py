@@ -132,15 +132,15 @@ class TestTruncate:
             def rolled(self, tp: object) -> None: ...
             def retired(self, tp: object, paths: object) -> None: ...
             def cut(self, tp: object, offset: int) -> None: ...
-            def rewinding(self, tp: object) -> None:
-                heard.append((log.recovery_point, log.log_end_offset))
+            def cutting(self, tp: object, offset: int) -> None:
+                heard.append((offset, log.log_end_offset))
 
         log = new_log(disk, listener=Listener())
         fill(log, 10)
         log.truncate_to(18)
         log.flush()
         log.truncate_to(6)
-        assert heard == [(6, 18)]
+        assert heard == [(18, 20), (6, 18)]
 
 
 class TestRetention:

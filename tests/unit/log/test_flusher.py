@@ -9,7 +9,6 @@ from logyard.broker.log.settings import StoreSettings
 from tests.support.stores import A0, CONFIG, ID, ONE, House, settled, until, write
 
 
-
 class TestRefusedFlush:
     async def test_out_of_descriptors_it_is_tried_again(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(flusher, "RETRY_S", 0.001)

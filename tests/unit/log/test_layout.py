@@ -24,7 +24,7 @@ def test_other_files_are_no_segments(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*layout.SEGMENT_KINDS, layout.SNAPSHOT])
-@pytest.mark.parametrize("suffix", ["", layout.DELETED, layout.CLEANED, layout.SWAP])
+@pytest.mark.parametrize("suffix", ["", layout.DELETED, layout.CLEANED, layout.SWAP, layout.NEW])
 def test_file_names_are_read_back(kind: str, suffix: str) -> None:
     assert layout.parse_file_name(layout.file_name(7, kind, suffix)) == (7, kind, suffix)
 

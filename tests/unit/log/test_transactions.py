@@ -11,6 +11,7 @@ from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.segment import creation
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records import batch
@@ -174,7 +175,7 @@ def test_an_index_that_cannot_be_read_now_is_not_taken_for_an_empty_one() -> Non
     """Else readers of committed records see aborted ones, and the next entry is written over the first."""
     disk = MemoryDisk()
     entries = [AbortedTxn(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(3)]
-    written = Segment.create(disk, "/", 0, SMALL, NOW)
+    written = creation.create(disk, "/", 0, SMALL, NOW)
     for entry in entries[:2]:
         written.note_aborted(entry)
     segment = Segment(disk, "/", 0, created_ms=NOW)
@@ -192,7 +193,7 @@ def test_an_index_that_cannot_be_read_now_is_not_taken_for_an_empty_one() -> Non
 
 def test_an_entry_that_could_not_be_written_comes_with_the_next() -> None:
     disk = MemoryDisk()
-    segment = Segment.create(disk, "/", 0, SMALL, NOW)
+    segment = creation.create(disk, "/", 0, SMALL, NOW)
     entries = [AbortedTxn(7, 2 * number, 2 * number + 1, 2 * number + 2) for number in range(3)]
     segment.note_aborted(entries[0])
     disk.fail("/")
