@@ -29,7 +29,7 @@ def _forget(_entries: Sequence[EpochEntry]) -> None:
 
 
 class EpochCache:
-    """The epochs of one log, oldest first; every change is passed to `save` at once.
+    """The epochs of one log, oldest first; every change is passed to `save` first, and not made if that raises.
 
     `log_end_offset()` gives the end of the latest epoch, which is still being written.
     """
@@ -67,11 +67,11 @@ class EpochCache:
             last = self._entries[-1]
             if last.epoch == epoch and start_offset >= last.start_offset:
                 return
-        keep = self._entries
+        keep = list(self._entries)
         while keep and (keep[-1].epoch >= epoch or keep[-1].start_offset >= start_offset):
             keep.pop()
         keep.append(EpochEntry(epoch, start_offset))
-        self._save(keep)
+        self._replace(keep)
 
     def follow(self, epochs: Iterable[tuple[int, int]]) -> None:
         """Assign the (epoch, start offset) of appended batches that are newer than the latest epoch."""
@@ -111,29 +111,31 @@ class EpochCache:
         """Forget the epochs that begin at `offset` or above."""
         if self._entries and self._entries[-1].start_offset >= offset:
             keep = bisect_left(self._entries, offset, key=lambda entry: entry.start_offset)
-            del self._entries[keep:]
-            self._save(self._entries)
+            self._replace(self._entries[:keep])
 
     def truncate_from_start(self, offset: int) -> None:
         """Forget the epochs that end at or below `offset`; the oldest one kept then starts there."""
         below = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         if below == 0 or self._entries[below - 1].start_offset == offset == self._entries[0].start_offset:
             return
-        self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, offset)]
-        self._save(self._entries)
+        self._replace([EpochEntry(self._entries[below - 1].epoch, offset), *self._entries[below:]])
 
     def adopt(self, entries: Iterable[EpochEntry]) -> None:
         """Take over the epochs of a log with the same records."""
         taken = list(entries)
         if taken != self._entries:
-            self._entries = taken
-            self._save(taken)
+            self._replace(taken)
 
     def clear(self) -> None:
         """Forget everything: the log restarts elsewhere, or the epochs of its records are no longer known."""
         if self._entries:
-            self._entries.clear()
-            self._save(self._entries)
+            self._replace([])
+
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        self._save(
+            entries
+        )  # first: what is refused is tried again, and a change that is made already is not saved again
+        self._entries = entries
 
 
 class EpochRun(NamedTuple):

@@ -1,7 +1,11 @@
 """The leader epoch cache (facts §11)."""
 
+import errno
+from collections.abc import Callable, Sequence
+
 import pytest
 
+from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry, EpochRun, reconcile
 
 
@@ -101,3 +105,33 @@ def test_reconcile(
 ) -> None:
     found = reconcile([EpochEntry(*entry) for entry in entries], [EpochRun(*run) for run in runs], 100)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda epochs: epochs.assign(3, 30),
+        lambda epochs: epochs.follow([(3, 30)]),
+        lambda epochs: epochs.truncate_from_end(15),
+        lambda epochs: epochs.truncate_from_start(15),
+        lambda epochs: epochs.adopt([EpochEntry(4, 0)]),
+        lambda epochs: epochs.clear(),
+    ],
+    ids=["assign", "follow", "from end", "from start", "adopt", "clear"],
+)
+def test_a_change_that_cannot_be_saved_is_made_and_saved_by_the_next_try(change: Callable[[EpochCache], None]) -> None:
+    saved: list[tuple[EpochEntry, ...]] = []
+
+    def save(entries: Sequence[EpochEntry]) -> None:
+        if not saved:
+            saved.append(())
+            raise DiskError("leader-epoch-checkpoint", OSError(errno.EMFILE, "too many open files"))
+        saved.append(tuple(entries))
+
+    before = (EpochEntry(1, 0), EpochEntry(2, 20))
+    epochs = EpochCache(before, log_end_offset=lambda: 40, save=save)
+    with pytest.raises(DiskError):
+        change(epochs)
+    assert epochs.entries == before
+    change(epochs)
+    assert epochs.entries == saved[-1] != before
