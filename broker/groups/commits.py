@@ -18,7 +18,7 @@ from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
 from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
-from logyard.broker.groups.deletion import Deletion, tombstones
+from logyard.broker.groups.deletion import Deletion, Deletions, tombstones
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
 from logyard.broker.groups.offsets import Place, Snapshot
@@ -56,7 +56,8 @@ class Commits:
         self._pause = pause
         self._retention_ms = retention_ms
         self._metadata_chars_max = metadata_chars_max
-        self._deletions: list[Deletion] = []  # of partitions, that are being carried out, the oldest first
+        self._deletions = Deletions()  # of partitions
+        self._is_deleting = False
         self._forgetting: list[Deletion] = []  # of one group's offsets
 
     async def commit(
@@ -188,31 +189,33 @@ class Commits:
         """Delete the offsets of partitions whose topic was deleted, with turns for others (rule 3)."""
         gone = dict.fromkeys(partitions)
         if gone:
-            self._deletions.append(Deletion(gone, self._roster.by_name()))
-            if len(self._deletions) == 1:
+            self._deletions.add(gone, self._roster.by_name())
+            if not self._is_deleting:
+                self._is_deleting = True
                 self._spawn(self._delete())
 
     async def _delete(self) -> None:
-        """Carry the deletions out, one after the other."""
+        """Carry the deletions out, in one group after the other."""
         cost = 0
-        while self._deletions:
-            deletion = self._deletions[0]
-            while deletion.left:
-                _, group = deletion.left.popitem()
-                for more in deletion.begin(group, self._forget_deleted(group, deletion.places)):
-                    cost += more
-                    if cost > LOOKED_AT_ONCE:
-                        cost = 0
-                        await self._pause()
-            del self._deletions[0]
+        while (behind := self._deletions.next()) is not None:
+            for more in self._deletions.begin(behind[0], self._catch_up(*behind)):
+                cost += more
+                if cost > LOOKED_AT_ONCE:
+                    cost = 0
+                    await self._pause()
+        self._is_deleting = False
 
     def up_to_date(self, group_id: str) -> None:
         """Before a group is used: nothing is left in it of what is deleted (rule 3)."""
-        for deletion in (*self._deletions, *self._forgetting):
-            group = deletion.left.pop(group_id, None)
-            work = deletion.begun(group_id) if group is None else self._forget_deleted(group, deletion.places)
-            for _ in work:
+        for deletion in (self._deletions, *self._forgetting):
+            deletion.finish(group_id)
+        if (behind := self._deletions.take(group_id)) is not None:
+            for _ in self._catch_up(*behind):
                 pass
+
+    def _catch_up(self, group: Group, deletions: Iterable[dict[Place, None]]) -> Generator[int, None, None]:
+        for gone in deletions:
+            yield from self._forget_deleted(group, gone)
 
     def _forget_deleted(self, group: Group, gone: dict[Place, None]) -> Generator[int, None, None]:
         """Append a group's tombstones step by step; yields what each step has cost."""
@@ -302,7 +305,7 @@ class Commits:
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
         """Write tombstones, with turns for others (rule 3), for some of what is known of the group."""
         answers: list[Awaitable[ErrorCode] | ErrorCode] = []
-        deletion = Deletion({}, {})
+        deletion = Deletion()
         self._forgetting.append(deletion)
         try:
             for _ in deletion.begin(group, self._forget_in_steps(group, places, answers, whole=whole)):

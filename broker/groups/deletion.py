@@ -4,7 +4,8 @@ The steps are batches of tombstones.
 """
 
 import inspect
-from collections.abc import Generator, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from logyard.broker.groups import record_format
 from logyard.broker.groups.members import Group
@@ -30,11 +31,9 @@ def tombstones(group_id: str, places: Sequence[Place], start: int) -> list[KeyVa
 
 
 class Deletion:
-    """`left` has the groups that were there at the deletion and that nobody has begun with, by name."""
+    """The steps of a deletion in one group."""
 
-    def __init__(self, places: dict[Place, None], left: dict[str, Group]) -> None:
-        self.places = places
-        self.left = left
+    def __init__(self) -> None:
         self._now: Group | None = None
         self._work: Generator[int, None, None] | None = None
 
@@ -52,3 +51,46 @@ class Deletion:
         if work is None or self._now is None or self._now.group_id != group_id:
             return iter(())
         return iter(()) if inspect.getgeneratorstate(work) == inspect.GEN_RUNNING else work
+
+    def finish(self, group_id: str) -> None:
+        """Do now what has to be done yet for a group that was begun with."""
+        for _ in self.begun(group_id):
+            pass
+
+
+class Deletions(Deletion):
+    """Deletions of partitions that are waited for, and the one group that has its turn.
+
+    A group that is there at one of them has to catch up with that and all later ones; groups that come later have
+    nothing of what was deleted. Thousands may wait for thousands of groups, so each group is here once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gone: list[dict[Place, None]] = []
+        self._behind: OrderedDict[str, tuple[Group, int]] = OrderedDict()  # with the first that it has not caught up
+
+    def add(self, gone: dict[Place, None], groups: Mapping[str, Group]) -> None:
+        """Have these groups, by name, catch up with another deletion."""
+        for name, group in groups.items():
+            known = self._behind.get(name)
+            if known is None or known[0] is not group:
+                self._behind[name] = group, len(self._gone)
+                self._behind.move_to_end(name)
+        if self._behind:
+            self._gone.append(gone)
+
+    def next(self) -> tuple[Group, list[dict[Place, None]]] | None:
+        """Take the group that has waited longest, with what is gone; None if none waits."""
+        return self.take(next(iter(self._behind))) if self._behind else None
+
+    def take(self, group_id: str) -> tuple[Group, list[dict[Place, None]]] | None:
+        """Take a group, as `next` does; None if it does not wait."""
+        behind = self._behind.pop(group_id, None)
+        if behind is None:
+            return None
+        group, first = behind
+        gone = self._gone[first:]
+        if not self._behind:
+            self._gone.clear()
+        return group, gone

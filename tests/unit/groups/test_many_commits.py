@@ -3,6 +3,7 @@ to."""
 
 import asyncio
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -103,6 +104,29 @@ async def test_a_deleted_topic_of_very_many_groups_lets_others_run() -> None:
         await turns()
     assert all(set(each.offsets.committed) == {("u", 0)} for each in world.groups.roster.all())
     assert longest.seconds < 0.05
+    await world.groups.close()
+
+
+async def test_many_deleted_topics_that_wait_take_little_memory() -> None:
+    """Each kept a list of all groups until its turn came: a thousand for ten thousand groups took half a gigabyte."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    for number in range(300):
+        made = Group(f"g{number}")
+        for topic in range(200):
+            made.offsets.load((f"t{topic}", 0), Written(0, OffsetCommit(f"t{topic}", 0, 1)))
+        world.groups.roster.add(made)
+    tracemalloc.start()
+    for topic in range(200):
+        world.groups.commits.on_partitions_deleted([(f"t{topic}", 0)])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000
+    assert await world.commit(5, "t0", "g7") is ErrorCode.NONE  # made again meanwhile
+    async with asyncio.timeout(60):
+        while len(world.names()) > 1:
+            await asyncio.sleep(0)
+    await turns(20)
+    assert world.all("g7") == {"t0": 5}
     await world.groups.close()
 
 
