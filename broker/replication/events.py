@@ -181,6 +181,22 @@ class OffsetAnswer(NamedTuple):
     leader_epoch: int = -1
 
 
+class OldOffsetQuery(NamedTuple):
+    """One partition of ListOffsets v0: at most `most` offsets before a timestamp."""
+
+    tp: TopicPartition
+    timestamp: int
+    most: int
+
+
+class OldOffsetAnswer(NamedTuple):
+    """The offsets, the newest first."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    offsets: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class EpochQuery:
     """One partition of OffsetForLeaderEpoch: where does `epoch` end in the leader's log?"""

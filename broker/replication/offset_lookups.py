@@ -19,9 +19,12 @@ from logyard.broker.replication.events import (
     Isolation,
     OffsetAnswer,
     OffsetQuery,
+    OldOffsetAnswer,
+    OldOffsetQuery,
 )
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
+from logyard.broker.replication.old_offsets import SegmentBounds, bounds_of, looks_at_files, offsets_before
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.purgatory import Delayed
 
@@ -112,6 +115,39 @@ class Lookups:
             return _found(tp, log, log.max_timestamp if timestamp < 0 else timestamp, end, missing, at_once)
         except Exception as trouble:
             return OffsetAnswer(tp, code_of(trouble, tp))
+
+    # ListOffsets v0
+
+    def old_offsets(
+        self, queries: Sequence[OldOffsetQuery], *, for_consumer: bool, only_leader: bool, now_ms: int
+    ) -> list[OldOffsetAnswer] | Pending[list[OldOffsetAnswer]]:
+        """Find some offsets before a time for each partition; a Pending if files have to be looked at.
+
+        Errors: as for `list_offsets`, without those of leader epochs.
+        """
+        answers: list[OldOffsetAnswer] = []
+        looks: list[tuple[int, OldOffsetQuery, SegmentBounds]] = []
+        for query in queries:
+            tp, timestamp, most = query
+            try:
+                log = self._hosted.find(tp).readable_log(-1, only_leader)
+                bounds = bounds_of(log, log.high_watermark if for_consumer else log.log_end_offset, now_ms)
+                if looks_at_files(timestamp):
+                    looks.append((len(answers), query, bounds))
+                    answers.append(OldOffsetAnswer(tp))
+                else:
+                    answers.append(OldOffsetAnswer(tp, offsets=offsets_before(bounds, timestamp, most)))
+            except Exception as trouble:
+                answers.append(OldOffsetAnswer(tp, code_of(trouble, tp)))
+
+        def work() -> None:
+            for number, (tp, timestamp, most), bounds in looks:
+                try:
+                    answers[number] = OldOffsetAnswer(tp, offsets=offsets_before(bounds, timestamp, most))
+                except Exception as trouble:
+                    answers[number] = OldOffsetAnswer(tp, code_of(trouble, tp))
+
+        return self._hosted.in_record_thread(work, lambda: answers) if looks else answers
 
     # OffsetForLeaderEpoch
 

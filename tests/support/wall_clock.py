@@ -168,6 +168,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "held against when a table's states were made, by any program": ("spark_jobs.maintenance.expiry:Expiry._due",),
     "held against what a file system or ZooKeeper has dated": (
+        "broker.server.handlers.list_offsets:_Listing.look_up",
         "plugins.logyard_ui.static_files:Editions._signature",
         "broker.log.disk.real:OsDisk.status",
         "broker.zk.tree:ZooKeeperTree._apply",

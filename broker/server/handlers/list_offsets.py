@@ -22,6 +22,8 @@ from logyard.broker.replication.events import (
     Isolation,
     OffsetAnswer,
     OffsetQuery,
+    OldOffsetAnswer,
+    OldOffsetQuery,
 )
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.server import authorization
@@ -100,7 +102,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields | Await
     return listing.fields()
 
 
-async def _when_found(listing: "_Listing", found: Awaitable[list[OffsetAnswer]]) -> Fields:
+async def _when_found(listing: "_Listing", found: Awaitable["_Answers"]) -> Fields:
     listing.answer(await found)
     return listing.fields()
 
@@ -129,6 +131,7 @@ async def _in_portions(services: Services, request: Request, message: Any) -> Fi
 
 _Parts = list[Fields]
 """The answers about the partitions of a topic, in the order in which they were asked for."""
+_Answers = list[OffsetAnswer] | list[OldOffsetAnswer]
 
 
 class _Listing:
@@ -141,7 +144,8 @@ class _Listing:
         # Only the debugging consumer may ask a follower.
         self._only_leader = message.replica_id != DEBUG_CONSUMER_ID
         self._described = described
-        self._lookups = services.replicas.lookups
+        self._lookups, self._clock = services.replicas.lookups, services.clock
+        self._most: list[int] = []  # v0: how many offsets are asked for, by query
         self.queries: list[OffsetQuery] = []
         self._places: list[_Parts] = []  # where the answer to each of them belongs
         # A partition that is named twice is refused, as in Kafka: some bytes may not cost a search each.
@@ -169,15 +173,26 @@ class _Listing:
                 self._named_again.add(tp)
             self._named.add(tp)
             self.queries.append(OffsetQuery(tp, p.timestamp, p.current_leader_epoch if has_epochs else -1))
+            if self._version == 0:
+                self._most.append(p.max_num_offsets)
             self._places.append(parts)
 
-    def look_up(self, start: int = 0) -> list[OffsetAnswer] | Awaitable[list[OffsetAnswer]]:
+    def look_up(self, start: int = 0) -> "_Answers | Awaitable[_Answers]":
         """Look up a portion of the queries, those that may be."""
         portion = self.queries[start : start + PARTS_AT_ONCE]
+        if self._version == 0:
+            most = self._most[start : start + PARTS_AT_ONCE]
+            olds = [OldOffsetQuery(q.tp, q.timestamp, m) for q, m in zip(portion, most, strict=True)]
+            return self._lookups.old_offsets(
+                [old for old, query in zip(olds, portion, strict=True) if self._refusal(query) is None],
+                for_consumer=self._isolation is not Isolation.LOG_END,
+                only_leader=self._only_leader,
+                now_ms=self._clock.now_ms(),
+            )
         asked = [query for query in portion if self._refusal(query) is None]
         return self._lookups.list_offsets(asked, self._isolation, only_leader=self._only_leader)
 
-    def answer(self, found: Iterable[OffsetAnswer], start: int = 0) -> None:
+    def answer(self, found: Iterable[OffsetAnswer | OldOffsetAnswer], start: int = 0) -> None:
         """Add the answers to a portion of the queries; `found` is what `look_up` found for it."""
         answers, version = iter(found), self._version
         portion = slice(start, start + PARTS_AT_ONCE)
@@ -189,13 +204,14 @@ class _Listing:
     def _refusal(self, query: OffsetQuery) -> ErrorCode | None:
         if query.tp in self._named_again:
             return ErrorCode.INVALID_REQUEST
-        if query.timestamp < 0 and _is_unknown(query.timestamp, self._version):
+        if self._version and query.timestamp < 0 and _is_unknown(query.timestamp, self._version):
             return ErrorCode.UNSUPPORTED_VERSION
         return None
 
     async def let_go(self, pauses: Pauses) -> None:
         """Free what is no longer needed."""
         await pauses.let_go(self.queries)
+        await pauses.let_go(self._most)
         await pauses.let_go(self._named)
 
     def fields(self) -> Fields:
@@ -203,18 +219,17 @@ class _Listing:
         return {"topics": self._answered + self._refused if self._refused else self._answered}
 
 
-def _fields(version: int, answer: OffsetAnswer) -> Fields:
-    code, offset = _code(answer.error, version), answer.offset
-    fields: dict[str, Any] = {
-        "partition_index": answer.tp.partition,
-        "error_code": int(code),
+def _fields(version: int, answer: OffsetAnswer | OldOffsetAnswer) -> Fields:
+    code = _code(answer.error, version)
+    fields: Fields = {"partition_index": answer.tp.partition, "error_code": int(code)}
+    if isinstance(answer, OldOffsetAnswer):
+        return {**fields, "old_style_offsets": list(answer.offsets)}
+    return {
+        **fields,
         "timestamp": answer.timestamp,
-        "offset": offset,
+        "offset": answer.offset,
         "leader_epoch": answer.leader_epoch,
     }
-    if version == 0:
-        fields["old_style_offsets"] = [offset] if code is ErrorCode.NONE and offset >= 0 else []
-    return fields
 
 
 def _is_unknown(timestamp: int, version: int) -> bool:

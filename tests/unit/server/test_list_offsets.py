@@ -107,7 +107,20 @@ async def test_a_version_has_the_timestamps_that_it_has_in_kafka(
         [(_, found)] = await told(
             broker, version, [{"name": "t", "partitions": [part(timestamp, n) for n in range(count)]}]
         )
-        assert [code for code, _ in found] == [0 if version >= since else UNSUPPORTED] * count
+        # In version 0 they are times, before which there is nothing.
+        assert [code for code, _ in found] == [0 if version >= since or not version else UNSUPPORTED] * count
+
+
+@pytest.mark.parametrize("count", [1, 300])
+async def test_version_0_has_several_offsets(broker: InsideBroker, count: int) -> None:
+    times = [(-1, 9, [30, 0]), (-1, 1, [30]), (-2, 9, [0]), (1 << 60, 9, [30, 0]), (1, 9, []), (-9, 9, [])]
+    for timestamp, most, expected in times:
+        others = [{"name": f"no-{number}", "partitions": [part(-1)]} for number in range(1, count)]
+        asked = {"partition_index": 0, "timestamp": timestamp, "max_num_offsets": most}
+        frame = await answered(broker, request(0, [*others, {"name": "t", "partitions": [asked]}]))
+        *refused, topic = codec.decode_response(LIST_OFFSETS, 0, memoryview(frame)[4:])[1].topics
+        assert [(p.error_code, p.old_style_offsets) for p in topic.partitions] == [(0, expected)]
+        assert {(p.error_code, *p.old_style_offsets) for each in refused for p in each.partitions} <= {(UNKNOWN,)}
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 9])
