@@ -274,8 +274,8 @@ class MemoryZooKeeper:
                 request.future.set_exception(SessionExpired(f"ZooKeeper session 0x{self._session_id:x} expired"))
                 request.future.exception()  # marks it as retrieved: in a pipeline only the first failure is awaited
         if not self._closed:
-            self.on_session_lost()
             asyncio.get_running_loop().call_later(self._reconnect_s, self._establish)
+            self.on_session_lost()
 
     def _establish(self) -> None:
         if self._closed:

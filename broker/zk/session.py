@@ -184,12 +184,13 @@ class ZooKeeperSession:
         self._tasks.add(disposal)
         disposal.add_done_callback(self._tasks.discard)
         if not self._closed:
-            if was_connected:
-                self.on_session_lost()
+            # First: whatever comes of the call, there is a next session.
             if link.refused:
                 link.loop.call_later(REFUSED_PAUSE_S, self._open)
             else:
                 self._open()
+            if was_connected:
+                self.on_session_lost()
 
     # --- inside
 
