@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -174,19 +174,21 @@ class Export:
 
     def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Export piece by piece, each as a version; returns the last version. If leases are lost on the way, they are
-        taken again and the rest is planned anew; if partitions fail, the others go on as they are planned."""
+        taken again and the rest of their partitions is planned anew; the others go on as they are planned."""
         pieces, done = self._pieces(ranges), 0
         say(f"export: {pieces.offsets_left:,} offsets of {len(ranges)} partitions")
         while pieces.offsets_left:
             try:
                 manifest, offsets_done = self._piece(pieces, manifest, layout)
             except PartitionsFailed as failed:
-                self._give_up(failed)
+                self._give_up(failed.reasons)
                 pieces.take_back(failed.reasons)
                 continue
             except LeasesGone as gone:
-                ranges = self._replanned(ranges, gone, manifest)
-                pieces = self._pieces(ranges)
+                self._replan(pieces, gone, manifest)
+                continue
+            self._give_up(pieces.broken)
+            if not offsets_done:
                 continue
             done += offsets_done
             total = done + pieces.offsets_left
@@ -200,53 +202,64 @@ class Export:
         """Return the pieces of all ranges but those whose log cannot be read."""
         while True:
             try:
-                return Pieces(self._kept(ranges), splits_or_failure(self._splits))
+                kept = [r for r in ranges if r.replica.tp not in self._failed.reasons]
+                return Pieces(kept, splits_or_failure(self._splits))
             except PartitionsFailed as failed:
-                self._give_up(failed)
+                self._give_up(failed.reasons)
 
-    def _give_up(self, failed: PartitionsFailed) -> None:
-        for tp, reason in failed.reasons.items():
-            self._failed.give_up(tp, reason)
+    def _give_up(self, reasons: Mapping[TopicPartition, str]) -> None:
+        for tp, reason in reasons.items():
+            if tp not in self._failed.reasons:
+                self._failed.give_up(tp, reason)
 
-    def _kept(self, ranges: Sequence[Range]) -> list[Range]:
-        return [r for r in ranges if r.replica.tp not in self._failed.reasons]
+    def _replan(self, pieces: Pieces, gone: LeasesGone, manifest: Manifest) -> None:
+        """Plan anew what is not committed of the partitions whose leases are lost, under new leases."""
+        pieces.take_back()
+        if lost := {tp: reason for tp, reason in gone.lost.items() if tp not in self._failed.reasons}:
+            for replica in self._leaders.take_again(lost, self._failed):
+                rest = pieces.rest(replica.tp)
+                span = self._failed.attempt(replica.tp, partial(self._rest, replica, rest, manifest))
+                if span is not None:
+                    pieces.replan(span)
+        pieces.take_back([tp for tp in gone.lost if tp in self._failed.reasons])
 
-    def _replanned(self, ranges: Sequence[Range], gone: LeasesGone, manifest: Manifest) -> list[Range]:
-        """Plan anew what is not committed yet, under new leases."""
-        replicas = {r.replica.tp: r.replica for r in ranges}
-        replicas |= {replica.tp: replica for replica in self._leaders.take_again(gone.lost, self._failed)}
-
-        def plan(span: Range) -> Range:
-            found = self._range(replicas[span.replica.tp], manifest)
-            # Up to the end of the first plan: the next run exports what came since.
-            return Range(found.replica, found.start, max(found.start, min(found.end, span.end)))
-
-        planned = [self._failed.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
-        return [span for span in planned if span is not None]
+    def _rest(self, replica: Replica, rest: Range, manifest: Manifest) -> Range:
+        """Return the range of a partition that is planned anew: up to the end of the first plan, since the next run
+        exports what came since."""
+        if replica.topic_id != rest.replica.topic_id:
+            raise ExportRefused(
+                f"topic {replica.topic} was deleted and created again while it was exported (id"
+                f" {rest.replica.topic_id}, now {replica.topic_id}): run the export again"
+            )
+        found = self._range(replica, manifest)
+        start = max(found.start, rest.start)
+        return Range(replica, start, max(start, min(found.end, rest.end)))
 
     def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> tuple[Manifest, int]:
-        """Write and commit the next piece; returns its version, and how many offsets it has. Raises LeasesGone if a
-        lost lease prevents it, PartitionsFailed if a log does."""
+        """Write and commit the next piece; returns its version, and how many offsets it has (0: there is none left).
+        Raises LeasesGone if a lost lease prevents it, PartitionsFailed if a log does."""
         self._tries += 1
         run_id, began = f"{self._run_id}-{self._tries}", clock()
         with self._store.working(run_id):
             try:
                 piece = pieces.take(self._writing.piece_bytes(self._piece_bytes(), manifest))
-                assert piece is not None, "something is left"
+                if piece is None:
+                    return manifest, 0
                 made = self._writing.write(piece, manifest, run_id)
             except Exception as error:
                 # Spark wraps the errors of tasks, so the leases are checked, not the error's type.
-                if lost := self._leaders.lost_leases(failed=True):
+                if lost := self._lost(pieces, failed=True):
                     raise LeasesGone(lost) from error
                 raise
-            if lost := self._leaders.lost_leases():
+            if lost := self._lost(pieces):
                 raise LeasesGone(lost)
             self._leaders.reset_attempts()
-            following = self._commit(manifest, layout, piece, made, run_id, began)
-        for tp, reason in pieces.broken.items():
-            if tp not in self._failed.reasons:
-                self._failed.give_up(tp, reason)
-        return following, piece.offsets
+            return self._commit(manifest, layout, piece, made, run_id, began), piece.offsets
+
+    def _lost(self, pieces: Pieces, *, failed: bool = False) -> dict[TopicPartition, str]:
+        """Return the partitions whose leases are lost and still needed, and why."""
+        lost = self._leaders.lost_leases(failed=failed)
+        return {tp: reason for tp, reason in lost.items() if pieces.needs(tp)}
 
     def _piece_bytes(self) -> int:
         """Return how much of the log a version holds: at least enough splits to keep all executors busy."""

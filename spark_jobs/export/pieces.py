@@ -2,11 +2,11 @@
 killed keeps what it has committed."""
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
+from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.export.failures import PartitionsFailed
 from logyard.spark_jobs.segments.splits import Range, Split
@@ -26,102 +26,183 @@ class Piece:
 
 
 class Pieces:
-    """Hands out ranges piece by piece, with about as many bytes of every partition in each."""
+    """Hands out ranges piece by piece, with about as many bytes of every partition in each.
+
+    A piece counts as exported unless it is taken back. A `take` that fails changes nothing: what it had gathered comes
+    again, and where a plan broke off it is made again from there.
+    """
 
     def __init__(self, ranges: Sequence[Range], splits_of: Callable[[Range], Iterator[Split]]) -> None:
-        """:param splits_of: plans a range's splits, in order of offsets; called once per range, consumed lazily.
+        """:param splits_of: plans a range's splits, in order of offsets; consumed lazily, and called again only for
+            what is left of a range: after it raised anything but PartitionsFailed, or by `replan`.
 
         Raises PartitionsFailed, naming every range whose first split cannot be planned.
         """
-        self._ranges = {span.replica.tp: span for span in ranges}
+        self._splits_of = splits_of
+        self._courses = {span.replica.tp: _Course(span, splits_of) for span in ranges}
         # Where each partition has come to, as an empty range: most pieces leave most partitions where they are.
-        self._reached = {tp: Range(span.replica, span.start, span.start) for tp, span in self._ranges.items()}
-        self._left: dict[TopicPartition, Iterator[Split]] = {}
-        self._next: dict[TopicPartition, Split | None] = {}
-        self.offsets_left = sum(span.end - span.start for span in self._ranges.values())
-        # Partitions that have no split, though they have offsets: the next piece takes them to their end.
-        self._empty: list[TopicPartition] = []
+        self._reached = {tp: Range(c.span.replica, c.span.start, c.span.start) for tp, c in self._courses.items()}
         # Partitions whose plan broke off, and why: what comes before that place is handed out, and nothing after it.
         self.broken: dict[TopicPartition, str] = {}
         self._last: Piece | None = None
+        # The partitions that the last piece has something of.
+        self._in_last: Collection[TopicPartition] = ()
         failed: dict[TopicPartition, str] = {}
-        for tp, span in self._ranges.items():
-            left = splits_of(span) if span.start < span.end else iter(())
+        for course in self._courses.values():
             try:
-                self._left[tp], self._next[tp] = left, next(left, None)
+                course.peek()
             except PartitionsFailed as error:
                 failed |= error.reasons
-                continue
-            if self._next[tp] is None and span.start < span.end:
-                self._empty.append(tp)
+            except (LogyardError, OSError):  # its lease may be lost: `take` asks again, and tells
+                break
         if failed:
             raise PartitionsFailed(failed)
 
+    @property
+    def offsets_left(self) -> int:
+        """How many offsets are not handed out yet."""
+        return sum(course.span.end - self._reached[tp].end for tp, course in self._courses.items())
+
+    def needs(self, tp: TopicPartition) -> bool:
+        """Whether anything of a partition is still to be read, or may have to be read again (of the last piece)."""
+        course = self._courses.get(tp)
+        return course is not None and (tp in self._in_last or self._reached[tp].end < course.span.end)
+
     def take(self, bytes_max: int) -> Piece | None:
-        """Return the next piece, of about `bytes_max` bytes of the log and at least one split; None at the end."""
+        """Return the next piece, of about `bytes_max` bytes of the log and at least one split; None at the end.
+
+        Raises what planning raises but PartitionsFailed; the splits that were gathered by then come again.
+        """
+        self._last, self._in_last = None, ()
+        taken: dict[TopicPartition, list[Split]] = {}
+        try:
+            self._gather(bytes_max, taken)
+        except BaseException:
+            for tp, splits in taken.items():
+                self._courses[tp].put_back(splits)
+            raise
         if not self.offsets_left:
             return None
-        taken: dict[TopicPartition, list[Split]] = {tp: [] for tp in self._empty}
-        self._empty = []
+        ranges = self._reached | {tp: self._advance(tp, splits) for tp, splits in taken.items()}
+        found = [split for tp in self._courses if tp in taken for split in taken[tp]]
+        self._last, self._in_last = Piece(tuple(found), tuple(ranges.values())), frozenset(taken)
+        return self._last
+
+    def take_back(self, failed: Collection[TopicPartition] = ()) -> None:
+        """Take back the last piece, which was not committed (nothing, if there is none), and give up these
+        partitions."""
+        last, self._last, self._in_last = self._last, None, ()
+        splits: dict[TopicPartition, list[Split]] = defaultdict(list)
+        for split in () if last is None else last.splits:
+            splits[TopicPartition(split.segment.topic, split.segment.partition)].append(split)
+        for span in () if last is None else last.ranges:
+            if span.start < span.end:
+                self._reached[span.replica.tp] = Range(span.replica, span.start, span.start)
+                self._courses[span.replica.tp].put_back(splits[span.replica.tp])
+        for tp in failed:
+            self._courses.pop(tp, None)
+            self._reached.pop(tp, None)
+
+    def rest(self, tp: TopicPartition) -> Range:
+        """Return what is not handed out of a partition, up to the end it began with, whether or not its plan broke off
+        before; a piece that was not committed has to be taken back first."""
+        reached = self._reached[tp]
+        return Range(reached.replica, reached.end, self._courses[tp].whole.end)
+
+    def replan(self, span: Range) -> None:
+        """Plan one partition anew, as this range, which begins at or after its `rest`: its lease is another one now."""
+        tp = span.replica.tp
+        self.broken.pop(tp, None)
+        self._courses[tp] = _Course(span, self._splits_of)
+        self._reached[tp] = Range(span.replica, span.start, span.start)
+
+    def _gather(self, bytes_max: int, taken: dict[TopicPartition, list[Split]]) -> None:
+        """Move splits from the partitions to `taken`; a partition that has offsets and no split is there without
+        one."""
         # Bytes taken of each partition that has more, the fewest first; the earlier partition where they are equal.
-        fewest = [(0, n, tp) for n, (tp, following) in enumerate(self._next.items()) if following is not None]
+        fewest: list[tuple[int, int, TopicPartition]] = []
+        for n, (tp, course) in enumerate(self._courses.items()):
+            if self._following(tp) is not None:
+                fewest.append((0, n, tp))
+            elif self._reached[tp].end < course.span.end:
+                taken[tp] = []
         total = 0
         while fewest and total < bytes_max:
             size, n, tp = fewest[0]
-            split = self._next[tp]
-            assert split is not None, "it is among those that have one"
+            split = self._courses[tp].pop()
             taken.setdefault(tp, []).append(split)
             total += split.size
-            self._next[tp] = self._following(tp, split)
-            if self._next[tp] is None:
+            if self._following(tp) is None:
                 heapq.heappop(fewest)
             else:
                 heapq.heapreplace(fewest, (size + split.size, n, tp))
-        ranges = self._reached | {tp: self._advance(tp, splits) for tp, splits in taken.items()}
-        splits = [split for tp in self._ranges if tp in taken for split in taken[tp]]
-        self._last = Piece(tuple(splits), tuple(ranges.values()))
-        return self._last
 
-    def take_back(self, failed: Collection[TopicPartition]) -> None:
-        """Take back the last piece, which was not committed, and give up these partitions of it."""
-        assert self._last is not None, "a piece was taken"
-        splits: dict[TopicPartition, list[Split]] = defaultdict(list)
-        for split in self._last.splits:
-            splits[TopicPartition(split.segment.topic, split.segment.partition)].append(split)
-        for span in self._last.ranges:
-            tp = span.replica.tp
-            if tp in failed:
-                self.offsets_left -= self._ranges[tp].end - self._reached[tp].end
-                del self._ranges[tp], self._reached[tp], self._left[tp], self._next[tp]
-            elif span.start < span.end:
-                self.offsets_left += span.end - span.start
-                self._reached[tp] = Range(span.replica, span.start, span.start)
-                self._put_back(tp, splits[tp])
-        self._last = None
-
-    def _put_back(self, tp: TopicPartition, splits: Sequence[Split]) -> None:
-        if not splits:
-            self._empty.append(tp)
-            return
-        following = self._next[tp]
-        ahead = [*splits, *([] if following is None else [following])]
-        self._next[tp], self._left[tp] = ahead[0], chain(ahead[1:], self._left[tp])
-
-    def _following(self, tp: TopicPartition, split: Split) -> Split | None:
-        """Return the split after this one; if it cannot be planned, the partition ends here."""
+    def _following(self, tp: TopicPartition) -> Split | None:
+        """Return a partition's next split; if it cannot be planned, the partition ends here."""
         try:
-            return next(self._left[tp], None)
+            return self._courses[tp].peek()
         except PartitionsFailed as error:
             self.broken |= error.reasons
-            span = self._ranges[tp]
-            self._ranges[tp] = Range(span.replica, span.start, split.end)
-            self.offsets_left -= span.end - split.end
+            self._courses[tp].end_here()
             return None
 
     def _advance(self, tp: TopicPartition, splits: Sequence[Split]) -> Range:
         """Return the range that is exported with these splits: to the partition's end if they are its last ones."""
-        span, start = self._ranges[tp], self._reached[tp].start
-        end = span.end if self._next[tp] is None else splits[-1].end
-        self._reached[tp] = Range(span.replica, end, end)
-        self.offsets_left -= end - start
-        return Range(span.replica, start, end)
+        course, start = self._courses[tp], self._reached[tp].end
+        end = splits[-1].end if course.has_more else course.span.end
+        self._reached[tp] = Range(course.span.replica, end, end)
+        return Range(course.span.replica, start, end)
+
+
+class _Course:
+    """One partition's splits, planned one ahead. `span`: what is handed out in the end; `whole`: what was asked for."""
+
+    def __init__(self, span: Range, splits_of: Callable[[Range], Iterator[Split]]) -> None:
+        self.span = self.whole = span
+        self._splits_of = splits_of
+        self._ahead: deque[Split] = deque()
+        # None: not planned yet, from the end of the last split on.
+        self._left: Iterator[Split] | None = None
+        self._planned = span.start
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a split is ready."""
+        return bool(self._ahead)
+
+    def peek(self) -> Split | None:
+        """Return the next split, None at the end; raises what planning raises. Asked again, it plans from there."""
+        if not self._ahead:
+            split = self._planned_next()
+            if split is None:
+                return None
+            self._ahead.append(split)
+            self._planned = split.end
+        return self._ahead[0]
+
+    def _planned_next(self) -> Split | None:
+        if self._left is None:
+            if self._planned >= self.span.end:
+                return None
+            begun = self._planned > self.span.start
+            rest = Range(self.span.replica, self._planned, self.span.end) if begun else self.span
+            self._left = self._splits_of(rest)
+        try:
+            return next(self._left, None)
+        except BaseException:
+            # A generator that has raised says it is at its end: the rest would be left out.
+            self._left = None
+            raise
+
+    def pop(self) -> Split:
+        """Return the next split, which was peeked at, and go on."""
+        return self._ahead.popleft()
+
+    def put_back(self, splits: Sequence[Split]) -> None:
+        """Take back the last splits that were popped."""
+        self._ahead.extendleft(reversed(splits))
+
+    def end_here(self) -> None:
+        """End after the splits that are planned."""
+        self.span = Range(self.span.replica, self.span.start, self._planned)
+        self._left = iter(())

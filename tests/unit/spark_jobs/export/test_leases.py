@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,8 @@ from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.leaders import LeaseLost
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.splits import Range, Split
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -47,6 +50,11 @@ class Yard:
         directory = write_partition(root / "second", "t-1", [batches(0, 5)])
         self.brokers[2].replicas["t", 1] = FakeReplica(directory, True, isr=(2,))
         self.second = 2
+
+    def add_second(self, firsts: range) -> None:
+        """More segments of the second partition, of five records each."""
+        for first in firsts:
+            write_segment(self.brokers[2].replicas["t", 1].directory, batches(first, 5))
 
     def replica(self, broker: int) -> FakeReplica:
         return self.brokers[broker].replicas["t", 0]
@@ -224,3 +232,88 @@ def test_other_failures_are_not_taken_for_lost_leases(yard: Yard) -> None:
     with pytest.raises(RuntimeError, match="the disk"):
         yard.run(odd)
     assert yard.looks == 1
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The partitions that are planned, each time."""
+    found: list[str] = []
+    plain = splits.plan_splits
+
+    def counting(span: Range, **words: Any) -> Iterator[Split]:
+        found.append(str(span.replica.tp))
+        return plain(span, **words)
+
+    monkeypatch.setattr(splits, "plan_splits", counting)
+    return found
+
+
+def test_only_the_partition_whose_lease_is_lost_is_planned_anew(yard: Yard, tmp_path: Path, planned: list[str]) -> None:
+    yard.lead_second(tmp_path)
+    yard.add_second(range(5, 60, 5))
+
+    def expire(piece: int) -> None:
+        if piece == 3:
+            yard.brokers[2].expire()
+
+    said = yard.run(expire)
+    assert (said["topics_failed"], said["rows"]) == ({}, 110)
+    assert yard.offsets() == sorted([*range(50), *range(60)])
+    assert sorted(planned) == ["t-0", "t-1", "t-1"]
+
+
+def test_a_lease_of_what_is_exported_already_is_not_missed(yard: Yard, tmp_path: Path, planned: list[str]) -> None:
+    yard.lead_second(tmp_path)
+
+    def expire(piece: int) -> None:
+        if piece == 6:  # t-0 is done
+            yard.brokers[1].expire()
+
+    said = yard.run(expire)
+    assert (said["topics_failed"], said["rows"], yard.looks) == ({}, 55, 1)
+    assert sorted(planned) == ["t-0", "t-1"]
+
+
+def test_a_topic_made_again_meanwhile_is_not_gone_on_with(yard: Yard, tmp_path: Path) -> None:
+    yard.lead_second(tmp_path)
+
+    def make_again(piece: int) -> None:
+        if piece == 1:
+            yard.replica(1).topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+            yard.brokers[1].expire()
+
+    said = yard.run(make_again)
+    assert list(said["failed"]) == ["t-0"]
+    assert "topic t was deleted and created again while it was exported" in said["failed"]["t-0"]
+    assert yard.offsets() == list(range(5))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_leases_lost_at_random_cost_no_row_and_bring_none_twice(
+    seed: int, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While splits are planned, read or about to be committed; a plan reads indexes, so a lost lease breaks it off."""
+    rng = random.Random(seed)
+    yard.lead_second(tmp_path)
+    yard.add_second(range(5, 60, 5))
+    monkeypatch.setattr(leaders, "ATTEMPTS", 1000)
+    plain = splits.plan_splits
+    left = 25
+
+    def expire(chance: float) -> None:
+        nonlocal left
+        if left and rng.random() < chance:
+            left -= 1
+            yard.brokers[rng.choice((1, 2))].expire()
+
+    def troubled(span: Range, **words: Any) -> Iterator[Split]:
+        assert span.replica.lease is not None
+        for split in plain(span, **words):
+            expire(0.1)
+            split.segment.open().read(0, 1)
+            yield split
+
+    monkeypatch.setattr(splits, "plan_splits", troubled)
+    said = yard.run(lambda _piece: expire(0.4), after=bool(seed % 2))
+    assert (said["topics_failed"], said["rows"], left < 25) == ({}, 110, True)
+    assert yard.offsets() == sorted([*range(50), *range(60)])
