@@ -7,8 +7,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from logyard.broker.errors import LogyardError
@@ -20,7 +21,7 @@ from logyard.spark_jobs.command import say
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.leases.client import Lease, acquire
-from logyard.spark_jobs.metadata import Metadata, MetadataClient, PartitionMetadata
+from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, PartitionMetadata
 
 HTTP_LISTENER = "http.advertised.listener"
 TOKEN_FILE = "http.token"
@@ -28,6 +29,8 @@ METADATA_AGE_S = 60.0
 # A broker that took longer than the first to give no answer is not asked again for the second: each of what may be
 # thousands of replicas would wait for it. One that refuses connections costs nothing, and may be back at any moment.
 SLOW_S, SILENT_S = 2.0, 60.0
+# How long before the controller is asked about what a broker does not know: it may be hearing of it right now.
+WITNESS_PAUSE_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,23 +57,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster's metadata at one moment, and the lease API of each broker that answers."""
+    """A cluster's metadata at one moment, as one broker knows it, and the lease API of each broker that answers.
+
+    `witness` asks the controller about topics, as `witnessed` does: without it that one broker is believed.
+    """
 
     metadata: Metadata
     brokers: dict[int, BrokerHttp]
     unreachable: dict[int, str] = field(default_factory=dict)
     ttl_ms: int = 60_000
     now: Callable[[], float] = time.monotonic
+    witness: Callable[[Sequence[str]], Metadata] | None = None
     _for_runs: dict[tuple[int, str, str, str], BrokerHttp] = field(default_factory=dict, repr=False)
     # Until when a broker counts as silent, and why.
     _silent: dict[int, tuple[float, str]] = field(default_factory=dict, repr=False)
+    # Topics that are learned side by side must not replace each other.
+    _learning: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, PartitionMetadata]]:
-        """Return the partitions of these topics; raises JobFailed for a topic that does not exist."""
+        """Return the partitions of these topics; raises JobFailed for a topic that does not exist, or as `learn`
+        does."""
+        if unknown := [t for t in topics if t not in self.metadata.topics]:
+            self.learn(unknown)
         missing = [t for t in topics if t not in self.metadata.topics]
         if missing:
             raise JobFailed(f"topic {missing[0]} does not exist on {self.metadata.cluster_id}")
         return list(self.metadata.partitions(topics))
+
+    def learn(self, topics: Sequence[str]) -> None:
+        """Take over what the controller knows of topics that this metadata lacks, whole or in part: the broker that was
+        asked may have just started, or not have heard of them yet.
+
+        Raises JobFailed where it cannot be told now, NotTold where this login may not know.
+        """
+        if self.witness is None:
+            return
+        time.sleep(WITNESS_PAUSE_S)
+        try:
+            told = self.witness(topics)
+        except ClusterUnreachable as error:
+            raise JobFailed(
+                f"topic {topics[0]}: a broker does not know all of it, and it cannot be told now whether it exists:"
+                f" {error}"
+            ) from error
+        with self._learning:
+            self.metadata = replace(self.metadata, topics={**self.metadata.topics, **told.topics})
 
     def lease(self, broker_id: int, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
         """Take a lease on one replica; raises LeaseError (`unreachable` if the broker's HTTP address is not known)."""
@@ -124,7 +155,8 @@ def connect(arguments: argparse.Namespace) -> Cluster:
     tokens = _Tokens(arguments, described)
     client = MetadataClient(bootstrap, security)
     try:
-        cluster = Cluster(client.look(arguments.topic or None), {}, ttl_ms=arguments.lease_ttl_s * 1000)
+        seen = client.look(arguments.topic or None)
+        cluster = Cluster(seen, {}, ttl_ms=arguments.lease_ttl_s * 1000, witness=partial(witnessed, arguments))
         for broker_id in cluster.metadata.brokers:
             try:
                 address = client.broker_config(broker_id, HTTP_LISTENER)

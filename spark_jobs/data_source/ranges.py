@@ -33,21 +33,32 @@ def replicas(options: Options) -> list[Replica]:
             check_watermark(replica)
         return [settled(r) for r in there]
     cluster = connect(options, options.names(()))
-    wanted = [tp for tp, _ in cluster.partitions(options.names(cluster.metadata.topics)) if options.wants(tp)]
+    wanted = _wanted(cluster, options)
+    named = [*_assigned(options), *options.starting.single, *options.ending.single]
+    if unknown := sorted({tp.topic for tp in named if options.wants(tp) and tp not in wanted}):
+        cluster.learn(unknown)
+        wanted = _wanted(cluster, options)
     check_there(options, wanted)
-    if unknown := options.names(cluster.metadata.missing) if options.pattern is not None else []:
-        raise BadOption(
-            f"subscribePattern: the brokers have no answer for topic {unknown[0]} at the moment: read again"
-        )
+    if silent := options.names(cluster.metadata.missing) if options.pattern is not None else []:
+        raise BadOption(f"subscribePattern: the brokers have no answer for topic {silent[0]} at the moment: read again")
     run_id = clusters.run_id("read")
     leases: list[Lease] = []
     try:
         for tp in wanted:
             leases.append(cluster.lease_leader(tp, run_id, "export"))  # noqa: PERF401, those taken so far are ended
+        return [of_leased(lease) for lease in leases]
     except BaseException:
         end_run(leases, "the read could not be planned")
         raise
-    return [of_leased(lease) for lease in leases]
+
+
+def _wanted(cluster: clusters.Cluster, options: Options) -> list[TopicPartition]:
+    names = options.names(cluster.metadata.topics)
+    return [tp for tp, _ in cluster.partitions(names) if options.wants(tp)]
+
+
+def _assigned(options: Options) -> list[TopicPartition]:
+    return sorted(TopicPartition(topic, number) for topic, numbers in options.assigned.items() for number in numbers)
 
 
 def check_watermark(replica: Replica) -> None:
@@ -62,12 +73,7 @@ def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
     that are given for another partition would not be obeyed."""
     topics = {tp.topic for tp in found}
     lacking: list[object] = [name for name in options.names(()) if name not in topics]
-    lacking += [
-        TopicPartition(topic, number)
-        for topic, numbers in sorted(options.assigned.items())
-        for number in sorted(numbers)
-        if TopicPartition(topic, number) not in found
-    ]
+    lacking += [tp for tp in _assigned(options) if tp not in found]
     if lacking:
         raise BadOption(f"{lacking[0]} was asked for and does not exist")
     for side, edges in (("starting", options.starting), ("ending", options.ending)):

@@ -47,6 +47,9 @@ class Answers:
     def look(self, topics: list[str] | None) -> Metadata:
         return metadata.metadata_of({**CLUSTER, "topics": TOPICS})
 
+    def witnessed(self, topics: list[str]) -> Metadata:
+        return Metadata("c", (1, 2), {}, missing=tuple(topics))
+
     def broker_config(self, broker_id: int, key: str) -> str | None:
         assert key == "http.advertised.listener"
         return self.addresses[broker_id]
@@ -57,6 +60,7 @@ class Answers:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> type[Answers]:
+    monkeypatch.setattr(clusters, "WITNESS_PAUSE_S", 0.0)
     monkeypatch.setattr(clusters, "MetadataClient", Answers)
     monkeypatch.setattr(Answers, "addresses", {1: "http://127.0.0.1:81", 2: "127.0.0.1:82"})
     return Answers

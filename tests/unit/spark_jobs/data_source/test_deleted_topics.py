@@ -1,7 +1,9 @@
-"""A stream whose topics are deleted: data loss, unless one broker alone does not know them."""
+"""Topics that a broker does not know: a stream has lost data then, and a batch read ends, unless that one broker alone
+does not know them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from logyard.broker.model import TopicPartition
+from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source import witness
+from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, positions
 from logyard.spark_jobs.errors import JobFailed
@@ -35,8 +39,8 @@ class Brokers:
         self.true: dict[str, int] | Exception = {"t": 2, "u": 1}
         self.witness_asked = 0
 
-    def connect(self, _arguments: Any) -> Cluster:
-        return Cluster(_metadata(self.known, ()), {1: self._http})
+    def connect(self, arguments: Any) -> Cluster:
+        return Cluster(_metadata(self.known, ()), {1: self._http}, witness=partial(self.witnessed, arguments))
 
     def witnessed(self, _arguments: Any, topics: Sequence[str]) -> Metadata:
         self.witness_asked += 1
@@ -63,6 +67,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers
         monkeypatch.setattr("logyard.spark_jobs.cluster.connect", yard.connect)
         monkeypatch.setattr("logyard.spark_jobs.cluster.witnessed", yard.witnessed)
         monkeypatch.setattr(witness, "PAUSE_S", 0.0)
+        monkeypatch.setattr(clusters, "WITNESS_PAUSE_S", 0.0)
         yield yard
 
 
@@ -155,3 +160,63 @@ def test_available_now_ends_where_a_deleted_topic_may_be_lost(brokers: Brokers) 
     following = reader.latestOffset(start, ALL)
     assert ends(following) == {T0: 5, T1: 5}
     assert reader.latestOffset(following, ALL) == following
+
+
+def batch_read(**options: str) -> list[tuple[int, int]]:
+    reader = LogyardReader(["partition", "offset"], options)
+    found = [row for p in reader.partitions() for b in reader.read(p) for row in b.to_pylist()]
+    return sorted((row["partition"], row["offset"]) for row in found)
+
+
+READS = {
+    "a topic": ({"subscribe": "u"}, {"t": 2}, 0),
+    "a topic of two": ({"assign": '{"u": [0]}'}, {"t": 2}, 0),
+    "a partition": ({"assign": '{"t": [1]}'}, {"t": 1, "u": 1}, 1),
+    "a partition by its offset": (
+        {"subscribe": "t", "startingOffsets": '{"t": {"0": 5, "1": 0}}'},
+        {"t": 1, "u": 1},
+        1,
+    ),
+    "a partition of a pattern by its offset": (
+        {"subscribePattern": "t|u", "startingOffsets": '{"u": {"0": 0}, "t": {"0": 5, "1": 5}}'},
+        {"t": 2},
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READS)
+def test_a_batch_read_goes_on_with_what_the_controller_knows(brokers: Brokers, case: str) -> None:
+    options, brokers.known, partition = READS[case]
+    assert batch_read(**options) == [(partition, n) for n in range(5)]
+    assert brokers.witness_asked == 1
+
+
+@pytest.mark.parametrize("case", READS)
+def test_a_batch_read_of_what_nobody_knows_ends(brokers: Brokers, case: str) -> None:
+    options, brokers.known, _ = READS[case]
+    brokers.true = brokers.known
+    with pytest.raises((BadOption, JobFailed), match=r"does not exist|is none of the partitions that are read"):
+        batch_read(**options)
+    brokers.true = ClusterUnreachable("the cluster has no controller now")
+    with pytest.raises(JobFailed, match="cannot be told now whether it exists: the cluster has no controller now"):
+        batch_read(**options)
+    brokers.true = NotTold("topic u: the brokers do not tell this login whether it exists")
+    with pytest.raises(NotTold):
+        batch_read(**options)
+
+
+def test_a_batch_read_of_what_is_there_asks_nobody_else(brokers: Brokers) -> None:
+    assert len(batch_read(subscribe="t,u", startingOffsets='{"t": {"1": 5}}')) == 10
+    assert len(batch_read(assign='{"t": [0]}')) == 5
+    assert brokers.witness_asked == 0
+
+
+def test_the_jobs_ask_the_controller_too(brokers: Brokers) -> None:
+    brokers.known = {"t": 2}
+    cluster = brokers.connect(None)
+    assert [tp for tp, _ in cluster.partitions(["u", "t"])] == [T0, T1, U0]
+    lease = cluster.lease_leader(U0, "run", "export")
+    lease.abort("it is a test")
+    with pytest.raises(JobFailed, match="topic v does not exist on fake"):
+        cluster.partitions(["t", "v"])
