@@ -191,17 +191,15 @@ def leased(topic: str, cluster: clusters.Cluster, leases: list[Lease]) -> Audite
         # The leader last: it must have every record that a follower knew to be acknowledged before.
         for broker_id in sorted(place.replicas, key=place.leader.__eq__):
             try:
-                held.append(cluster.lease(broker_id, tp, run_id, "audit"))
+                leases.append(cluster.lease(broker_id, tp, run_id, "audit"))
+                held.append(of_leased(leases[-1]))
             except LeaseError as error:
                 part.findings.append(Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited: {error}"))
-            else:
-                leases.append(held[-1])
         if not held:
             part.findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
-        replicas = [of_leased(lease) for lease in held]
-        part.replicas += replicas
-        if replicas:
-            part.findings += standing_findings(replicas)
+        part.replicas += held
+        if held:
+            part.findings += standing_findings(held)
     return part
 
 

@@ -16,7 +16,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
 from logyard.broker.compiled.key_table import KeyTable, TooManyKeys
-from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups
@@ -233,7 +233,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, 
             continue
         try:
             run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
-        except CorruptData as error:
+        except LeaseError as error:
             lease.abort(str(error))
             run.absent[broker_id] = str(error)
     return held

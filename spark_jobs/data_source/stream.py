@@ -31,7 +31,7 @@ from logyard.spark_jobs.data_source.ranges import (
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
 from logyard.spark_jobs.data_source.witness import gone_partitions, gone_topics
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.broker_http import BAD_ANSWER, LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
@@ -293,6 +293,8 @@ def look(options: Options, *, whole: bool = False) -> Look:
         except LeaseError as error:
             if error.code == "unreachable":
                 silent.add(place.leader)  # it is waited for once, not for each of its partitions
+            elif error.code == BAD_ANSWER:
+                raise  # asking again helps as little as waiting
             continue
         if status["is_leader"]:
             found[tp] = _head_told(status, options)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from logyard.broker.errors import LogyardError
 from logyard.login.http import HTTPS, HttpLogin, Trust, advice
@@ -26,10 +26,13 @@ HEALTH_BYTES_MAX = 64 * 1024
 COMMIT_TIMEOUT_S = 600.0
 # What a proxy before a broker says while it has no answer of the broker's.
 GATEWAYS = (502, 503, 504)
+# The code of a LeaseError for an answer that is not as docs/leases.md says.
+BAD_ANSWER = "bad_answer"
 
 
 class LeaseError(LogyardError):
-    """The broker refused, or could not be reached: `code` is one of docs/leases.md, or `unreachable`."""
+    """The broker refused, or could not be reached, or its answer makes no sense: `code` is one of docs/leases.md,
+    `unreachable` or BAD_ANSWER."""
 
     def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -69,12 +72,20 @@ class BrokerHttp:
         """The address for messages."""
         return self.address if self.is_secured else f"http://{self.address}"
 
+    def answer_to(self, method: str, path: str) -> str:
+        """Return the name of an answer for messages."""
+        return f"broker {self.broker_id} at {self.url}: the answer to {method} {path}"
+
     def for_run(self, run_id: str, topic: str, purpose: str) -> "BrokerHttp":
         """Return it with the token of a run, where there are such tokens; raises LeaseError."""
         if not self.is_secured or self.login is None:
             return self
         answer = self.call("POST", "/tokens", {"run_id": run_id, "topic": topic, "purpose": purpose}, as_user=True)
-        return replace(self, token=str(answer["token"]))
+        token = answer.get("token")
+        if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+            said = "is missing" if token is None else "is no token"  # which is not shown, whatever it is
+            raise LeaseError(BAD_ANSWER, f"{self.answer_to('POST', '/tokens')}: field token {said}")
+        return replace(self, token=token)
 
     def end_run(self, run_id: str) -> None:
         """End a run with its tokens; never raises: a run that cannot be ended ends by itself."""
@@ -98,7 +109,7 @@ class BrokerHttp:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if data is not None else {}
         with _Exchange(self, method, path, data, headers, timeout_s, as_user=as_user) as response:
-            return cast(dict[str, Any], _json(response.read()))
+            return _object(response.read(), self.answer_to(method, path))
 
     def read(self, path: str, position: int, size: int, into: memoryview) -> int:
         """Read up to `size` bytes from `position` of a leased file into `into`; returns how many were read.
@@ -109,7 +120,7 @@ class BrokerHttp:
         headers = {"Range": f"bytes={position}-{position + size - 1}"}
         with _Exchange(self, "GET", path, None, headers, TIMEOUT_S) as response:
             if response.status != http.client.PARTIAL_CONTENT:
-                raise LeaseError("bad_answer", f"{path}: a range was asked for, and the answer is {response.status}")
+                raise LeaseError(BAD_ANSWER, f"{path}: a range was asked for, and the answer is {response.status}")
             got = 0
             while got < size:
                 count = response.readinto(into[got:size])
@@ -122,7 +133,7 @@ class BrokerHttp:
         """Send a file in pieces; raises LeaseError."""
         headers = {"Content-Length": str(size), "X-Content-SHA256": sha256, "Content-Type": "application/octet-stream"}
         with _Exchange(self, "PUT", path, _pieces(file), headers, COMMIT_TIMEOUT_S) as response:
-            return cast(dict[str, Any], _json(response.read()))
+            return _object(response.read(), self.answer_to("PUT", path))
 
 
 # (broker id, address) of brokers that were identified. After a failure a broker is asked again: another process may
@@ -238,11 +249,14 @@ def _refusal(broker: BrokerHttp, status: int, body: bytes) -> LeaseError:
     return LeaseError(code, f"broker {broker.broker_id} refused ({code}): {message}", details)
 
 
-def _json(body: bytes) -> Any:
+def _object(body: bytes, where: str) -> dict[str, Any]:
     try:
-        return json.loads(body)
-    except ValueError as error:
-        raise LeaseError("bad_answer", f"the broker's answer is not JSON: {error}") from None
+        answer: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise LeaseError(BAD_ANSWER, f"{where} is not JSON: {error}") from None
+    if not isinstance(answer, dict):
+        raise LeaseError(BAD_ANSWER, f"{where} is no JSON object")
+    return answer
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.leases.broker_http import COMMIT_TIMEOUT_S, BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.answers import Answer
+from logyard.spark_jobs.leases.broker_http import BAD_ANSWER, COMMIT_TIMEOUT_S, BrokerHttp, LeaseError
 
 # Codes after which a commit may or may not have happened; then the lease's state is asked for, this many times.
-UNSURE = ("unreachable", "commit_in_progress")
+UNSURE = ("unreachable", "commit_in_progress", BAD_ANSWER)
 COMMIT_LOOKS, COMMIT_LOOK_S = 30, 2.0
 
 
@@ -30,15 +30,16 @@ class LeasedSegment:
     files: Mapping[str, int]
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> "LeasedSegment":
+    def from_json(cls, row: Answer) -> "LeasedSegment":
+        """Raises LeaseError (`bad_answer`), naming the field."""
         return cls(
-            base_offset=int(row["base_offset"]),
-            last_offset=int(row["last_offset"]),
-            size=int(row["size"]),
-            max_timestamp=int(row["max_timestamp"]),
-            mtime_ms=int(row.get("mtime_ms", -1)),
-            active=bool(row.get("active", False)),
-            files={str(name): int(size) for name, size in row["files"].items()},
+            base_offset=row.number("base_offset"),
+            last_offset=row.number("last_offset"),
+            size=row.number("size"),
+            max_timestamp=row.number("max_timestamp"),
+            mtime_ms=row.number("mtime_ms", -1),
+            active=row.flag("active", False),
+            files=row.by_name("files"),
         )
 
 
@@ -65,24 +66,27 @@ class Lease:
 
     @classmethod
     def from_json(cls, broker: BrokerHttp, row: Mapping[str, Any]) -> "Lease":
-        """Parse the answer; raises CorruptData if a field is missing."""
-        try:
-            return cls(
-                broker=broker,
-                lease_id=str(row["lease_id"]),
-                generation=int(row["generation"]),
-                topic=str(row["topic"]),
-                partition=int(row["partition"]),
-                purpose=str(row["purpose"]),
-                leader_epoch=int(row["leader_epoch"]),
-                is_leader=bool(row["is_leader"]),
-                end_offset=int(row["end_offset"]),
-                high_watermark=int(row["high_watermark"]),
-                segments=tuple(LeasedSegment.from_json(s) for s in row["segments"]),
-                details=dict(row),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptData(f"lease of broker {broker.broker_id}: {error!r}") from error
+        """Parse the answer; raises LeaseError (`bad_answer`), naming the broker and the field."""
+        answer = Answer(broker.answer_to("POST", "/leases"), row)
+        return cls(
+            broker=broker,
+            lease_id=answer.text("lease_id"),
+            generation=answer.number("generation"),
+            topic=answer.text("topic"),
+            partition=answer.number("partition"),
+            purpose=answer.text("purpose"),
+            leader_epoch=answer.number("leader_epoch"),
+            is_leader=answer.flag("is_leader"),
+            end_offset=answer.number("end_offset"),
+            high_watermark=answer.number("high_watermark"),
+            segments=tuple(map(LeasedSegment.from_json, answer.inners("segments"))),
+            details=dict(row),
+        )
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, to read further fields of."""
+        return Answer(self.broker.answer_to("POST", "/leases"), self.details)
 
     @property
     def path(self) -> str:
@@ -136,7 +140,15 @@ class Lease:
             "decision": dict(decision),
             "groups": groups,
         }
-        return self.broker.call("POST", f"{self.path}/commit", body, timeout_s=COMMIT_TIMEOUT_S)
+        path = f"{self.path}/commit"
+        return self._result(path, self.broker.call("POST", path, body, timeout_s=COMMIT_TIMEOUT_S))
+
+    def _result(self, path: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a commit, whose counts of segments a summary adds up; raises LeaseError."""
+        answer = Answer(self.broker.answer_to("POST", path), said)
+        for name in ("segments_before", "segments_after"):
+            answer.number(name, 0)
+        return dict(said)
 
     def committed_after_all(self, first: LeaseError) -> dict[str, Any]:
         """Ask for the lease's state until a commit whose answer was lost is done; raises `first` if it did not
@@ -144,14 +156,15 @@ class Lease:
         for _ in range(COMMIT_LOOKS):
             time.sleep(COMMIT_LOOK_S)
             try:
-                summary = self.broker.call("GET", self.path)
+                answer = Answer(self.broker.answer_to("GET", self.path), self.broker.call("GET", self.path))
+                state = answer.text("state")
+                if state == "committed":
+                    return self._result(self.path, answer.inner("result").fields)
             except LeaseError as error:
-                if error.code == "unreachable":
+                if error.code in ("unreachable", BAD_ANSWER):
                     continue
                 raise first from error
-            if summary["state"] == "committed":
-                return dict(summary["result"])
-            if summary["state"] != "committing":
+            if state != "committing":
                 break
         raise first
 
@@ -204,13 +217,24 @@ def end_run(leases: Iterable[Lease], reason: str) -> None:
 
 
 def partition_status(broker: BrokerHttp, topic: str, partition: int) -> dict[str, Any]:
-    """Return the broker's status of one replica, without a lease."""
-    return broker.call("GET", f"/partitions/{quote(topic)}/{partition}", as_user=True)
+    """Return the broker's status of one replica, without a lease; raises LeaseError."""
+    path = f"/partitions/{quote(topic)}/{partition}"
+    status = broker.call("GET", path, as_user=True)
+    answer = Answer(broker.answer_to("GET", path), status)
+    answer.text_or_none("topic_id")
+    answer.flag("is_leader")
+    for name in ("leader_epoch", "log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset"):
+        answer.number(name)
+    answer.pairs("leader_epochs")
+    answer.numbers("isr")
+    return status
 
 
 def partitions_status(broker: BrokerHttp) -> dict[str, Any]:
-    """Return the broker's status of all its replicas, and its stray directories."""
-    return broker.call("GET", "/partitions", as_user=True)
+    """Return the broker's status of all its replicas, and its stray directories; raises LeaseError."""
+    told = broker.call("GET", "/partitions", as_user=True)
+    Answer(broker.answer_to("GET", "/partitions"), told).texts("strays")
+    return told
 
 
 def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: str) -> dict[str, Any]:
@@ -219,4 +243,6 @@ def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: s
     Raises LeaseError (docs/leases.md lists the codes).
     """
     path = f"/partitions/{quote(topic)}/{partition}/quarantine"
-    return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S, as_user=True)
+    told = broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S, as_user=True)
+    Answer(broker.answer_to("POST", path), told).text("kept")
+    return told

@@ -14,10 +14,12 @@ from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.model import TopicPartition, topic_id_text
 from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.leases.answers import Answer
 from logyard.spark_jobs.leases.client import Lease
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory, of_lease
 
 UNKNOWN = -1
+COMPACT = "compact"
 Decoded = TypeVar("Decoded")
 
 
@@ -66,38 +68,60 @@ class Replica:
 
 
 def of_leased(lease: Lease) -> Replica:
-    """Return the replica that a lease describes; raises CorruptData if a field is missing."""
-    d = lease.details
-    try:
-        return Replica(
-            topic=lease.topic,
-            partition=lease.partition,
-            broker_id=lease.broker.broker_id,
-            directory=str(d["directory"]),
-            is_leader=lease.is_leader,
-            leader_epoch=lease.leader_epoch,
-            log_start_offset=int(d["log_start_offset"]),
-            log_end_offset=int(d["log_end_offset"]),
-            high_watermark=lease.high_watermark,
-            last_stable_offset=int(d["last_stable_offset"]),
-            clean_offset=int(d["clean_offset"]),
-            now_ms=int(d["now_ms"]),
-            policy=str(d["config"]["cleanup.policy"]),
-            topic_id=d.get("topic_id"),
-            cluster_id=d.get("cluster_id"),
-            leader_epochs=tuple((int(e), int(o)) for e, o in d["leader_epochs"]),
-            aborted=tuple(
-                AbortedTransaction(
-                    int(a["producer_id"]), int(a["first_offset"]), int(a["last_offset"]), int(a["last_stable_offset"])
-                )
-                for a in d["aborted_transactions"]
-            ),
-            segments=tuple(of_lease(lease)),
-            config=dict(d["config"]),
-            lease=lease,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"lease of broker {lease.broker.broker_id}: {error!r}") from error
+    """Return the replica that a lease describes; raises LeaseError (`bad_answer`), naming the broker and the field.
+
+    Afterwards every field of the lease's details that a job reads is of its type, or missing if it may be.
+    """
+    told = lease.answer
+    config = told.inner("config")
+    _check_details(lease, config)
+    return Replica(
+        topic=lease.topic,
+        partition=lease.partition,
+        broker_id=lease.broker.broker_id,
+        directory=told.text("directory"),
+        is_leader=lease.is_leader,
+        leader_epoch=lease.leader_epoch,
+        log_start_offset=told.number("log_start_offset"),
+        log_end_offset=told.number("log_end_offset"),
+        high_watermark=lease.high_watermark,
+        last_stable_offset=told.number("last_stable_offset"),
+        clean_offset=told.number("clean_offset"),
+        now_ms=told.number("now_ms"),
+        policy=config.text("cleanup.policy"),
+        topic_id=told.text_or_none("topic_id"),
+        cluster_id=told.text_or_none("cluster_id"),
+        leader_epochs=tuple(told.pairs("leader_epochs")),
+        aborted=tuple(
+            AbortedTransaction(*map(a.number, ("producer_id", "first_offset", "last_offset", "last_stable_offset")))
+            for a in told.inners("aborted_transactions")
+        ),
+        segments=tuple(of_lease(lease)),
+        config=dict(config.fields),
+        lease=lease,
+    )
+
+
+def _check_details(lease: Lease, config: Answer) -> None:
+    """Raise LeaseError if a field is malformed that is read later: of a compaction's lease, or of any."""
+    told = lease.answer
+    for name in ("run_id", "links_dir", "parts_dir"):
+        told.text(name, "")
+    told.number("recovery_point", UNKNOWN)
+    told.number("expires_at_ms", 0)
+    if "isr" in told.fields or lease.purpose == COMPACT:
+        told.numbers("isr")
+    if "producers" in told.fields:
+        for producer in told.inners("producers"):
+            for name in ("producer_id", "last_offset", "producer_epoch"):
+                producer.number(name)
+    for name in ("segment.bytes", "segment.index.bytes"):
+        config.number(name, 0)
+    if lease.purpose == COMPACT:
+        told.number("first_dirty_at_ms")
+        config.number("delete.retention.ms")
+        config.number("max.compaction.lag.ms")
+        config.ratio("min.cleanable.dirty.ratio")
 
 
 def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str | None = None) -> Replica:

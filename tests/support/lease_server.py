@@ -218,6 +218,7 @@ class FakeBroker:
         return {
             "topic_id": replica.topic_id,
             "is_leader": replica.is_leader,
+            "isr": list(replica.isr),
             "leader_epoch": replica.leader_epoch,
             "log_start_offset": replica.log_start,
             "log_end_offset": end,
