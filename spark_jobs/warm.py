@@ -26,6 +26,7 @@ from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.compact.rewrite import Rewriter
 from logyard.spark_jobs.compact.shuffle import hash_segment, merge_bucket
 from logyard.spark_jobs.compact.survey import survey_segments
+from logyard.spark_jobs.export.latest_rows import entries_of
 from logyard.spark_jobs.export.upsert import buckets_of
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica
@@ -109,7 +110,9 @@ def _export(segment: SegmentFile) -> None:
     split = Split(segment, 0, segment.size, 0, end, (), committed_only=True, columns=COLUMNS, plan_hash="")
     for _ in split_rows(split, hashed=True):
         pass
-    buckets_of(pa.array([b"a", b"b"], pa.binary()), 2)
+    keys = pa.array([b"a", b"b"], pa.binary())
+    buckets_of(keys, 2)
+    KeyTable(SEED).merge(entries_of(pa.record_batch({"key": keys, "offset": [0, 1]}), SEED))
 
 
 def _compact(segment: SegmentFile, directory: str) -> None:

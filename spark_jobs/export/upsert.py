@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from logyard.broker.compiled import kernels as k
 from logyard.broker.compiled.kernels import Array
-from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import (
     DIRECTORIES_MAX,
@@ -34,6 +32,7 @@ from logyard.spark_jobs.export.files import (
     read_split,
     written,
 )
+from logyard.spark_jobs.export.latest_rows import Source, key_bytes, last_offsets, rows_at
 from logyard.spark_jobs.export.manifest import DATA
 from logyard.spark_jobs.export.places.bucket import SCATTERED
 from logyard.spark_jobs.export.places.place import RunFiles
@@ -61,9 +60,7 @@ def buckets_of(keys: pa.Array, count: int) -> Array:
     """Return each key's bucket (int64). Keys are binary or text, none null."""
     if count == 1 or not len(keys):
         return np.zeros(len(keys), np.int64)
-    keys = pa.array(keys.to_pylist(), pa.binary()) if keys.offset else keys.cast(pa.binary())
-    bounds = np.frombuffer(keys.buffers()[1], np.int32)[: len(keys) + 1].astype(np.int64)
-    raw = np.frombuffer(keys.buffers()[2] or b"\0", np.uint8)
+    raw, bounds = key_bytes(keys)
     places = np.zeros((len(keys), k.RECORD_COLUMNS), np.int64)
     places[:, k.KEY_AT], places[:, k.KEY_SIZE] = bounds[:-1], np.diff(bounds)
     # Shifted: the lowest bit of a key's digest is always set.
@@ -170,21 +167,19 @@ def plan_buckets(
 
 def write_bucket(bucket: Bucket, output: Output, files: RunFiles) -> tuple[WrittenFile, ...]:
     """Rewrite a bucket; returns no file if no row is left. Raises ExportRefused, NotShared, CorruptData."""
-    tables = [_committed(files, f, output.schema) for f in bucket.before]
-    if any(int(f["buckets"]) != bucket.buckets for f in bucket.before):
-        tables = [t.filter(pa.array(_buckets_of_all(t, bucket.buckets) == bucket.bucket)) for t in tables]
-    tables += [_scattered_rows(files, file, output.schema) for file in bucket.news]
-    rows = latest(pa.concat_tables(tables))
-    rows = rows.filter(pc.is_valid(rows.column("value")))
-    if not rows.num_rows:
-        return ()
+    sources = [_committed(files, f) for f in bucket.before] + [_scattered(files, file) for file in bucket.news]
+    # Files of fewer buckets have rows of others, too.
+    splits = any(int(f["buckets"]) != bucket.buckets for f in bucket.before)
+    last = last_offsets(sources, (lambda keys: buckets_of(keys, bucket.buckets) == bucket.bucket) if splits else None)
     path = os.path.join(DATA, bucket.topic, str(bucket.partition), _name(bucket))
-    file = OpenFile(DATA, path, files, rows.schema, output.ids)
+    file = OpenFile(DATA, path, files, output.schema, output.ids)
+    is_empty = True
     try:
-        for batch in rows.to_batches():
+        for batch in rows_at(sources, last, output.schema):
             file.add(batch, np.int64(0))
             file.flush_full()
-        return (file.finish(),)
+            is_empty = False
+        return () if is_empty else (file.finish(),)
     finally:
         file.drop()
 
@@ -213,57 +208,20 @@ def _name(bucket: Bucket) -> str:
     return f"b-{bucket.bucket:05d}-of-{bucket.buckets:05d}-{bucket.end:020d}-{digest}.parquet"
 
 
-def _buckets_of_all(table: pa.Table, count: int) -> Array:
-    return buckets_of(table.column("key").combine_chunks(), count)
-
-
-def _committed(files: RunFiles, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+def _committed(files: RunFiles, file: Mapping[str, Any]) -> Source:
     path = str(file["path"])
     try:
-        return _read(files, path, int(file["rows"]), schema)
+        return Source(files.open(path), files.where(path), int(file["rows"]))
     except FileNotFoundError:
         raise ExportRefused(f"{files.where(path)} is gone: another export of this directory is running") from None
 
 
-def _scattered_rows(files: RunFiles, file: WrittenFile, schema: pa.Schema) -> pa.Table:
+def _scattered(files: RunFiles, file: WrittenFile) -> Source:
     try:
-        return _read(files, file.staged, file.rows, schema)
+        return Source(files.open(file.staged), files.where(file.staged), file.rows)
     except FileNotFoundError:
         raise NotShared(
             f"another executor wrote {files.where(file.staged)}, and this one does not see it: executors do not share"
             f" {files.place}:"
             " nothing was committed; give a --destination that is one directory for all of them"
         ) from None
-
-
-def _read(files: RunFiles, path: str, rows: int, schema: pa.Schema) -> pa.Table:
-    """Read a file; columns that were added after it was written are null. Raises CorruptData, FileNotFoundError."""
-    table = pq.ParquetFile(files.open(path)).read()
-    if table.num_rows != rows:
-        raise CorruptData(f"{files.where(path)}: it has {table.num_rows} rows, {rows} were committed")
-    return with_schema(table, schema)
-
-
-def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with the columns of `schema`; columns and fields of structs that it lacks are null."""
-    columns: Iterable[Any] = (
-        _grown(table.column(f.name).combine_chunks(), f.type)
-        if f.name in table.column_names
-        else pa.nulls(table.num_rows, f.type)
-        for f in schema
-    )
-    return pa.Table.from_arrays(list(columns), schema=schema)
-
-
-def _grown(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type == kind:
-        return column
-    if pa.types.is_struct(kind):
-        parts = [
-            _grown(column.field(f.name), f.type)
-            if column.type.get_field_index(f.name) >= 0
-            else pa.nulls(len(column), f.type)
-            for f in kind
-        ]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
-    return column.cast(kind)

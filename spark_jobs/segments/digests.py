@@ -104,6 +104,27 @@ def _key_hashes(raw: Array, records: Array, out: Array) -> None:
             out[i] = np.int64(_mix(high, low) | np.uint64(1))
 
 
+@kernel
+def _key_entries(raw: Array, bounds: Array, offsets: Array, seeds: Array, out: Array) -> None:
+    for i in range(offsets.shape[0]):
+        at = int(bounds[i])
+        high, low = hash_key(raw, at, int(bounds[i + 1]) - at, seeds[0], seeds[1])
+        out[i, 0] = high
+        out[i, 1] = low
+        out[i, 2] = np.uint64(offsets[i] + 1)
+
+
+def key_entries(raw: Array, bounds: Array, offsets: Array, seed: bytes) -> Array:
+    """Return the hashes of keys and their offsets plus one, as `KeyTable.merge` takes them (n, 3: uint64).
+
+    :param bounds: where each key begins in `raw`, and the last ends (int32).
+    :param seed: 16 bytes.
+    """
+    out = np.empty((len(offsets), 3), np.uint64)
+    _key_entries(raw, bounds, offsets, np.frombuffer(seed, np.uint64), out)
+    return out
+
+
 def key_hashes(raw: Array, records: Array) -> Array:
     """Return one int64 per row: a digest of the key, never 0; 0 if there is no key."""
     out = np.empty(len(records), np.int64)

@@ -161,7 +161,7 @@ class BucketRun:
         return f"{STAGING}/{self.run_id}/{key}" if path.startswith(f"{SCATTERED}/") else key
 
     def open(self, path: str) -> Any:
-        """Read a file whole: an upsert needs all of it, and a merge reads small ones."""
+        """Read a file whole: an upsert goes over all of it twice, and a merge reads small ones."""
         return pa.BufferReader(self.store.get(path))
 
     def where(self, path: str) -> str:
