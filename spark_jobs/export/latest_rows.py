@@ -74,13 +74,16 @@ def last_offsets(sources: Sequence[Source], wanted: Callable[[pa.Array], Array] 
 
 
 def rows_at(sources: Sequence[Source], offsets: Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Pass 2: yield the rows that have these offsets (ascending) and a value, in the order of the files."""
+    """Pass 2: yield the rows that have these offsets (ascending) and a value, in the order of the files; the first of
+    an offset, if two files should have it."""
+    taken = np.zeros(len(offsets), np.bool_)
     for source in sources if len(offsets) else ():
         for batch in batches_of(source):
             mine = batch.column("offset").to_numpy(zero_copy_only=False)
             places = np.minimum(np.searchsorted(offsets, mine), len(offsets) - 1)
-            kept = pc.and_(pa.array(offsets[places] == mine), pc.is_valid(batch.column("value")))
-            rows = batch.filter(kept)
+            last = (offsets[places] == mine) & ~taken[places]
+            taken[places[last]] = True
+            rows = batch.filter(pc.and_(pa.array(last), pc.is_valid(batch.column("value"))))
             if len(rows):
                 yield from _in_parts(with_schema(pa.Table.from_batches([rows]), schema).to_batches())
 

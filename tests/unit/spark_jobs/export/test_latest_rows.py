@@ -62,6 +62,14 @@ def test_the_latest_row_of_each_key(seed: int, tmp_path: Path, monkeypatch: pyte
     )
 
 
+def test_a_row_that_two_files_have_comes_once(tmp_path: Path) -> None:
+    sources = [
+        written(tmp_path / name, rows) for name, rows in {"a": [(3, b"k", b"v")], "b": [(3, b"k", b"v")]}.items()
+    ]
+    found = pa.Table.from_batches(rows_at(sources, last_offsets(sources), SCHEMA), SCHEMA).to_pylist()
+    assert [row["offset"] for row in found] == [3]
+
+
 def test_a_file_that_is_another_one_or_gone_is_named(tmp_path: Path) -> None:
     source = written(tmp_path / "a", [(0, b"k", b"v")])
     with pytest.raises(CorruptData, match="a: it has 1 rows, 2 were committed"):
