@@ -63,9 +63,7 @@ def test_the_latest_row_of_each_key(seed: int, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_row_that_two_files_have_comes_once(tmp_path: Path) -> None:
-    sources = [
-        written(tmp_path / name, rows) for name, rows in {"a": [(3, b"k", b"v")], "b": [(3, b"k", b"v")]}.items()
-    ]
+    sources = [written(tmp_path / name, [(3, b"k", b"v")]) for name in ("a", "b")]
     found = pa.Table.from_batches(rows_at(sources, last_offsets(sources), SCHEMA), SCHEMA).to_pylist()
     assert [row["offset"] for row in found] == [3]
 
