@@ -132,9 +132,8 @@ class EpochCache:
             self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        self._save(
-            entries
-        )  # first: what is refused is tried again, and a change that is made already is not saved again
+        # Saved first: what is refused is tried again, and a change that is made already would not be saved again.
+        self._save(entries)
         self._entries = entries
 
 
