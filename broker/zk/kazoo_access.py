@@ -163,7 +163,8 @@ def explained(problem: Exception) -> str:
         return f"{problem.verify_message.rstrip('.')}: {hint}"
     if isinstance(problem, TimeoutError):
         return "it does not answer the handshake: is this its TLS port (secureClientPort)?"
-    if isinstance(problem, ssl.SSLEOFError | ConnectionResetError):
+    # Which of the two an end is depends on OpenSSL, and on Python.
+    if isinstance(problem, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError):
         return "it ends the handshake: is this its TLS port (secureClientPort), and does it trust our certificate?"
     if isinstance(problem, ssl.SSLError):
         return problem.reason or str(problem)

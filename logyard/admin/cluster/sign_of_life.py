@@ -34,7 +34,7 @@ def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float
             return ask(secured(settings, plain, host)), where
         except TimeoutError:
             return Wire.SILENT, f"{where}: no answer within {timeout_s:g} s"
-        except ssl.SSLEOFError as problem:
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as problem:  # which of them depends on OpenSSL
             return Wire.CLOSED, f"{where}: {problem}"
         except ssl.SSLError as problem:
             return Wire.REFUSES, f"{where}: TLS fails ({problem})"

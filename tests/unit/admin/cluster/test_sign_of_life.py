@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from logyard.admin.connector import CommandLauncher
 from logyard.admin.ports import AccessRefused
 from logyard.admin.recovery.witnesses import HostState, Wire
 from logyard.admin.settings import ClusterSettings
+from tests.support.authority import Authority
 
 PLAINTEXT = ClusterSettings.read("127.0.0.1:1")
 SASL = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "request_timeout_s": 3, "total_timeout_s": 9}
@@ -90,6 +92,29 @@ def hanging(key: int, version: int) -> bytes | None:
     if key != SASL_AUTHENTICATE:
         return offering(key, version)
     return struct.pack(">hhi", 0, -1, 0) + (struct.pack(">q", 0) if version else b"")
+
+
+def test_who_ends_the_handshake_is_closed(tmp_path: Path) -> None:
+    """Python tells such an end by one of two errors, by its version."""
+    authority = Authority(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def end() -> None:
+            link, _ = listening.accept()
+            link.recv(1)
+            link.shutdown(socket.SHUT_WR)
+            while link.recv(4096):  # so that it ends, and is not reset
+                pass
+            link.close()
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        tls = ClusterSettings.read(
+            f"127.0.0.1:{port}", {"security_protocol": "SSL", "ssl_cafile": str(authority.certificate)}
+        )
+        assert first_sign(tls, "127.0.0.1", port, 5.0)[0] is Wire.CLOSED
+        ending.join()
 
 
 def test_first_signs() -> None:
