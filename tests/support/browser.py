@@ -206,8 +206,13 @@ class Browser:
     def fill(self, where: str, text: str) -> None:
         """Put a text into a field, instead of what is there."""
         element = self.wait_for(where)
-        self._send("POST", f"element/{element}/clear", {})
-        self._send("POST", f"element/{element}/value", {"text": text})
+        while True:
+            self._send("POST", f"element/{element}/clear", {})
+            self._send("POST", f"element/{element}/value", {"text": text})
+            # React may put back what was cleared if it renders between the two: a 9 that is to be 1 is 91 then.
+            now = str(self._send("GET", f"element/{element}/property/value") or "")
+            if now == text or not now.endswith(text):
+                return
 
     def press(self, keys: str) -> None:
         """Press one key that has a name (Enter, Escape, ArrowUp, ArrowDown, Tab), or each of these characters."""
