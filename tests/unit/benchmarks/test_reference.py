@@ -139,24 +139,29 @@ def test_what_one_row_has_begun_is_ended_when_the_other_fails() -> None:
     assert worked.steps == ["a0", "a1", "a ends"]
 
 
-def test_the_floor_of_a_latency_is_that_of_the_same_client_with_bare_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_tls", [False, True])
+def test_the_floor_of_a_latency_is_that_of_the_same_client_with_bare_processes(
+    monkeypatch: pytest.MonkeyPatch, by_tls: bool
+) -> None:
     bare, ended = object(), []
 
     @contextmanager
-    def running(directory: Path) -> Any:
+    def running(directory: Path, *, by_tls: bool) -> Any:
         assert directory.is_dir()
+        ended.append(by_tls)
         yield bare
-        ended.append(True)
+        ended.append(by_tls)
 
-    def latency(cluster: Any, *, acks: str) -> dict[str, float]:
-        assert acks == "all"
+    def latency(cluster: Any, *, acks: str, tls: bool) -> dict[str, float]:
+        assert (acks, tls) == ("all", by_tls)
         return {"p50 ms": 0.4 if cluster is bare else 1.6}
 
     monkeypatch.setattr(bare_replicas, "running", running)
     monkeypatch.setattr(rows, "latency", latency)
     broker: Any = object()
-    assert bare_replicas.latency(broker) == {"p50 ms": 1.6, "floor: three bare processes, p50 ms": 0.4}
-    assert ended
+    expected = {"p50 ms": 1.6, "floor: three bare processes, p50 ms": 0.4}
+    assert bare_replicas.latency(broker, by_tls=by_tls) == expected
+    assert ended == [by_tls, by_tls]
 
 
 def test_how_soon_a_killed_process_is_gone_is_no_figure_of_a_broker() -> None:
