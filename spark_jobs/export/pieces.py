@@ -81,8 +81,8 @@ class Pieces:
             for tp, splits in taken.items():
                 self._courses[tp].put_back(splits)
             raise
-        if not self.offsets_left:
-            return None
+        if not taken:
+            return None  # whoever has offsets left is there, with splits or without
         ranges = self._reached | {tp: self._advance(tp, splits) for tp, splits in taken.items()}
         found = [split for tp in self._courses if tp in taken for split in taken[tp]]
         self._last, self._in_last = Piece(tuple(found), tuple(ranges.values())), frozenset(taken)
@@ -122,7 +122,12 @@ class Pieces:
         # Bytes taken of each partition that has more, the fewest first; the earlier partition where they are equal.
         fewest: list[tuple[int, int, TopicPartition]] = []
         for n, (tp, course) in enumerate(self._courses.items()):
-            if self._following(tp) is not None:
+            # All partitions are looked at for each piece: most have a split ready, or are done.
+            if course.ahead:
+                fewest.append((0, n, tp))
+            elif course.is_done:
+                continue
+            elif self._following(tp) is not None:
                 fewest.append((0, n, tp))
             elif self._reached[tp].end < course.span.end:
                 taken[tp] = []
@@ -149,7 +154,8 @@ class Pieces:
     def _advance(self, tp: TopicPartition, splits: Sequence[Split]) -> Range:
         """Return the range that is exported with these splits: to the partition's end if they are its last ones."""
         course, start = self._courses[tp], self._reached[tp].end
-        end = splits[-1].end if course.has_more else course.span.end
+        course.is_done = not course.ahead
+        end = course.span.end if course.is_done else splits[-1].end
         self._reached[tp] = Range(course.span.replica, end, end)
         return Range(course.span.replica, start, end)
 
@@ -160,25 +166,21 @@ class _Course:
     def __init__(self, span: Range, splits_of: Callable[[Range], Iterator[Split]]) -> None:
         self.span = self.whole = span
         self._splits_of = splits_of
-        self._ahead: deque[Split] = deque()
+        self.ahead: deque[Split] = deque()  # those that are ready
+        self.is_done = False  # all of it is handed out
         # None: not planned yet, from the end of the last split on.
         self._left: Iterator[Split] | None = None
         self._planned = span.start
 
-    @property
-    def has_more(self) -> bool:
-        """Whether a split is ready."""
-        return bool(self._ahead)
-
     def peek(self) -> Split | None:
         """Return the next split, None at the end; raises what planning raises. Asked again, it plans from there."""
-        if not self._ahead:
+        if not self.ahead:
             split = self._planned_next()
             if split is None:
                 return None
-            self._ahead.append(split)
+            self.ahead.append(split)
             self._planned = split.end
-        return self._ahead[0]
+        return self.ahead[0]
 
     def _planned_next(self) -> Split | None:
         if self._left is None:
@@ -196,11 +198,12 @@ class _Course:
 
     def pop(self) -> Split:
         """Return the next split, which was peeked at, and go on."""
-        return self._ahead.popleft()
+        return self.ahead.popleft()
 
     def put_back(self, splits: Sequence[Split]) -> None:
         """Take back the last splits that were popped."""
-        self._ahead.extendleft(reversed(splits))
+        self.is_done = False
+        self.ahead.extendleft(reversed(splits))
 
     def end_here(self) -> None:
         """End after the splits that are planned."""
