@@ -216,8 +216,12 @@ def list_(
 
 def _checked(targets_file: Path, parse: Callable[[str], object]) -> str:
     """The text of a file that `parse` takes. Raises LocalError, before any broker is asked."""
-    options.parse_file("--reassignment-json-file", targets_file, parse)
-    return options.read_file("--reassignment-json-file", targets_file)
+
+    def checked(text: str) -> str:
+        parse(text)
+        return text
+
+    return options.parse_file("--reassignment-json-file", targets_file, checked)
 
 
 @contextmanager
