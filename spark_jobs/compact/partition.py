@@ -26,7 +26,7 @@ from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.metadata import PartitionMetadata
 from logyard.spark_jobs.segments.files import SegmentFile
-from logyard.spark_jobs.segments.replicas import Replica, of_leased
+from logyard.spark_jobs.segments.replicas import COMPACT, Replica, of_leased
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 1.0
@@ -223,7 +223,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, 
     held = ""
     for broker_id in place.replicas:
         try:
-            lease = cluster.lease(broker_id, run.tp, run_id, "compact")
+            lease = cluster.lease(broker_id, run.tp, run_id, COMPACT)
         except LeaseError as error:
             run.absent[broker_id] = str(error)
             if error.code in ("not_compacted", "moving", "lease_held"):

@@ -19,7 +19,7 @@ from logyard.spark_jobs.leases.client import Lease
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory, of_lease
 
 UNKNOWN = -1
-COMPACT = "compact"
+COMPACT = "compact"  # the purpose of a lease
 Decoded = TypeVar("Decoded")
 
 
