@@ -10,6 +10,7 @@ import os
 import statistics
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import psutil
 
@@ -46,6 +47,8 @@ class Outcome:
     runs_of_kafka: list[float]
     load: float
     """The machine's load (mean of one minute) when the row had run: 2 to 4 are its own on two cores."""
+    sends_by: str
+    """How the system decides what a connection may send: rates over loopback depend on it."""
 
     def fields(self) -> dict[str, object]:
         return asdict(self)
@@ -66,7 +69,8 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
         a, b = statistics.median(mine), statistics.median(theirs)
         more, less = (a, b) if figure.endswith(MORE_IS_BETTER) else (b, a)
         ratio = more / less if less else math.nan  # less than the clock can tell
-        outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs, round(os.getloadavg()[0], 1)))
+        load = round(os.getloadavg()[0], 1)
+        outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs, load, congestion_control()))
     return outcomes
 
 
@@ -91,6 +95,11 @@ def in_turn(works: Iterable[Measured | Steps]) -> list[Measured]:
         for steps in going_on.values():  # what another one's failure has left in the middle
             steps.close()
     return [ended[number] for number in sorted(ended)]
+
+
+def congestion_control() -> str:
+    """What new connections of this machine send by: `cubic` is Linux's default."""
+    return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
 
 
 def broker_processes(cluster: RealCluster) -> list[psutil.Process]:
@@ -118,7 +127,9 @@ def table(outcomes: list[Outcome]) -> str:
         lines.append(f"| {' | '.join((*cells, _range(o.runs_of_kafka)))} |")
         before = o.row
     loads = [o.load for o in outcomes]
-    return "\n".join([*lines, "", f"Load of the machine when the rows had run: {min(loads):g} to {max(loads):g}."])
+    ways = ", ".join(sorted({o.sends_by for o in outcomes}))
+    load = f"Load of the machine when the rows had run: {min(loads):g} to {max(loads):g}; it sends by {ways}."
+    return "\n".join([*lines, "", load])
 
 
 def _range(runs: list[float]) -> str:
