@@ -77,6 +77,8 @@ class SparkPlace:
         """Return the variables for spark-submit, empty in cluster mode."""
         if self.is_cluster_mode:
             return {}
+        from logyard.spark_jobs.driver_jvm import LAUNCHER  # not where a DAG is parsed
+
         variables = {
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             # Executors elsewhere use the path that somebody chose, if one is set here; else the path of this Python.
@@ -85,6 +87,7 @@ class SparkPlace:
             # spark-submit is installed beside this Python; a task's PATH may lack that directory.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONUNBUFFERED": "1",
+            **{name: os.environ.get(name, value) for name, value in LAUNCHER.items()},
         }
         if self.is_here:
             variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")

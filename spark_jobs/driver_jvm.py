@@ -24,6 +24,9 @@ SETTING = "spark.driver.defaultJavaOptions"
 # HotSpot's. OpenJ9 passes over options that it does not know.
 _QUICK = "-XX:TieredStopAtLevel=1"
 
+LAUNCHER = {"SPARK_LAUNCHER_OPTS": f"{_QUICK} -XX:+UseSerialGC -Xshare:auto"}
+"""The variable for spark-submit's first JVM, which only puts the command line of the second together."""
+
 MAKING_S = 300.0
 _NAME = "spark-classes.jsa"
 # A JVM says on its standard output, where a job's summary goes, that it leaves an archive alone.

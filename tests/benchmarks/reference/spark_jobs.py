@@ -211,7 +211,7 @@ def _jvm_options() -> str:
 
 def _run(command: list[str]) -> float:
     """Run a job to its end; returns when its Spark was up, on the clock of `time.perf_counter`."""
-    environment = job_environment(ROOT / ".numba_cache")
+    environment = job_environment(ROOT / ".numba_cache") | driver_jvm.LAUNCHER
     said, up = [], None
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
