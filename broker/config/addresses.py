@@ -1,4 +1,7 @@
-"""Reads max.connections.per.ip.overrides, `address:count,…` by IP addresses or host names (not resolved here)."""
+"""Reads max.connections.per.ip.overrides, `address:count,…` by IP addresses or host names, which are not resolved here.
+
+Addresses have one form, that of connections, however they are spelled in settings.
+"""
 
 import ipaddress
 import re
@@ -20,8 +23,21 @@ def address_counts(text: str) -> dict[str, int]:
             raise ValueError(f"address:count is expected, not {entry!r}")
         if not is_address(host) and not _is_name(host):
             raise ValueError(f"{host!r} is neither an address nor a host's name")
-        found[host] = int(count)
+        found[canonical(host)] = int(count)
     return found
+
+
+def canonical(host: str) -> str:
+    """Return an address as the system writes those of connections, however it is spelled; a name as it is.
+
+    As in Java the zone of an address does not count, and IPv4 that is written as IPv6 is IPv4.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def is_address(host: str) -> bool:

@@ -7,6 +7,7 @@ users is a user's client (KIP-55, KIP-257, KIP-612; facts §1).
 import math
 from collections.abc import Iterator, Mapping
 
+from logyard.broker.config.addresses import canonical
 from logyard.broker.errors import CorruptData
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs, QuotaEntity
 from logyard.broker.security.quotas import IP_QUOTA, QuotaKey
@@ -24,7 +25,7 @@ _BETWEEN = "/clients/"
 def changed(known: DynamicConfigs, kind: str, name: str, settings: Mapping[str, str]) -> None:
     """Apply the quotas in the settings of a user, client or address. Raises CorruptData if one is not a number."""
     if kind == configs.IPS:
-        ip = name if name == DEFAULT_ENTITY else configs.desanitize(name)
+        ip = name if name == DEFAULT_ENTITY else canonical(configs.desanitize(name))
         known.set_ip_quota(ip, _numbers(settings, IP_KEYS, f"{kind}/{name}"))
         return
     user, client_id = entity_of(kind, name)
