@@ -19,8 +19,10 @@ from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Zno
 TRIES = 11
 PAUSE_S, JITTER_S = 0.1, 0.05
 UNKNOWN_VERSION = -2
-# How many patterns are taken over in one turn of the event loop.
+# How many patterns are taken over in one turn of the event loop, and how much they may have: a client chooses how many
+# entries each has.
 PATTERNS_PER_TURN = 200
+BYTES_PER_TURN = 64 * 1024
 # How often a filter is compared in one turn: patterns times filters may be many.
 LOOKS_PER_TURN = 5000
 # How many entries of a pattern are encoded in one turn.
@@ -74,14 +76,17 @@ class AclStore:
 
     async def _read(self, patterns: Sequence[ResourcePattern]) -> None:
         znodes = await self._zk.read([acls.path(pattern) for pattern in patterns])
-        for number, (pattern, znode) in enumerate(zip(patterns, znodes, strict=True), 1):
+        taken = size = 0
+        for pattern, znode in zip(patterns, znodes, strict=True):
             try:
                 self._take(pattern, znode)
             except CorruptData as problem:
                 if not self._loaded:
                     raise
                 self._note(f"the ACLs of {pattern.kind} {pattern.type} {pattern.name} stay as they were: {problem}")
-            if number % PATTERNS_PER_TURN == 0:
+            taken, size = taken + 1, size + (0 if znode is None else len(znode.data))
+            if taken >= PATTERNS_PER_TURN or size >= BYTES_PER_TURN:
+                taken = size = 0
                 await asyncio.sleep(0)
 
     def _take(self, pattern: ResourcePattern, znode: Znode | None) -> None:
