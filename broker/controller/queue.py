@@ -2,7 +2,8 @@
 
 Rule 1: every waiting request is answered, whatever happens to its event: at the latest when the event is dropped, with
 NOT_CONTROLLER (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka).
-Rule 2: a scheduled event is queued when it is due, unless the queue was emptied before.
+Rule 2: a scheduled event is queued when it is due, unless the queue was emptied before. One that is scheduled `once`
+        takes the place of an equal one that waits.
 """
 
 from collections import deque
@@ -46,6 +47,7 @@ class EventQueue:
         self._call_later = call_later
         self._waiting: deque[Envelope] = deque()
         self._timers: dict[int, TimerHandle] = {}
+        self._once: dict[Event, int] = {}
         self._last_id = 0
         self.current: Envelope | None = None
         """The event that is being handled."""
@@ -65,8 +67,8 @@ class EventQueue:
         self._waiting.append(Envelope(self._last_id, cause, event, answer))
         self._wake()
 
-    def put_later(self, delay_s: float, event: Event, *, cause: int, is_wanted: Callable[[], bool]) -> None:
-        """Queue an event after `delay_s` seconds, if it is still wanted then."""
+    def put_later(self, delay_s: float, event: Event, *, cause: int, is_wanted: Callable[[], bool]) -> int:
+        """Queue an event after `delay_s` seconds, if it is still wanted then. Returns the timer's number."""
         self._last_id += 1
         key = self._last_id
 
@@ -76,6 +78,19 @@ class EventQueue:
                 self.put(event, cause=cause)
 
         self._timers[key] = self._call_later(delay_s, due)
+        return key
+
+    def put_once(self, delay_s: float, event: Event, *, cause: int, is_wanted: Callable[[], bool]) -> None:
+        """As `put_later`, in place of an equal event that waits for its time."""
+        before = self._timers.pop(self._once.pop(event, 0), None)
+        if before is not None:
+            before.cancel()
+
+        def is_last() -> bool:
+            del self._once[event]
+            return is_wanted()
+
+        self._once[event] = self.put_later(delay_s, event, cause=cause, is_wanted=is_last)
 
     def take(self) -> Envelope:
         """Return the oldest event, which is `current` until `finish`."""
@@ -101,6 +116,7 @@ class EventQueue:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._once.clear()
 
 
 def not_controller(event: Event) -> ApiError:

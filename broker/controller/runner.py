@@ -341,7 +341,7 @@ class ControllerRunner:
 
     def _schedule(self, effect: effects.Schedule, envelope: Envelope) -> None:
         epoch = self.context.epoch
-        self.queue.put_later(
+        self.queue.put_once(
             effect.delay_s, effect.event, cause=envelope.id, is_wanted=lambda: epoch == self.context.epoch
         )
 

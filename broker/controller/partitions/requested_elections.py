@@ -74,24 +74,30 @@ def on_unclean_enabled(context: ControllerContext, topic: str | None) -> Steps[N
 
 
 def on_imbalance_due(context: ControllerContext) -> Steps[None]:
-    """Give leadership back to the preferred replicas of brokers that lead too few of theirs; schedule the next
-    check."""
+    """Give leadership back to the preferred replicas of brokers that lead too few of theirs."""
     settings = context.settings
     if not settings.auto_leader_rebalance_enable:
         return
+    # First: a check that fails is not to be the last one.
+    yield from effects.perform(Schedule(settings.leader_imbalance_check_interval_s, LeadersImbalanceDue()))
     by_preferred: dict[int, list[Partition]] = {}
-    for partition in context.partitions():
+    for number, partition in enumerate(context.partitions(), 1):
         if not context.is_deleting(partition.tp.topic) and partition.assignment.replicas:
             by_preferred.setdefault(partition.assignment.replicas[0], []).append(partition)
+        yield from effects.done(number)
     for broker in sorted(by_preferred):
         theirs = by_preferred[broker]
-        elsewhere = [p for p in theirs if p.leader is not None and p.leader != broker]
+        elsewhere = yield from effects.picked(theirs, _is_led_elsewhere)
         if len(elsewhere) * 100 > settings.leader_imbalance_per_broker_percentage * len(theirs):
-            ready = [p for p in elsewhere if _preferred_can_lead(context, p)]
+            ready = yield from effects.picked(elsewhere, lambda p: _preferred_can_lead(context, p))
             if ready:
                 yield from effects.note("leadership returns to preferred replicas", broker=broker, count=len(ready))
                 yield from partition_machine.change(context, ready, PartitionPhase.ONLINE, Strategy.PREFERRED)
-    yield from effects.perform(Schedule(settings.leader_imbalance_check_interval_s, LeadersImbalanceDue()))
+
+
+def _is_led_elsewhere(partition: Partition) -> bool:
+    """Whether it has a leader, or had one, other than its preferred replica."""
+    return partition.leader is not None and partition.leader != partition.assignment.replicas[0]
 
 
 def _preferred_can_lead(context: ControllerContext, partition: Partition) -> bool:

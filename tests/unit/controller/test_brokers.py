@@ -1,18 +1,20 @@
 """Brokers that die, return, bounce, change and lose directories; requested elections; controlled shutdown."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from logyard.broker.controller.effects import Schedule
 from logyard.broker.controller.events import ControlledShutdown, ElectionKind, ElectLeaders, Outcome
 from logyard.broker.controller.settings import LEVEL_2_5, LEVEL_3_9, ProtocolLevel
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Endpoint, PartitionState, TopicPartition
 from logyard.broker.znodes import brokers as broker_znode
 from logyard.broker.znodes import configs, delete_topics, log_dir_events, partition_state, preferred_election
-from logyard.broker.znodes.ops import Create, Delete, SetData
+from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 from tests.support.controller_world import World
 
 TP = TopicPartition("t", 0)
@@ -242,6 +244,50 @@ async def test_auto_rebalance(make_world: Callable[..., World]) -> None:
     runner.queue.put(LeadersImbalanceDue())
     await world.settle()
     assert [state(world, "t", p).leader for p in (0, 1)] == [3, 1], "half is not more than 50 percent"
+
+
+async def test_a_check_of_leaders_that_fails_is_not_the_last(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else leaders stay where they are until the next controller."""
+    often = {"first_leader_imbalance_check_s": 0.01, "leader_imbalance_check_interval_s": 0.01}
+    world = make_world(leader_imbalance_per_broker_percentage=0, **often)
+    await world.start(1, 2, 3)
+    await world.make_topic("t", (3, 1))
+    await world.kill(3)
+    await world.start(3)
+    zk, failed = world.controller.zk, False
+    real = zk.read
+
+    async def failing_once(paths: Sequence[str]) -> list[Znode | None]:
+        nonlocal failed
+        if not failed and partition_state.path(TP) in paths:
+            failed = True
+            raise RuntimeError("a fault of ours")
+        return await real(paths)
+
+    monkeypatch.setattr(zk, "read", failing_once)
+    await world.grow_isr("t", 0, 1, 3)
+    async with asyncio.timeout(5):
+        while state(world).leader != 3:
+            await asyncio.sleep(0.01)
+    assert failed
+
+
+async def test_leaders_are_checked_once_in_the_interval_however_often_that_is_switched_on(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world(leader_imbalance_check_interval_s=0.05)
+    await world.start(1)
+    runner = world.controller.runner
+    on = runner.context.settings
+    for settings in (replace(on, auto_leader_rebalance_enable=False), on) * 20:
+        runner.update_settings(settings)
+    await world.settle()
+    before = len(world.controller.effects)
+    await asyncio.sleep(0.5)
+    checks = [effect for _, effect in world.controller.effects[before:] if isinstance(effect, Schedule)]
+    assert 1 <= len(checks) <= 11
 
 
 # Controlled shutdown
