@@ -172,9 +172,6 @@ class ControllerContext:
     def partitions_of(self, names: Iterable[str]) -> list[Partition]:
         return [p for name in names if name in self.topics for p in self.topics[name].partitions.values()]
 
-    def partitions_on(self, broker: int) -> list[Partition]:
-        return [p for p in self.partitions() if broker in p.assignment.replicas]
-
     def is_deleting(self, topic: str) -> bool:
         return topic in self.deleting
 

@@ -26,18 +26,19 @@ def on_request(context: ControllerContext, request: ControlledShutdown) -> Steps
         return
     broker = request.broker_id
     context.shutting_down.add(broker)
-    movable = [p for p in context.partitions_on(broker) if _movable(context, p)]
+    movable = yield from effects.picked(context.partitions(), lambda p: _movable(context, p, broker))
     led = [p for p in movable if p.leader == broker]
     followed = [p for p in movable if p.leader != broker]
     yield from effects.note("a broker shuts down", broker=broker, leads=len(led), follows=len(followed))
     yield from partition_machine.change(context, led, PartitionPhase.ONLINE, Strategy.SHUTDOWN)
     batch = RequestBatch(context)
-    for partition in followed:
+    for number, partition in enumerate(followed, 1):
         batch.stop_replica(broker, partition, delete=False)
+        yield from effects.done(number)
     yield from sending.send(batch)
     yield from replica_machine.change(context, [(p, broker) for p in followed], ReplicaPhase.OFFLINE)
-    remaining = tuple(sorted(p.tp for p in movable if p.leader == broker))
-    yield from effects.perform(Answer(ShutdownResult(remaining=remaining)))
+    remaining = yield from effects.picked(movable, lambda p: p.leader == broker)
+    yield from effects.perform(Answer(ShutdownResult(remaining=tuple(sorted(p.tp for p in remaining)))))
 
 
 def _check(context: ControllerContext, request: ControlledShutdown) -> ErrorCode:
@@ -50,9 +51,10 @@ def _check(context: ControllerContext, request: ControlledShutdown) -> ErrorCode
     return ErrorCode.NONE
 
 
-def _movable(context: ControllerContext, partition: Partition) -> bool:
+def _movable(context: ControllerContext, partition: Partition, broker: int) -> bool:
     return (
-        len(partition.assignment.replicas) > 1
+        broker in partition.assignment.replicas
+        and len(partition.assignment.replicas) > 1
         and partition.state is not None
         and not context.is_deleting(partition.tp.topic)
     )

@@ -42,6 +42,7 @@ def on_alter(context: ControllerContext, request: AlterPartition) -> Steps[None]
     accepted: dict[int, tuple[Partition, PartitionState]] = {}
     named: dict[TopicPartition, Partition] = {}
     for index, change in enumerate(request.changes):
+        yield from effects.done(index + 1)
         partition = _find(context, change)
         if partition is not None:
             named[partition.tp] = partition
@@ -116,24 +117,28 @@ def _commit(
     answers: list[AlteredPartition],
     accepted: dict[int, tuple[Partition, PartitionState]],
 ) -> Steps[None]:
-    """Write accepted changes and store the results in their answers; failed ones are removed from `accepted`."""
-    units = [
-        [SetData(partition_state.path(p.tp), partition_state.encode(state), state.partition_epoch)]
-        for p, state in accepted.values()
-    ]
-    results = yield from fencing.write(context, units)
+    """Write accepted changes, some at a time, and store the results in their answers; failed ones are removed from
+    `accepted`."""
+    indexes = list(accepted)
     stale: list[Partition] = []
-    for index, result in zip(list(accepted), results, strict=True):
-        partition, state = accepted[index]
-        if result[0].ok:
-            partition.state = state._replace(partition_epoch=result[0].version)
-            answers[index] = replace(answers[index], state=partition.state)
-        else:
-            # Another broker wrote the znode: our memory is out of date, and so is the leader's.
-            stale.append(partition)
-            answers[index] = replace(answers[index], error=ErrorCode.INVALID_UPDATE_VERSION, state=None)
-            del accepted[index]
+    for start in range(0, len(indexes), fencing.UNITS_AT_ONCE):
+        some = indexes[start : start + fencing.UNITS_AT_ONCE]
+        results = yield from fencing.write(context, [[_write_of(*accepted[index])] for index in some])
+        for index, result in zip(some, results, strict=True):
+            partition, state = accepted[index]
+            if result[0].ok:
+                partition.state = state._replace(partition_epoch=result[0].version)
+                answers[index] = replace(answers[index], state=partition.state)
+            else:
+                # Another broker wrote the znode: our memory is out of date, and so is the leader's.
+                stale.append(partition)
+                answers[index] = replace(answers[index], error=ErrorCode.INVALID_UPDATE_VERSION, state=None)
+                del accepted[index]
     yield from state_znodes.refresh(stale)
+
+
+def _write_of(partition: Partition, state: PartitionState) -> SetData:
+    return SetData(partition_state.path(partition.tp), partition_state.encode(state), state.partition_epoch)
 
 
 # Notifications

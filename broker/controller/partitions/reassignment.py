@@ -26,18 +26,19 @@ from logyard.broker.controller.events import (
     ReassigningStateChanged,
     ReassignmentRequested,
 )
-from logyard.broker.controller.partitions import partition_machine, replica_machine, state_znodes
+from logyard.broker.controller.partitions import move_plans, partition_machine, replica_machine, state_znodes
 from logyard.broker.controller.partitions.leader_election import Strategy
 from logyard.broker.controller.partitions.replica_machine import Replica
 from logyard.broker.controller.partitions.state_znodes import Failures
-from logyard.broker.controller.topics import deletion, placement, topics
+from logyard.broker.controller.topics import deletion, topics
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 from logyard.broker.znodes import partition_state, reassignments
 from logyard.broker.znodes.ops import Delete, SetData, ZkCode
 
-_UNKNOWN = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _REMOVE_ROUNDS_MAX = 10
+# So many partitions a line of the log names: a request may move a hundred thousand.
+NAMED_MAX = 100
 
 
 # Entry points
@@ -49,7 +50,7 @@ def on_alter(context: ControllerContext, request: AlterReassignments) -> Steps[N
     moves: dict[TopicPartition, Assignment] = {}
     for number, (tp, target) in enumerate(request.targets, 1):
         try:
-            moves[tp] = _plan(context, tp, target)
+            moves[tp] = move_plans.plan(context, tp, target)
         except ApiError as refused:
             outcomes[tp] = Outcome(refused.code, refused.message)
         yield from effects.done(number)
@@ -82,13 +83,14 @@ def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:
         return set()
     outcomes: dict[TopicPartition, Outcome] = {}
     moves: dict[TopicPartition, Assignment] = {}
-    for tp, target in wanted.items():
+    for number, (tp, target) in enumerate(wanted.items(), 1):
+        yield from effects.done(number)
         try:
-            move = _plan(context, tp, target, only_live=False)
+            move = move_plans.plan(context, tp, target, only_live=False)
         except ApiError as refused:
             outcomes[tp] = Outcome(refused.code, refused.message)
             continue
-        if tp not in context.reassigning or not _is_running(context, tp, move):
+        if tp not in context.reassigning or not move_plans.is_running(context, tp, move):
             moves[tp] = move
     outcomes |= yield from _start_all(context, moves)
     failed = {tp: outcome for tp, outcome in outcomes.items() if outcome.error is not ErrorCode.NONE}
@@ -103,9 +105,10 @@ def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tupl
     """Start the moves that another tool has written into topic znodes (rule 5)."""
     moves: dict[TopicPartition, Assignment] = {}
     refused: dict[str, str] = {}
-    for tp, target in targets.items():
+    for number, (tp, target) in enumerate(targets.items(), 1):
+        yield from effects.done(number)
         try:
-            moves[tp] = _plan(context, tp, target, only_live=False)
+            moves[tp] = move_plans.plan(context, tp, target, only_live=False)
         except ApiError as problem:
             refused[str(tp)] = str(problem)
     if refused:
@@ -115,8 +118,7 @@ def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tupl
 
 def take_up(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
     """Continue moves of partitions whose new topics were written with adding and removing replicas."""
-    moving = [p for tp in tps if (p := context.partition(tp)) is not None]
-    yield from _start_all(context, {p.tp: p.assignment for p in moving})
+    yield from _go_on(context, tps, lambda p: True)
 
 
 def on_failover(context: ControllerContext) -> Steps[None]:
@@ -127,14 +129,26 @@ def on_failover(context: ControllerContext) -> Steps[None]:
 
 def resume(context: ControllerContext, chosen: Callable[[Partition], bool]) -> Steps[None]:
     """Continue running moves."""
-    running = [p for tp in list(context.reassigning) if (p := context.partition(tp)) is not None and chosen(p)]
-    yield from _start_all(context, {p.tp: p.assignment for p in running})
+    yield from _go_on(context, list(context.reassigning), chosen)
 
 
 def complete_ready(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
     """Finish the moves whose targets are in the ISR now."""
-    known = [p for tp in tps if tp in context.reassigning and (p := context.partition(tp)) is not None]
-    yield from _start_all(context, {p.tp: p.assignment for p in known if _target_in_sync(context, p)})
+    moving = yield from effects.picked(tps, lambda tp: tp in context.reassigning)
+    yield from _go_on(context, moving, lambda p: _target_in_sync(context, p))
+
+
+def _go_on(
+    context: ControllerContext, tps: Sequence[TopicPartition], chosen: Callable[[Partition], bool]
+) -> Steps[None]:
+    """Continue the moves of those of these partitions that are there and chosen."""
+    moves: dict[TopicPartition, Assignment] = {}
+    for number, tp in enumerate(tps, 1):
+        partition = context.partition(tp)
+        if partition is not None and chosen(partition):
+            moves[tp] = partition.assignment
+        yield from effects.done(number)
+    yield from _start_all(context, moves)
 
 
 def on_state_changed(context: ControllerContext, tp: TopicPartition) -> Steps[None]:
@@ -145,53 +159,6 @@ def on_state_changed(context: ControllerContext, tp: TopicPartition) -> Steps[No
     yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp))])
     yield from state_znodes.refresh([partition])
     yield from complete_ready(context, [tp])
-
-
-# Checks
-
-
-def _plan(
-    context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None, *, only_live: bool = True
-) -> Assignment:
-    """Return the assignment that the request leads to; raises ApiError."""
-    partition = context.partition(tp)
-    now = Assignment(()) if partition is None else partition.assignment
-    if target is not None:
-        placement.check_replicas(target)
-        added = now.reassign_to(target).adding
-        dead = [b for b in added if not context.is_live(b)]
-        if only_live and dead and partition is not None:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Replica assignment has brokers that are not alive: {dead}. Alive: {context.live_ids()}.",
-            )
-    if partition is None or context.is_deleting(tp.topic):
-        raise ApiError(_UNKNOWN.error, _UNKNOWN.message or "")
-    if target is None and not now.is_reassigning:
-        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    move = now.reassign_to(now.origin if target is None else target)
-    _check_keeps_data(partition, move)
-    return move
-
-
-def _check_keeps_data(partition: Partition, move: Assignment) -> None:
-    """Refuse a move that would at once delete every in-sync replica (as KRaft does; Kafka's ZooKeeper mode loses them).
-
-    That happens if the replicas added by a superseded or cancelled move are the only ones in sync.
-    """
-    state = partition.state
-    if state is not None and not any(broker in move.replicas for broker in state.isr):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"None of {list(move.replicas)} is in sync (in sync: {list(state.isr)}): wait until one is, "
-            "or keep one that is in sync among the replicas.",
-        )
-
-
-def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment) -> bool:
-    """Whether exactly this move is running: a rewritten znode must not start it again."""
-    partition = context.partition(tp)
-    return partition is not None and partition.assignment == move
 
 
 # Moving
@@ -206,28 +173,43 @@ def _start_all(
     """
     deletion.mark_ineligible(context, {tp.topic for tp in moves})
     failures = yield from _adopt(context, moves)
-    moving = [p for tp in moves if tp not in failures and (p := context.partition(tp)) is not None]
-    ready = [p for p in moving if _target_in_sync(context, p)]
-    known = {p.tp for p in ready}
-    yield from _await_targets(context, [p for p in moving if p.tp not in known])
+    ready: list[Partition] = []
+    waiting: list[Partition] = []
+    for number, tp in enumerate(moves, 1):
+        partition = None if tp in failures else context.partition(tp)
+        if partition is not None:
+            (ready if _target_in_sync(context, partition) else waiting).append(partition)
+        yield from effects.done(number)
+    yield from _await_targets(context, waiting)
     failures |= yield from _finish(context, ready)
     if failures:
         reasons = {str(tp): why for tp, why in failures.items()}
         yield from effects.note("reassignments are delayed", level="error", reasons=reasons)
-    return {tp: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, failures[tp]) if tp in failures else Outcome() for tp in moves}
+    begun = Outcome()
+    return dict.fromkeys(moves, begun) | {
+        tp: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why) for tp, why in failures.items() if tp in moves
+    }
 
 
 def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
     """Steps U: znodes, memory, and the end of replicas that only a superseded move needed."""
-    known = {tp: p for tp in moves if (p := context.partition(tp)) is not None}
-    changed = {tp: moves[tp] for tp, partition in known.items() if partition.assignment != moves[tp]}
+    known: dict[TopicPartition, Partition] = {}
+    changed: dict[TopicPartition, Assignment] = {}
+    for number, (tp, move) in enumerate(moves.items(), 1):
+        partition = context.partition(tp)
+        if partition is not None:
+            known[tp] = partition
+            if partition.assignment != move:
+                changed[tp] = move
+        yield from effects.done(number)
     failures = yield from _write_assignments(context, changed)
     adopted = [known[tp] for tp in changed if tp not in failures]
     obsolete: list[Replica] = []
-    for partition in adopted:
+    for number, partition in enumerate(adopted, 1):
         move = changed[partition.tp]
         obsolete += [(partition, b) for b in partition.assignment.replicas if b not in move.replicas]
         partition.assignment = move
+        yield from effects.done(number)
     yield from _stop_and_delete(context, obsolete)
     for partition in adopted:
         # Stopping removes the stopped replicas from the assignment in memory; the new move never contained them.
@@ -242,7 +224,11 @@ def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment
 
 def _replace_stopped_leaders(context: ControllerContext, adopted: Sequence[Partition]) -> Steps[None]:
     """If a stopped replica led (an added one that was already preferred), elect another leader at once."""
-    led_by_nobody = [p for p in adopted if p.state is not None and not context.is_online(p.state.leader, p.tp)]
+
+    def is_led_by_nobody(p: Partition) -> bool:
+        return p.state is not None and not context.is_online(p.state.leader, p.tp)
+
+    led_by_nobody = yield from effects.picked(adopted, is_led_by_nobody)
     if led_by_nobody:
         yield from partition_machine.change(context, led_by_nobody, PartitionPhase.OFFLINE)
         yield from partition_machine.change(context, led_by_nobody, PartitionPhase.ONLINE)
@@ -250,8 +236,9 @@ def _replace_stopped_leaders(context: ControllerContext, adopted: Sequence[Parti
 
 def _write_assignments(context: ControllerContext, wanted: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
     by_topic: dict[str, dict[int, Assignment]] = {}
-    for tp, assignment in wanted.items():
+    for number, (tp, assignment) in enumerate(wanted.items(), 1):
         by_topic.setdefault(tp.topic, {})[tp.partition] = assignment
+        yield from effects.done(number)
     failed = yield from topics.rewrite(context, by_topic)
     return {tp: f"the topic znode could not be written: {failed[tp.topic]}" for tp in wanted if tp.topic in failed}
 
@@ -272,15 +259,18 @@ def _await_targets(context: ControllerContext, waiting: Sequence[Partition]) -> 
         return
     yield from effects.note(
         "reassignments wait for their targets to be in sync",
-        partitions={str(p.tp): list(p.assignment.target) for p in waiting},
+        partitions={str(p.tp): list(p.assignment.target) for p in waiting[:NAMED_MAX]},
+        count=len(waiting),
     )
     yield from _tell_all_replicas(context, waiting)
-    yield from replica_machine.change(context, _fresh(waiting), ReplicaPhase.NEW)
+    yield from _start_fresh(context, waiting)
 
 
-def _fresh(moving: Sequence[Partition]) -> list[Replica]:
-    """Added replicas that have not been started yet."""
-    return [(p, b) for p in moving for b in p.assignment.adding if p.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+def _start_fresh(context: ControllerContext, moving: Sequence[Partition]) -> Steps[None]:
+    """Start added replicas that have not been started yet."""
+    added = ((p, b) for p in moving for b in p.assignment.adding)
+    fresh = yield from effects.picked(added, lambda r: r[0].replica_phase(r[1]) is ReplicaPhase.NON_EXISTENT)
+    yield from replica_machine.change(context, fresh, ReplicaPhase.NEW)
 
 
 def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) -> Steps[None]:
@@ -295,7 +285,8 @@ def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) 
         reasons = {str(tp): why for tp, why in failures.items()}
         yield from effects.note("leader epochs were not incremented", level="error", reasons=reasons)
     batch = RequestBatch(context)
-    for partition in moving:
+    for number, partition in enumerate(moving, 1):
+        yield from effects.done(number)
         if partition.tp not in failures:
             batch.leader_and_isr(partition.assignment.origin, partition)
             batch.leader_and_isr(partition.assignment.adding, partition, is_new=True)
@@ -308,10 +299,11 @@ def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Fai
         return {}
     moves = {p.tp: p.assignment for p in ready}
     # For a move resumed by another controller, or started with its target in sync, this has not happened yet.
-    yield from replica_machine.change(context, _fresh(ready), ReplicaPhase.NEW)
+    yield from _start_fresh(context, ready)
     yield from replica_machine.change(context, [(p, b) for p in ready for b in moves[p.tp].adding], ReplicaPhase.ONLINE)
-    for partition in ready:
+    for number, partition in enumerate(ready, 1):
         partition.assignment = Assignment(moves[partition.tp].target)
+        yield from effects.done(number)
     failures = yield from _lead_from_targets(context, ready)
     for partition in ready:
         if partition.tp in failures:
@@ -319,8 +311,9 @@ def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Fai
             partition.assignment = moves[partition.tp]
     done = [p for p in ready if p.tp not in failures]
     yield from _stop_and_delete(context, [(p, b) for p in done for b in moves[p.tp].removing])
-    for partition in done:
+    for number, partition in enumerate(done, 1):
         partition.assignment = Assignment(moves[partition.tp].target)
+        yield from effects.done(number)
     failures |= yield from _write_assignments(context, {p.tp: p.assignment for p in done})
     yield from _conclude(context, [p for p in done if p.tp not in failures])
     return failures
@@ -330,10 +323,11 @@ def _lead_from_targets(context: ControllerContext, ready: Sequence[Partition]) -
     """A leader among the targets stays; any other (or none) is replaced by one of the targets."""
     staying: list[Partition] = []
     changing: list[Partition] = []
-    for partition in ready:
+    for number, partition in enumerate(ready, 1):
         leader = partition.leader
         stays = leader in partition.assignment.replicas and context.is_online(leader, partition.tp)
         (staying if stays else changing).append(partition)
+        yield from effects.done(number)
     if staying:
         yield from _tell_all_replicas(context, staying)
     if not changing:
@@ -350,9 +344,8 @@ def _conclude(context: ControllerContext, done: Sequence[Partition]) -> Steps[No
         context.reassigning.pop(tp, None)
     yield from _drop_from_znode(context, lambda tp, target: finished.get(tp) == target)
     yield from sending.metadata(context, done)
-    yield from effects.note(
-        "reassignments are done", partitions={str(tp): list(target) for tp, target in finished.items()}
-    )
+    named = {str(p.tp): list(p.assignment.replicas) for p in done[:NAMED_MAX]}
+    yield from effects.note("reassignments are done", partitions=named, count=len(done))
     yield from deletion.resume_for(context, list(dict.fromkeys(tp.topic for tp in finished)))
 
 

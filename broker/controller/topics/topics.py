@@ -10,7 +10,7 @@ and always with its topic id; an id that was removed or changed is restored.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from logyard.broker.controller import effects, fencing
@@ -141,21 +141,43 @@ def rewrite(
     The caller applies `changes` to memory after the write. `ids_are_fresh`: no broker has been sent the topics' ids
     yet, so an id found in a znode meanwhile is used instead.
     """
-    contents = {
-        name: TopicAssignment({**context.topics[name].znode().partitions, **change}, context.topics[name].topic_id)
-        for name, change in changes.items()
-    }
     failures: dict[str, str] = {}
+    names = list(changes)
+    merged: dict[str, TopicAssignment] = {}
     for _ in range(_REWRITE_ROUNDS_MAX):
-        names = list(contents)
-        units = [[SetData(znode.topic_path(n), znode.encode(contents[n]), context.topics[n].version)] for n in names]
-        results = yield from fencing.write(context, units)
-        stale = _after_write(context, names, [r[0] for r in results], failures)
-        if not stale:
+        ours: dict[str, TopicAssignment] = {}  # of those whose znode was newer
+        for portion in _in_portions(context, names):
+            contents = {name: merged.get(name) or _changed(context.topics[name], changes[name]) for name in portion}
+            writes = [
+                (znode.topic_path(n), znode.encode(made), context.topics[n].version) for n, made in contents.items()
+            ]
+            results = yield from fencing.write(context, [[SetData(*write)] for write in writes])
+            stale = _after_write(context, portion, [r[0] for r in results], failures)
+            ours |= {name: contents[name] for name in stale}
+        if not ours:
             return failures
-        ours = {name: contents[name] for name in stale}
-        contents = yield from _merge_newer(context, ours, failures, ids_are_fresh=ids_are_fresh)
-    return failures | dict.fromkeys(contents, "its znode changed under every attempt")
+        merged = yield from _merge_newer(context, ours, failures, ids_are_fresh=ids_are_fresh)
+        names = list(merged)
+    return failures | dict.fromkeys(merged, "its znode changed under every attempt")
+
+
+def _in_portions(context: ControllerContext, names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield topics, so many at a time that others have their turns while their znodes are made and written."""
+    portion: list[str] = []
+    cost = 0
+    for name in names:
+        portion.append(name)
+        cost += READ_COST + len(context.topics[name].partitions)
+        if cost >= effects.READ_PER_TURN:
+            yield portion
+            portion, cost = [], 0
+    if portion:
+        yield portion
+
+
+def _changed(topic: Topic, change: Mapping[int, Assignment]) -> TopicAssignment:
+    """Return a topic as it is in memory, with these partitions changed."""
+    return TopicAssignment({**topic.znode().partitions, **change}, topic.topic_id)
 
 
 def _after_write(

@@ -5,17 +5,21 @@ from typing import Any
 from logyard.broker.controller.events import AlteredPartition, AlterPartition, IsrChange
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    version = request.api_version
-    changes = tuple(_change(version, topic, p) for topic in message.topics for p in topic.partitions)
-    asked = AlterPartition(message.broker_id, message.broker_epoch, changes, version)
+    version, pauses = request.api_version, Pauses(services)
+    changes: list[IsrChange] = []
+    for topic in message.topics:
+        changes += [_change(version, topic, p) async for p in pauses.between(topic.partitions)]
+        await pauses.after(1)
+    asked = AlterPartition(message.broker_id, message.broker_epoch, tuple(changes), version)
     result = await services.controller.ask(asked)
     topics: dict[Any, list[Fields]] = {}
-    for altered in result.partitions:
+    async for altered in pauses.between(result.partitions):
         key = altered.change.topic_id if version >= 2 else altered.change.topic
         topics.setdefault(key, []).append(_fields(altered))
     return {
