@@ -61,7 +61,9 @@ def test_every_kind_of_key(key: Any, algorithm: str, kid: str) -> None:
 
 @pytest.mark.parametrize(("made", "reason"), [
     (token({**GOOD, "exp": NOW - 60}), "ExpiredSignature"),
-    (token({**GOOD, "iat": NOW + 600}), "ImmatureSignature"),
+    (token({**GOOD, "nbf": NOW + 60}), "ImmatureSignature"),
+    (token({**GOOD, "iat": NOW + 601}), "expires before it is issued"),
+    (token({**GOOD, "iat": str(int(NOW))}), "no number as iat"),
     (token({"sub": "a", "exp": NOW + 60}), "MissingRequiredClaim"),
     (token({"sub": "a", "iat": NOW}), "MissingRequiredClaim"),
     (token({**GOOD, "exp": str(int(NOW + 600))}), "no number as exp"),
@@ -93,7 +95,13 @@ def test_rules() -> None:
         tokens(audience=("kafka",), issuer="you").validate(aimed)
     with pytest.raises(TokenRefused, match=r"MissingRequiredClaim|Audience"):
         tokens(audience=("kafka",)).validate(token())
-    assert tokens(clock_skew_s=3600).validate(token({**GOOD, "exp": NOW - 60})).principal == "alice"
+    late = token({**GOOD, "iat": NOW - 120, "exp": NOW - 60})
+    assert tokens(clock_skew_s=3600).validate(late).principal == "alice"
+
+
+def test_the_clock_of_who_made_a_token_may_be_ahead() -> None:
+    """As in Kafka, whose library asks for `iat`, and compares it with `exp` alone."""
+    assert tokens().validate(token({**GOOD, "iat": NOW + 120})).principal == "alice"
 
 
 def test_keys_of_another_curve_or_algorithm_are_passed_over() -> None:
