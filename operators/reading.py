@@ -51,6 +51,7 @@ class Reading:
             if batch:
                 left = None if left is None else left - len(batch)
                 yield batch
+                heard = time.monotonic()  # what was done with the batch may take as long as it likes
 
     def _is_wanted(self, message: Any) -> bool:
         """Whether a message is a record of the range; moves the position behind it, or to the partition's end."""
