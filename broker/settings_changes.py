@@ -47,6 +47,7 @@ class SettingsChanges:
 
         :param kind: "topics", "brokers", or a kind of quota entity: the names of the znodes below /config.
         :raises ConfigProblems: the broker's settings contradict each other.
+        :raises CorruptData: a credential or a quota of an entity cannot be read; the others of it count.
         """
         if kind == "topics":
             before = self._configs.topic_config(name).unclean_leader_election_enable
@@ -57,9 +58,12 @@ class SettingsChanges:
             self._configs.set_broker(name, settings)
             self._take_broker_settings()
         else:
-            if kind == configs.USERS:
-                self._configs.credentials.take(name, settings)
-            quota_settings.changed(self._configs, kind, name, settings)
+            try:
+                if kind == configs.USERS:
+                    self._configs.credentials.take(name, settings)
+            finally:
+                # A credential that cannot be read takes no quota away.
+                quota_settings.changed(self._configs, kind, name, settings)
 
     def effective(self) -> BrokerConfig:
         """Return the configuration with the overrides that ZooKeeper has for this broker. Raises ConfigProblems."""
