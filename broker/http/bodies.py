@@ -11,6 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from logyard.broker.leases.book import LeaseError
 
 JSON_BYTES_MAX = 4 * 1024 * 1024
+# Of a body of objects, lists and numbers each part takes as long as a hundred characters of a text: four megabytes of
+# them took 0.3 s. The largest commit has fewer.
+JSON_PARTS_MAX = 200_000
 # Of a request whose connection will be closed.
 REST_BYTES_MAX = 64 * 1024
 REST_S = 1.0
@@ -38,6 +41,8 @@ def _parsed(data: bytearray) -> Json:
 
     Half of a surrogate pair (U+D800) is refused: a text with one can be put into no answer and no line of the log.
     """
+    if sum(map(data.count, (b",", b"[", b"{"))) > JSON_PARTS_MAX:
+        raise LeaseError("too_large", 413, f"a JSON body may have at most {JSON_PARTS_MAX:,} parts")
     try:
         text = data.decode()
         body = json.loads(text)
