@@ -5,6 +5,7 @@ route is in rights_table.py; one without a row there is a KeyError at the start.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -96,9 +97,7 @@ def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Rout
     """Return the routes of leases with their endpoints."""
 
     async def take(request: Request) -> Response:
-        pieces = await lease_service.granted_json(await read_body(request))
-        headers = {"content-length": str(sum(map(len, pieces))), "content-type": "application/json"}
-        return StreamingResponse(_each(pieces), 201, headers)
+        return _in_pieces(await lease_service.granted_json(await read_body(request)), 201)
 
     async def list_leases(request: Request) -> Response:
         leases = lease_service.list_leases(request.query_params.get("run_id"))["leases"]
@@ -151,11 +150,8 @@ def replica_routes(lease_service: LeaseService, access: Access) -> list[tuple[Ro
     """Return the routes of replicas, without a lease, with their endpoints."""
 
     async def partitions(request: Request) -> Response:
-        told = await lease_service.partitions()
-        told["partitions"] = [row for row in told["partitions"] if access.sees(request, row["topic"])]
-        if not access.sees_cluster(request):
-            told |= {"log_dirs": [], "strays": []}
-        return JSONResponse(told)
+        sees = partial(access.sees, request)
+        return _in_pieces(await lease_service.partitions_json(sees, access.sees_cluster(request)), 200)
 
     async def partition(request: Request) -> Response:
         return JSONResponse(
@@ -189,6 +185,11 @@ def decision_routes(lease_service: LeaseService) -> list[tuple[Route, Endpoint]]
         (Route("GET", "/decisions"), decisions),
         (Route("GET", "/decisions/{topic}/{partition:number}"), decision),
     ]
+
+
+def _in_pieces(pieces: Sequence[bytes], status: int) -> Response:
+    headers = {"content-length": str(sum(map(len, pieces))), "content-type": "application/json"}
+    return StreamingResponse(_each(pieces), status, headers)
 
 
 async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -35,12 +35,28 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
         yield "}" if value else "{}"
     elif isinstance(value, list):
-        for start in range(0, len(value), pauses.PARTS):
-            yield f"{',' if start else '['}{_text(value[start : start + pauses.PARTS])[1:-1]}"
+        for number, portion in enumerate(_portions(value)):
+            yield f"{',' if number else '['}{_text(portion)[1:-1]}"
             pauses.rest()
         yield "]" if value else "[]"
     else:
         yield _text(value)
+
+
+def _portions(items: list[Any]) -> Iterator[list[Any]]:
+    """Cut a list after each PARTS of its items and of what is in their own lists."""
+    portion: list[Any] = []
+    parts = 0
+    for item in items:
+        portion.append(item)
+        parts += 1
+        if isinstance(item, dict):
+            parts += sum(len(one) for one in item.values() if isinstance(one, list))
+        if parts >= pauses.PARTS:
+            yield portion
+            portion, parts = [], 0
+    if portion:
+        yield portion
 
 
 def _text(value: Any) -> str:

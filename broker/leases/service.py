@@ -6,7 +6,7 @@ again after every wait.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -324,13 +324,22 @@ class LeaseService:
 
     # -- statuses -------------------------------------------------------------------------------------------
 
-    async def partitions(self) -> Json:
-        """GET /partitions."""
+    async def partitions_json(self, sees: Callable[[str], bool], sees_cluster: bool) -> list[bytes]:
+        """GET /partitions, of the topics that the caller sees, as JSON in pieces."""
+        told = await self._partitions(sees)
+        if not sees_cluster:
+            told |= {"log_dirs": [], "strays": []}
+        pieces: list[bytes] = await self._run(partial(json_pieces, told))
+        return pieces
+
+    async def _partitions(self, sees: Callable[[str], bool]) -> Json:
         ports = self._leases.ports
         rows = []
         for number, tp in enumerate(list(ports.replicas.partitions())):
             if number % replica_status.BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
+            if not sees(tp.topic):
+                continue
             try:
                 rows.append(self._status(tp))
             except LeaseError:

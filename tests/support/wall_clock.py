@@ -148,7 +148,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.groups.offsets_log:ReplicatedOffsets.append",
         "broker.server.handlers.list_transactions:handle",
         "broker.transactions.state_log:ReplicatedStates.append",
-        "broker.leases.service:LeaseService.partitions",
+        "broker.leases.service:LeaseService._partitions",
         "broker.log.expiry:Expiry.expire_producers",
         "broker.log.expiry:Expiry.delete_old_segments",
         "broker.replication.produce:Producing.append",

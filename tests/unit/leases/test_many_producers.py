@@ -92,3 +92,10 @@ def test_pieces_are_the_json_of_the_value(value: Any) -> None:
     assert json.loads(b"".join(pieces)) == value
     assert b"\n" not in b"".join(pieces)
     assert all(len(piece) < 2 * PIECE_CHARS for piece in pieces)
+
+
+def test_rows_with_lists_of_their_own_are_paused_after_by_what_is_in_them(pausing: list[threading.Thread]) -> None:
+    """The list of replicas: the interpreter encoded 500 of them with 50 segments each in one step of 30 ms."""
+    value = {"partitions": [{"topic": "t", "segments": [{"size": n} for n in range(50)]} for _ in range(pauses.PARTS)]}
+    assert json.loads(b"".join(json_pieces(value))) == value
+    assert len(pausing) >= 50

@@ -1,5 +1,9 @@
 """What the partitions route tells of replicas and strays."""
 
+import asyncio
+import json
+
+from logyard.broker.leases.replica_status import BETWEEN_PAUSES
 from logyard.broker.log import layout
 from logyard.broker.model import TopicPartition
 from tests.support.lease_world import COMPACTED, DIRECTORY, ROOT, TP, LeaseWorld, fill
@@ -54,3 +58,31 @@ class TestStatuses:
             assert (answer["broker_id"], answer["cluster_id"]) == (1, "cluster")
             names = [path.rpartition("/")[2] for path in answer["strays"]]
             assert names == ["odd-name", "orphan-0", f"x-0.{'a' * 32}-stray"]
+
+    async def test_many_are_asked_about_in_turns_and_encoded_in_a_thread(self) -> None:
+        """Anyone who logs in may ask: 100,000 replicas held the event loop for half a second, whoever saw none too."""
+        async with LeaseWorld() as world:
+            tps = [TopicPartition("tu"[n % 2], n) for n in range(3 * BETWEEN_PAUSES)]
+            for tp in tps:
+                world.lead(tp)
+            asked = [0]
+            encodings = []
+
+            def sees(topic: str) -> bool:
+                asked[-1] += 1
+                return topic == "u"
+
+            async def count_turns() -> None:
+                while True:
+                    asked.append(0)
+                    await asyncio.sleep(0)
+
+            world.before_work = lambda: encodings.append(True)
+            turns = asyncio.create_task(count_turns())
+            pieces = await world.lease_service.partitions_json(sees, sees_cluster=False)
+            turns.cancel()
+            told = json.loads(b"".join(pieces))
+            assert [row["partition"] for row in told["partitions"]] == [tp.partition for tp in tps if tp.topic == "u"]
+            assert (told["log_dirs"], told["strays"]) == ([], [])
+            assert (sum(asked), max(asked)) == (len(tps), BETWEEN_PAUSES)
+            assert len(encodings) == 2, "the directories are listed in a thread, the answer is encoded in one"
