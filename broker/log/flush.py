@@ -9,6 +9,7 @@ that it saw.
 from collections.abc import Callable
 from typing import NamedTuple
 
+from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, DiskFile
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
@@ -35,13 +36,17 @@ class LateContent(NamedTuple):
 
 
 class FlushPlan(NamedTuple):
-    """What to sync so that everything below `up_to` is durable, with the log's indexes and checkpoints."""
+    """What to sync so that everything below `up_to` is durable, with the log's indexes and checkpoints.
+
+    `aborted`: how many aborted transactions the file of each segment had when the plan was made.
+    """
 
     disk: Disk
     up_to: int
     cuts: int
     files: list[DiskFile]
     segments: list[Segment]
+    aborted: list[int]
     besides: UnsyncedSeen
     late: list[LateContent]
 
@@ -151,7 +156,8 @@ class FlushState:
         if not affected and is_clear:
             return None
         files = [file for segment in affected for file in (segment.log_file(), *segment.unsynced)]
-        return FlushPlan(self._disk, end, segments.cuts, files, affected, self._seen(), list(self._late))
+        aborted = [segment.aborted_written for segment in affected]
+        return FlushPlan(self._disk, end, segments.cuts, files, affected, aborted, self._seen(), list(self._late))
 
     def done(self, plan: FlushPlan) -> None:
         """After a plan was run: advance the recovery point, unless the log was cut or discarded in between."""
@@ -160,8 +166,10 @@ class FlushState:
         if plan.cuts != self._segments.cuts:
             return
         self.recovery_point = max(self.recovery_point, plan.up_to)
-        for segment in plan.segments:
-            segment.unsynced = [file for file in segment.unsynced if file not in plan.files]
+        for segment, aborted in zip(plan.segments, plan.aborted, strict=True):
+            # The entry of a transaction that was aborted meanwhile may have missed the sync: its file stays unsynced.
+            grown = segment.path(layout.TXN_INDEX) if segment.aborted_written != aborted else None
+            segment.unsynced = [file for file in segment.unsynced if file not in plan.files or file.path == grown]
         self._segments.touch_closed(plan.segments)
 
     def _seen(self) -> UnsyncedSeen:

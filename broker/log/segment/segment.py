@@ -36,8 +36,8 @@ class Segment:
 
     __slots__ = (
         "_aborted",
-        "_aborted_written",
         "_entries_max",
+        "aborted_written",
         "base_offset",
         "bytes_since_index",
         "cache",
@@ -69,7 +69,7 @@ class Segment:
         self.unsynced: list[DiskFile] = []
         self.cache = SegmentCache()  # until the segment is cut or released
         self._aborted: list[AbortedTxn] | None = None
-        self._aborted_written = 0  # how many of them are known to be in the file
+        self.aborted_written = 0  # how many of them are known to be in the file
         self._entries_max = (0, 0)
         self.is_index_full = False
 
@@ -96,7 +96,7 @@ class Segment:
         """
         twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
         twin.file, twin.cache = self.file, self.cache
-        twin.has_aborted, twin._aborted, twin._aborted_written = self.has_aborted, self._aborted, self._aborted_written
+        twin.has_aborted, twin._aborted, twin.aborted_written = self.has_aborted, self._aborted, self.aborted_written
         return twin
 
     def activate(self, config: TopicConfig, suffix: str = "") -> None:
@@ -159,7 +159,7 @@ class Segment:
             # the next entry would be written over the first.
             data = read_whole(self.disk, self.path(layout.TXN_INDEX)) if self.has_aborted else b""
             self._aborted = decode_aborted(data)
-            self._aborted_written = len(self._aborted)
+            self.aborted_written = len(self._aborted)
         return self._aborted
 
     @property
@@ -210,7 +210,7 @@ class Segment:
 
     def replace_aborted(self, entries: list[AbortedTxn], suffix: str = "") -> None:
         """Replace the aborted transactions; without any, the file is removed."""
-        self._aborted, self._aborted_written = entries, 0
+        self._aborted, self.aborted_written = entries, 0
         if entries:
             self._write_aborted(suffix)
         elif self.has_aborted:
@@ -223,9 +223,9 @@ class Segment:
         assert self._aborted is not None
         file = self._open_aborted(suffix)
         # Only what the file does not have: it may have a million entries, and grows by one.
-        file.write_at(encode_aborted(self._aborted[self._aborted_written :]), self._aborted_written * TXN_ENTRY_SIZE)
+        file.write_at(encode_aborted(self._aborted[self.aborted_written :]), self.aborted_written * TXN_ENTRY_SIZE)
         file.truncate(len(self._aborted) * TXN_ENTRY_SIZE)
-        self._aborted_written = len(self._aborted)
+        self.aborted_written = len(self._aborted)
         self.has_aborted = True
 
     def _open_aborted(self, suffix: str = "") -> DiskFile:

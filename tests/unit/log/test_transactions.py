@@ -280,3 +280,24 @@ def test_a_batch_of_the_transaction_is_a_duplicate_while_it_is_open() -> None:
     assert (again.duplicate, again.first_offset) == (True, first.first_offset)
     assert batch.iter_headers(content(log)) is not None
     assert log.log_end_offset == 1
+
+
+def test_an_entry_written_beside_a_flush_is_synced_by_the_next() -> None:
+    """The flush has synced the index before the marker came, and a recovery reads no segment below its point."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, 7)
+    end(log, 7, ABORT)
+    append(log, 8)
+    plan = log.prepare_flush()
+    assert plan is not None
+    plan.run()  # in a thread
+    end(log, 8, ABORT)
+    log.flush_state.done(plan)
+    log.roll(log.log_end_offset, NOW)
+    log.flush()
+    found = aborted(log)
+    assert [entry[0] for entry in found] == [7, 8]
+    disk.restart(lambda _n: 0)  # nothing unsynced is left
+    assert aborted(opened(disk, known=Checkpointed(recovery_point=log.recovery_point))) == found
+    assert log.segments[0].unsynced == [], "nothing is synced again and again"
