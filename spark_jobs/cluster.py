@@ -31,6 +31,8 @@ METADATA_AGE_S = 60.0
 SLOW_S, SILENT_S = 2.0, 60.0
 # How long before the controller is asked about what a broker does not know: it may be hearing of it right now.
 WITNESS_PAUSE_S = 1.0
+# How long a list of all topics waits for a controller: a broker that dies is controller until its session ends (18 s).
+CONTROLLER_S = 25.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +69,7 @@ class Cluster:
     unreachable: dict[int, str] = field(default_factory=dict)
     ttl_ms: int = 60_000
     now: Callable[[], float] = time.monotonic
-    witness: Callable[[Sequence[str]], Metadata] | None = None
+    witness: Callable[[Sequence[str] | None], Metadata] | None = None
     _for_runs: dict[tuple[int, str, str, str], BrokerHttp] = field(default_factory=dict, repr=False)
     # Until when a broker counts as silent, and why.
     _silent: dict[int, tuple[float, str]] = field(default_factory=dict, repr=False)
@@ -102,6 +104,25 @@ class Cluster:
             ) from error
         with self._learning:
             self.metadata = replace(self.metadata, topics={**self.metadata.topics, **told.topics})
+
+    def learn_all(self) -> None:
+        """Take over the controller's list of topics, where nobody has named them: one that the broker that was asked
+        has not heard of would be left out without a word. Raises JobFailed where it cannot be told now."""
+        if self.witness is None:
+            return
+        until = self.now() + CONTROLLER_S
+        while True:
+            try:
+                told = self.witness(None)
+                break
+            except ClusterUnreachable as error:
+                if self.now() > until:
+                    raise JobFailed(
+                        f"it cannot be told now which topics there are: {error}: name the topics, or run it again"
+                    ) from error
+            time.sleep(WITNESS_PAUSE_S)
+        with self._learning:
+            self.metadata = replace(self.metadata, topics=told.topics, internal=told.internal, missing=told.missing)
 
     def lease(self, broker_id: int, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
         """Take a lease on one replica; raises LeaseError (`unreachable` if the broker's HTTP address is not known)."""
@@ -170,8 +191,9 @@ def connect(arguments: argparse.Namespace) -> Cluster:
     return cluster
 
 
-def witnessed(arguments: argparse.Namespace, topics: Sequence[str]) -> Metadata:
-    """Return these topics as the controller knows them; raises as `connect` and `MetadataClient.witnessed` do."""
+def witnessed(arguments: argparse.Namespace, topics: Sequence[str] | None) -> Metadata:
+    """Return these topics (None: all) as the controller knows them; raises as `connect` and `MetadataClient.witnessed`
+    do."""
     bootstrap, security, _ = _way(arguments)
     client = MetadataClient(bootstrap, security)
     try:

@@ -96,8 +96,9 @@ class MetadataClient:
                 raise ClusterUnreachable("metadata: the broker that was asked knows no brokers yet")
             time.sleep(AGAIN_S)
 
-    def witnessed(self, topics: Sequence[str]) -> Metadata:
-        """Return these topics as the controller knows them: what is in `missing` does not exist.
+    def witnessed(self, topics: Sequence[str] | None) -> Metadata:
+        """Return these topics (all of them for None) as the controller knows them: what is in `missing` does not exist;
+        of all topics, those are there that it has no answer for now.
 
         One broker's silence is no proof (docs/decisions/0021): it may have just started, or not have heard of a topic
         yet. Raises ClusterUnreachable where nobody can tell at this moment, NotTold where this login may not know.
@@ -108,7 +109,7 @@ class MetadataClient:
             raise
         except Exception as error:
             raise ClusterUnreachable(f"metadata: {str(error) or type(error).__name__}") from error
-        for topic in said["topics"]:
+        for topic in () if topics is None else said["topics"]:
             code = topic["error_code"]
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise NotTold(f"topic {topic['name']}: the brokers do not tell this login whether it exists")
@@ -116,7 +117,7 @@ class MetadataClient:
                 raise ClusterUnreachable(f"topic {topic['name']}: the controller's answer is error {code}")
         return metadata_of(said)
 
-    def _of_controller(self, topics: Sequence[str]) -> Mapping[str, Any]:
+    def _of_controller(self, topics: Sequence[str] | None) -> Mapping[str, Any]:
         """Return what the controller's broker answers, unless another broker knows another controller: one that has
         lost ZooKeeper alone goes on to say that it is, and hears of no new topic."""
         controller = int(self._admin.asked(None, [])["controller_id"])

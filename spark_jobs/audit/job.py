@@ -144,10 +144,12 @@ def _topics(arguments: argparse.Namespace, spark: session.SparkStart) -> tuple[A
         spark.begin()
     cluster = clusters.RecentCluster(arguments)
     whole = Audited()
-    metadata = cluster.look().metadata
-    topics = arguments.topic or sorted(set(metadata.topics) - metadata.internal)
-    if not arguments.topic:
-        whole.findings += of_all_topics(cluster.look())
+    topics = arguments.topic
+    if not topics:
+        seen = cluster.look()
+        seen.learn_all()
+        topics = sorted(set(seen.metadata.topics) - seen.metadata.internal)
+        whole.findings += of_all_topics(seen)
     if topics:
         spark.begin()
 

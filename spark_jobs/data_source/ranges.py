@@ -33,11 +33,11 @@ def replicas(options: Options) -> list[Replica]:
             check_watermark(replica)
         return [settled(r) for r in there]
     cluster = connect(options, options.names(()))
+    if options.pattern is None:
+        _learn_named(cluster, options)
+    else:
+        cluster.learn_all()
     wanted = _wanted(cluster, options)
-    named = [*_assigned(options), *options.starting.single, *options.ending.single]
-    if unknown := sorted({tp.topic for tp in named if options.wants(tp) and tp not in wanted}):
-        cluster.learn(unknown)
-        wanted = _wanted(cluster, options)
     check_there(options, wanted)
     if silent := options.names(cluster.metadata.missing) if options.pattern is not None else []:
         raise BadOption(f"subscribePattern: the brokers have no answer for topic {silent[0]} at the moment: read again")
@@ -50,6 +50,14 @@ def replicas(options: Options) -> list[Replica]:
     except BaseException:
         end_run(leases, "the read could not be planned")
         raise
+
+
+def _learn_named(cluster: clusters.Cluster, options: Options) -> None:
+    """Have the controller asked about the partitions that the options name and the metadata lacks."""
+    wanted = _wanted(cluster, options)
+    named = [*_assigned(options), *options.starting.single, *options.ending.single]
+    if unknown := sorted({tp.topic for tp in named if options.wants(tp) and tp not in wanted}):
+        cluster.learn(unknown)
 
 
 def _wanted(cluster: clusters.Cluster, options: Options) -> list[TopicPartition]:

@@ -88,6 +88,13 @@ async def test_the_controller_knows_better(yard: Yard) -> None:
     assert (list(told.topics), told.missing) == (["t"], ("gone",))
 
 
+async def test_the_controller_lists_all_topics_and_those_it_has_no_answer_for(yard: Yard) -> None:
+    yard.codes = {"t": ErrorCode.NONE, "half-made": ErrorCode.LEADER_NOT_AVAILABLE}
+    assert (await yard.asked(lambda client: client.look(None))).topics == {}
+    told = await yard.asked(lambda client: client.witnessed(None))
+    assert (list(told.topics), told.missing) == (["t"], ("half-made",))
+
+
 async def test_without_a_controller_nobody_can_tell(yard: Yard) -> None:
     yard.controllers = dict.fromkeys(yard.controllers, -1)
     with pytest.raises(ClusterUnreachable, match="no controller now"):

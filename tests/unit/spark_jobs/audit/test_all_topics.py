@@ -13,7 +13,7 @@ from logyard.spark_jobs.audit import job
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
-from logyard.spark_jobs.metadata import Metadata
+from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 
 
 def findings_of(
@@ -57,10 +57,11 @@ class Told(NamedTuple):
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
-    """Run the job on a cluster with a topic of which nobody answers."""
+    """Run the job on a cluster with a topic of which nobody answers; `true`: what the controller knows."""
 
-    def go(*words: str) -> Told:
-        there = Cluster(Metadata("c", (1,), {}, missing=("half-made",)), {})
+    def go(*words: str, true: Metadata | None = None) -> Told:
+        known = Metadata("c", (1,), {}, missing=("half-made",))
+        there = Cluster(known, {}, witness=lambda _topics: true or known)
         monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: there)
         status = job.main(words)
         told = capsys.readouterr()
@@ -99,3 +100,12 @@ def test_nothing_to_audit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     internal = Metadata("c", (1,), {"__consumer_offsets": {}}, internal=frozenset({"__consumer_offsets"}))
     with pytest.raises(JobFailed, match="there is no topic to audit"):
         findings_of(monkeypatch, internal)
+
+
+def test_a_topic_that_the_broker_that_was_asked_does_not_know_is_not_left_out(
+    run: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logyard.spark_jobs.session.start", lambda *_: None)  # there is nothing to read
+    place = PartitionMetadata(1, (1,), (1,))
+    told = run(true=Metadata("c", (1,), {"t": {0: place}}))
+    assert [(f["level"], f["topic"]) for f in told.summary["first_findings"]] == [("bad", "t"), ("warn", "t")]

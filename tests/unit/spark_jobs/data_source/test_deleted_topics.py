@@ -31,22 +31,26 @@ PLACE = PartitionMetadata(1, (1,), (1,))
 
 class Brokers:
     """A broker with 5 offsets of t-0, t-1 and u-0. `known`: the partitions of each topic as the broker tells that is
-    asked first; `true`: as the controller does, or the error instead."""
+    asked first; `true`: as the controller does, or the error instead; `away_for`: how many more questions nobody is
+    controller for."""
 
     def __init__(self, http: FakeBroker) -> None:
         self._http = BrokerHttp(1, http.address, http.token)
         self.known: dict[str, int] = {"t": 2, "u": 1}
         self.true: dict[str, int] | Exception = {"t": 2, "u": 1}
-        self.witness_asked = 0
+        self.witness_asked = self.away_for = 0
 
     def connect(self, arguments: Any) -> Cluster:
         return Cluster(_metadata(self.known, ()), {1: self._http}, witness=partial(self.witnessed, arguments))
 
-    def witnessed(self, _arguments: Any, topics: Sequence[str]) -> Metadata:
+    def witnessed(self, _arguments: Any, topics: Sequence[str] | None) -> Metadata:
         self.witness_asked += 1
         if isinstance(self.true, Exception):
             raise self.true
-        return _metadata(self.true, topics)
+        if self.away_for:
+            self.away_for -= 1
+            raise ClusterUnreachable("the cluster has no controller now")
+        return _metadata(self.true, topics or ())
 
 
 def _metadata(counts: dict[str, int], topics: Sequence[str]) -> Metadata:
@@ -68,6 +72,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers
         monkeypatch.setattr("logyard.spark_jobs.cluster.witnessed", yard.witnessed)
         monkeypatch.setattr(witness, "PAUSE_S", 0.0)
         monkeypatch.setattr(clusters, "WITNESS_PAUSE_S", 0.0)
+        monkeypatch.setattr(clusters, "CONTROLLER_S", 0.0)
         yield yard
 
 
@@ -91,6 +96,7 @@ def test_where_loss_is_allowed_it_is_told_once_and_the_topic_forgotten(
 ) -> None:
     start, reader = stream().initialOffset(), stream(failOnDataLoss="false")
     brokers.known = brokers.true = {"t": 2}
+    brokers.witness_asked = 0
     following = reader.latestOffset(start, ALL)
     assert ends(following) == {T0: 5, T1: 5}
     assert "u-0: it was read up to offset 0, and was deleted since: what was not read" in capsys.readouterr().err
@@ -199,11 +205,37 @@ def test_a_batch_read_of_what_nobody_knows_ends(brokers: Brokers, case: str) -> 
     with pytest.raises((BadOption, JobFailed), match=r"does not exist|is none of the partitions that are read"):
         batch_read(**options)
     brokers.true = ClusterUnreachable("the cluster has no controller now")
-    with pytest.raises(JobFailed, match="cannot be told now whether it exists: the cluster has no controller now"):
+    with pytest.raises(JobFailed, match=r"cannot be told now (whether it|which).*: the cluster has no controller now"):
         batch_read(**options)
     brokers.true = NotTold("topic u: the brokers do not tell this login whether it exists")
     with pytest.raises(NotTold):
         batch_read(**options)
+
+
+PATTERN = {"subscribePattern": "t|u", "columns": "partition,offset"}
+
+
+@pytest.mark.parametrize("known", [{"t": 2}, {"t": 1, "u": 1}, {"u": 1}, {}], ids=str)
+def test_a_pattern_finds_what_the_broker_that_was_asked_does_not_know(brokers: Brokers, known: dict[str, int]) -> None:
+    """Neither a topic nor a partition is left out without a word."""
+    brokers.known = known
+    assert len(batch_read(**PATTERN)) == 15
+    assert ends(stream().initialOffset()) == {T0: 0, T1: 0, U0: 0}
+
+
+def test_a_pattern_does_not_find_what_the_controller_no_longer_knows(brokers: Brokers) -> None:
+    brokers.true = {"t": 2}
+    assert len(batch_read(**PATTERN)) == 10
+
+
+def test_a_pattern_waits_for_a_controller(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers.known, brokers.true = {"t": 2}, ClusterUnreachable("the cluster has no controller now")
+    with pytest.raises(JobFailed, match=r"which topics there are: the cluster has no controller now: name the topics"):
+        batch_read(**PATTERN)
+
+    monkeypatch.setattr(clusters, "CONTROLLER_S", 30.0)
+    brokers.true, brokers.away_for = {"t": 2, "u": 1}, 3
+    assert len(batch_read(**PATTERN)) == 15
 
 
 def test_a_batch_read_of_what_is_there_asks_nobody_else(brokers: Brokers) -> None:
