@@ -65,9 +65,16 @@ class CheckpointWriter:
         recovery would not check it. Raises StorageError.
         """
         for name in layout.CHECKPOINTS:
-            on_disk = directory.offsets[name]
-            if any(on_disk.get(tp, 0) > offset for tp, offset in self.offsets(directory, name).items()):
+            if await self._has_more(directory, name):
                 await self.write(directory, name)
+
+    async def _has_more(self, directory: LogDirectory, name: str) -> bool:
+        """Whether a checkpoint on disk has more of a log than there is."""
+        on_disk = directory.offsets[name]
+        async for logs in portions(self._logs()):
+            if any(on_disk.get(tp, 0) > offset for tp, offset in self._entries(directory, name, logs).items()):
+                return True
+        return False
 
     async def write(self, directory: LogDirectory, name: str) -> None:
         """Write one checkpoint of one directory, if it has changed. Raises StorageError."""
