@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from logyard.admin.acls import acls
 from logyard.admin.acls.acls import Acl, AclFilter, Resource
 from logyard.admin.cluster import translation
-from logyard.broker.errors import ErrorCode
+from logyard.admin.meanings import meaning
 from logyard.broker.znodes.acls import Named, Operation, PatternType, Permission, ResourceType
 
 _LATEST = 3  # the version that has users as resources
@@ -60,7 +60,7 @@ def create(sender: AclSender, wanted: Sequence[Acl]) -> None:
         return CreateAclsRequest(creations=creations, min_version=_LATEST if has_users else 0)
 
     for one, result in zip(wanted, sender.ask(make).results, strict=True):
-        message = result.error_message or ErrorCode(result.error_code).name
+        message = result.error_message or meaning(result.error_code)
         translation.refuse(result.error_code, f"{one.resource} {one}: {message}")
 
 

@@ -136,7 +136,9 @@ class Asking:
             except _KnowsNothing as problem:
                 last = ClusterUnreachable(f"the cluster did not answer: {problem}")
             except theirs.SaslAuthenticationFailedError as problem:
-                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
+                raise AccessRefused(
+                    f"the login of {self._settings.username!r} is refused: {connection.plain(problem)}"
+                ) from None
             except theirs.BrokerResponseError as problem:
                 last = translation.api_error(problem)
                 # A new topic may not have reached the broker that was asked; after this time it does not exist.

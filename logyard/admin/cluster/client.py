@@ -21,6 +21,7 @@ from logyard.admin.cluster.snapshot import (
     ReplicaSize,
 )
 from logyard.admin.cluster.told_offsets import ToldOffsets, ask_leaders
+from logyard.admin.meanings import meaning
 from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
 from logyard.broker.errors import ApiError, ErrorCode
@@ -290,7 +291,9 @@ class KafkaClusterClient(Asking):
 
         results = self._repeat(once)
         for tp, error in results.items():
-            translation.refuse(error.errno, f"group {group_id}, partition {TopicPartition(*tp)}: {error.__name__}")
+            translation.refuse(
+                error.errno, f"group {group_id}, partition {TopicPartition(*tp)}: {meaning(error.errno)}"
+            )
 
     # -- the controller's health -------------------------------------------------------------------
 

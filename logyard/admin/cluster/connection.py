@@ -21,6 +21,7 @@ from weakref import WeakSet
 from logyard.admin.cluster.failed_sockets import direct
 from logyard.admin.cluster.last_words import hear_last_words
 from logyard.admin.cluster.nulls import misplaced_null
+from logyard.admin.meanings import of_library
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.login import kafka_python
@@ -155,9 +156,16 @@ def _all_are(failed: Mapping[str, Exception], *kinds: type[Exception]) -> bool:
 
 
 def plain(problem: Exception) -> str:
-    """An error in words: the system's without its number, kafka-python's without the name of its class."""
+    """An error in words: the system's without its number, kafka-python's without the name of its class, brokers' by
+    what they mean."""
+    from kafka import errors as theirs
+
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror.lower()
+    if isinstance(problem, theirs.RequestTimedOutError):
+        return "no answer in time"  # kafka-python's own, here
+    if isinstance(problem, theirs.BrokerResponseError):
+        return of_library(problem)
     name = type(problem).__name__
     return str(problem).removeprefix(f"{name}:").strip() or name
 

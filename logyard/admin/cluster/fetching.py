@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
-from logyard.broker.errors import ErrorCode
+from logyard.admin.meanings import meaning
 from logyard.broker.model import TopicPartition
 
 # From 13 on a topic is named by its id.
@@ -53,5 +53,5 @@ def fetch(sender: FetchSender, tp: TopicPartition, leader: int, offset: int, siz
     response = sender.ask(make, leader)
     translation.refuse(getattr(response, "error_code", 0), None)
     (found,) = response.responses[0].partitions
-    translation.refuse(found.error_code, f"{tp}: {ErrorCode(found.error_code).name}")
+    translation.refuse(found.error_code, f"{tp}: {meaning(found.error_code)}")
     return Fetched(bytes(found.records or b""), found.log_start_offset, found.high_watermark)

@@ -7,6 +7,7 @@ from typing import Any
 
 from logyard.admin.cluster.connection import Connection, open_by
 from logyard.admin.cluster.sign_of_life import first_sign
+from logyard.admin.meanings import meaning
 from logyard.admin.recovery.witnesses import Probe, Queue, Wire
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ErrorCode
@@ -80,7 +81,7 @@ def ask_controller(connection: Connection, broker: int, timeout_s: float) -> Pro
             return replace(heard, queue=Queue.ANSWERS, detail="")
         forbidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         queue = Queue.FORBIDDEN if forbidden else Queue.REFUSES
-        heard = replace(heard, queue=queue, detail=f"ListPartitionReassignments: {code.name}")
+        heard = replace(heard, queue=queue, detail=f"ListPartitionReassignments: {meaning(code)}")
         if forbidden:
             break
     return heard

@@ -108,4 +108,4 @@ def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, time
 
 def _names_credentials(text: str) -> bool:
     lowered = text.lower()
-    return any(word in lowered for word in ("authentication", "credential", "sasl"))
+    return any(word in lowered for word in ("authentication", "credential", "sasl", "log-in is refused"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
-from logyard.broker.errors import ErrorCode
+from logyard.admin.meanings import meaning
 from logyard.broker.model import TopicPartition
 
 # So long one is waited for that did not answer last time, where others wait for the answer.
@@ -54,7 +54,7 @@ def ask_leaders(
             for found in topic.partitions:
                 tp = TopicPartition(topic.name, found.partition_index)
                 if found.error_code:
-                    untold[tp] = f"{tp}: {ErrorCode(found.error_code).name}"
+                    untold[tp] = f"{tp}: {meaning(found.error_code)}"
                 else:
                     offsets[tp] = found.offset
     if untold:

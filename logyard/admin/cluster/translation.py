@@ -13,6 +13,7 @@ from logyard.admin.cluster.snapshot import (
     ReplicaSize,
     TopicView,
 )
+from logyard.admin.meanings import meaning, of_library
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicId, TopicPartition, topic_id_text
 
@@ -177,18 +178,18 @@ def topic_view(entry: Mapping[str, Any]) -> TopicView:
 
 def problem(number: int, message: str | None) -> ApiError | None:
     """The error of one entry of a response; None if it has none."""
-    return ApiError(ErrorCode(number), message or ErrorCode(number).name) if number else None
+    return ApiError(ErrorCode(number), message or meaning(number)) if number else None
 
 
 def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None) -> None:
     """Raise the error of one entry of a response, except the one that the caller handles by waiting."""
     if number and number != unless:
-        raise ApiError(ErrorCode(number), message or ErrorCode(number).name)
+        raise ApiError(ErrorCode(number), message or meaning(number))
 
 
 def api_error(theirs: Any) -> ApiError:
     """Translate a BrokerResponseError of kafka-python."""
-    return ApiError(ErrorCode(theirs.errno), str(theirs))
+    return ApiError(ErrorCode(theirs.errno), of_library(theirs))
 
 
 def silence(theirs: Exception) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
 from logyard.admin.groups.groups import DEAD, Group, GroupListing, Member
+from logyard.admin.meanings import meaning
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 
@@ -53,7 +54,7 @@ def describe(sender: GroupSender, name: str) -> Group:
     found = answer.groups[0]
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return Group(name, DEAD)
-    translation.refuse(found.error_code, f"group {name}: {ErrorCode(found.error_code).name}")
+    translation.refuse(found.error_code, f"group {name}: {meaning(found.error_code)}")
     node, address = sender.coordinator(name)
     return Group(
         name=name,
@@ -89,7 +90,7 @@ def delete_offsets(
         lambda: OffsetDeleteRequest(group_id=name, topics=list(topics.items())),
         lambda a: [a.error_code],
     )
-    translation.refuse(answer.error_code, f"group {name}: {ErrorCode(answer.error_code).name}")
+    translation.refuse(answer.error_code, f"group {name}: {meaning(answer.error_code)}")
     return {
         TopicPartition(topic.name, one.partition_index): translation.problem(one.error_code, None)
         for topic in answer.topics

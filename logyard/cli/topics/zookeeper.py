@@ -210,7 +210,7 @@ def _partition(partition: int, assigned: Assignment, state: PartitionState | Non
 
 def _require_written(path: str, problem: ZkCode | None) -> None:
     if problem is not None:
-        raise LocalError(f"ZooKeeper refused to write {path}: {problem.name}")
+        raise LocalError(f"ZooKeeper refused to write {path}: {problem.value}")
 
 
 def _metric_name(topic: str) -> str:

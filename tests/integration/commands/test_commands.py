@@ -229,3 +229,9 @@ def test_a_topic_has_a_story_from_the_request_to_every_disk(run: Any, cluster: R
 
 def logs(cluster: RealCluster) -> list[Path]:
     return sorted((cluster.directory / "logs").glob("broker-*.log"))
+
+
+def test_what_brokers_refuse_without_a_text_is_told_in_words(run: Any) -> None:
+    status, _, err = run("groups", "delete", "--group", "nobody")
+    assert status == 1
+    assert err.endswith(": Group 'nobody' could not be deleted due to: the group does not exist\n")

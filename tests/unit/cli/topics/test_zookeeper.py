@@ -81,7 +81,7 @@ def test_what_zookeeper_refuses_is_no_success(run: Any, brokers: TreeZnodes, mon
     monkeypatch.setattr(brokers, "commit", lambda ops: [OpResult(ZkCode.FAILED)])
     status, out, err = run("topics", "delete", *THERE, "--topic", "t")
     assert (status, out) == (1, "")
-    assert err == "logyard: ZooKeeper refused to write /admin/delete_topics/t: FAILED\n"
+    assert err == "logyard: ZooKeeper refused to write /admin/delete_topics/t: failed\n"
 
 
 def test_a_wrong_chroot_is_no_cluster_without_topics(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
