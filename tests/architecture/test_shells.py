@@ -147,6 +147,7 @@ SHELLS = {
     "admin.cluster.connection": "connects kafka-python within a time, and keeps its log quiet",
     "admin.cluster.probe": "asks all brokers side by side, in threads",
     "admin.cluster.reachability": "opens sockets to find what a client would meet",
+    "admin.cluster.other_listeners": "opens sockets to find what listens where no broker answers",
     "admin.cluster.sign_of_life": "opens a socket to find whether a broker answers",
     "admin.configs.znodes": "draws the salt of a password",
     "admin.connector": "runs the commands that start and stop brokers",

@@ -8,7 +8,9 @@ Faults of kafka-python 3.0.12 that this avoids:
 - it drops what a broker has sent just before it closed the connection: the refusal of a login (`last_words.py`);
 - it takes a null where the protocol has none, and stumbles on it later: such an answer is none (`nulls.py`);
 - it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
-  reported as such (`_Client`).
+  reported as such (`_Client`);
+- it connects again and again to a server that hangs up, as listeners for other protocols do; here, when that has
+  happened twice, it is looked who listens (`other_listeners.py`).
 """
 
 import logging
@@ -21,6 +23,7 @@ from weakref import WeakSet
 from logyard.admin.cluster.failed_sockets import direct
 from logyard.admin.cluster.last_words import hear_last_words
 from logyard.admin.cluster.nulls import misplaced_null
+from logyard.admin.cluster.other_listeners import mistake
 from logyard.admin.meanings import of_library
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
@@ -29,6 +32,7 @@ from logyard.login.oauth import NoToken
 from logyard.login.security import BadSettings
 
 _RETRY_PAUSE_S = 0.25
+_HASTY_CONNECTIONS = 2
 
 
 class Connection:
@@ -100,13 +104,15 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
     """Open kafka-python's admin client by the first server that answers.
 
     Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server accepted it. Where no
-    server's name resolves, that is final unless the settings wait for names.
+    server's name resolves, that is final unless the settings wait for names; and so it is where none of them is a
+    broker's listener for these settings.
     """
     deadline = time.monotonic() + timeout_s
     failed: dict[str, Exception] = {}
+    is_first = True
     while True:
         refused = False
-        for server in servers:
+        for server in [server for server in servers if not isinstance(failed.get(server), _Mistaken)]:
             left = max(deadline - time.monotonic(), 0.5)
             share = left if len(servers) == 1 else min(left, settings.request_timeout_s / 2)
             try:
@@ -115,23 +121,37 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
                 refusal = knock(host.strip("[]"), int(port), share) if host and port.isdecimal() else None
                 if refusal is not None:
                     raise refusal
-                return open_by(settings, server, share)
+                return open_by(settings, server, share, hasty=is_first)
             except BadSettings:
                 raise  # every server would be asked in the same way
             except NoToken as problem:
                 raise AccessRefused(str(problem)) from None
             except Exception as problem:  # of any kind: the next server may answer
-                failed[server] = problem
                 refused = refused or is_refused_login(problem)
+                failed[server] = _explained(settings, server, problem) if is_first else problem
         said = {server: plain(problem) for server, problem in failed.items()}
         if refused:
             # Another attempt would fail too, and may lock the user out.
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
             raise AccessRefused(f"the login of {settings.user} is refused ({reasons})")
         nameless = not settings.waits_for_names and _all_are(failed, socket.gaierror)
-        if nameless or time.monotonic() >= deadline:
-            raise ClusterUnreachable(f"no broker answered: {by_reason(said)}; {_advice(failed)}")
+        if nameless or _all_are(failed, _Mistaken) or time.monotonic() >= deadline:
+            raise ClusterUnreachable("; ".join([f"no broker answered: {by_reason(said)}", *_advice(failed)]))
         time.sleep(_RETRY_PAUSE_S)
+        is_first = False
+
+
+class _Mistaken(Exception):
+    """Another server listens there, or for another protocol."""
+
+
+def _explained(settings: ClusterSettings, server: str, problem: Exception) -> Exception:
+    """The same problem, or _Mistaken where something listens that will not answer as it is asked to."""
+    if isinstance(problem, OSError) or is_refused_login(problem):
+        return problem
+    host, _, port = server.rpartition(":")
+    found = mistake(settings, host.strip("[]"), int(port)) if host and port.isdecimal() else None
+    return problem if found is None else _Mistaken(found)
 
 
 def by_reason(said: Mapping[str, str]) -> str:
@@ -142,13 +162,15 @@ def by_reason(said: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(named)} ({reason})" for reason, named in servers.items())
 
 
-def _advice(failed: Mapping[str, Exception]) -> str:
+def _advice(failed: Mapping[str, Exception]) -> list[str]:
+    if _all_are(failed, _Mistaken):
+        return []  # each has its own
     if _all_are(failed, socket.gaierror):
-        return "no name resolves: check the addresses, and DNS"
+        return ["no name resolves: check the addresses, and DNS"]
     # Where nothing listens nobody has looked at a protocol or a password.
     if _all_are(failed, ConnectionRefusedError, socket.gaierror):
-        return "check that they run, and their addresses"
-    return "check address, protocol and credentials"
+        return ["check that they run, and their addresses"]
+    return ["check address, protocol and credentials"]
 
 
 def _all_are(failed: Mapping[str, Exception], *kinds: type[Exception]) -> bool:
@@ -210,15 +232,16 @@ def is_refused_login(problem: BaseException) -> bool:
     return isinstance(problem, theirs.SaslAuthenticationFailedError)
 
 
-def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connection:
-    """Open the admin client by that server alone. Raises kafka-python's errors, with their causes."""
+def open_by(settings: ClusterSettings, server: str, timeout_s: float, *, hasty: bool = False) -> Connection:
+    """Open the admin client by that server alone, with `hasty` only until a second connection is lost. Raises
+    kafka-python's errors, with their causes."""
     from kafka import KafkaAdminClient
 
     login = kafka_python.options(settings)
     quiet = logging.getLogger("kafka")
     if quiet.level == logging.NOTSET:
         quiet.setLevel(logging.WARNING)  # it logs every connection, in every task's log
-    client = _Client()
+    client = _Client(hasty=hasty)
     try:
         admin = KafkaAdminClient(
             bootstrap_servers=[server],
@@ -243,8 +266,9 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
 class _Client:
     """Creates kafka-python's client for its admin client, and keeps its parts, to stop them and to send requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hasty: bool) -> None:
         self.manager: Any = None
+        self._hasty = hasty
         self._made: Any = None
         self._net: Any = None
 
@@ -255,8 +279,11 @@ class _Client:
         from kafka.net.manager import KafkaConnectionManager
         from kafka.net.selector import NetworkSelector
 
+        hasty = self._hasty
+
         class Manager(KafkaConnectionManager):  # type: ignore[misc]
             last_failure: Exception | None = None
+            made = 0
 
             def __init__(self, *arguments: Any, **options: Any) -> None:
                 super().__init__(*arguments, **options)
@@ -266,6 +293,9 @@ class _Client:
             def maybe_raise_auth_failure(self, node_id: Any) -> None:
                 if node_id in self.refused_logins:
                     raise self.refused_logins[node_id]
+                is_lost = self.made >= _HASTY_CONNECTIONS and node_id not in self._conns
+                if hasty and is_lost and not self.bootstrapped and self.last_failure is not None:
+                    raise self.last_failure
 
             async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
                 return hear_last_words(await super()._build_transport(*arguments, **options))
@@ -277,6 +307,7 @@ class _Client:
                 connection = super().get_connection(node_id, *arguments, **options)
                 if connection not in self.watched:
                     self.watched.add(connection)
+                    self.made += 1
 
                     def keep(problem: Exception) -> None:
                         self.last_failure = problem

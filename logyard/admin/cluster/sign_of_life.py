@@ -13,8 +13,8 @@ from logyard.login import tls
 from logyard.login.security import BadSettings
 
 _CLIENT = b"logyard-admin"
-# ApiVersions, version 0: every broker since 0.10 answers it, on a SASL listener before the login too.
-_FRAME = struct.pack(">hhih", 18, 0, 1, len(_CLIENT)) + _CLIENT
+# By which an answer tells its request.
+API_VERSIONS_ID = 1
 
 
 def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float) -> tuple[Wire, str]:
@@ -50,7 +50,13 @@ def secured(settings: ClusterSettings, plain: socket.socket, host: str) -> socke
     return tls.context(settings).wrap_socket(plain, server_hostname=host) if settings.uses_tls else plain
 
 
+def api_versions() -> bytes:
+    """ApiVersions, version 0: every broker since 0.10 answers it, on a SASL listener before the login too."""
+    return struct.pack(">hhih", 18, 0, API_VERSIONS_ID, len(_CLIENT)) + _CLIENT
+
+
 def ask(link: socket.socket) -> Wire:
     """Ask ApiVersions: ANSWERS if any bytes come back, CLOSED at the end of the stream. Raises OSError."""
-    link.sendall(struct.pack(">i", len(_FRAME)) + _FRAME)
+    frame = api_versions()
+    link.sendall(struct.pack(">i", len(frame)) + frame)
     return Wire.ANSWERS if link.recv(1) else Wire.CLOSED

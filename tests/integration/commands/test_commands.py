@@ -1,6 +1,7 @@
 """The commands that show and change a cluster, on three real brokers: brokers, leaders, configs."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,21 @@ def test_a_topic_has_a_story_from_the_request_to_every_disk(run: Any, cluster: R
 
 def logs(cluster: RealCluster) -> list[Path]:
     return sorted((cluster.directory / "logs").glob("broker-*.log"))
+
+
+def test_zookeepers_port_and_another_protocol_are_told_soon(
+    run: Any, cluster: RealCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    zookeeper = str(cluster.description["zookeeper"]).partition("/")[0]
+    (tmp_path / "tls.properties").write_text("security.protocol=SSL\n")
+    begun = time.monotonic()
+    assert entry.main(["topics", "list", "--bootstrap-server", zookeeper]) == 1
+    told = f"{zookeeper} (it is a ZooKeeper: the port of a broker is expected)"
+    assert capsys.readouterr().err == f"logyard: no broker answered: {told}\n"
+    status, _, err = run("topics", "list", "--command-config", str(tmp_path / "tls.properties"))
+    assert (status, err.count("\n")) == (1, 1)
+    assert err.endswith("(it speaks Kafka's protocol without TLS: its security protocol is PLAINTEXT, not SSL)\n")
+    assert time.monotonic() - begun < 20
 
 
 def test_what_brokers_refuse_without_a_text_is_told_in_words(run: Any) -> None:
