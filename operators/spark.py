@@ -28,6 +28,7 @@ from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
 from logyard.operators.store_connection import settings_of_store
+from logyard.operators.topic_ids import surely_same
 from logyard.operators.tries import Tries
 
 FAILED_SUMMARY = "summary"
@@ -105,7 +106,7 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
             files = self.job_files(Path(directory))
             # Schemas, and the store or catalog behind a connection, may be edited between two tries as well.
             told = [f"{option} {path.read_text()}" for option, path in files.items()]
-            tries = Tries(context, topics, [*self.job_arguments(topics, place), *told])
+            tries = Tries(context, topics, [*self.job_arguments(topics, place), *told], self._surely_same)
             files |= self._security(Path(directory))
             words, shipped = place.shipped(files)
             self.application_args = [*self.job_arguments(tries.topics, place), *words]
@@ -129,6 +130,10 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
             # The provider keeps the last lines of the job's output for its error messages.
             lines = getattr(self._hook, "_last_submit_log_lines", ())
             return elsewhere(self.job, lines) if place.is_cluster_mode else tries.ended(summary(output, lines))
+
+    def _surely_same(self, known: Mapping[str, str]) -> set[str]:
+        """The topics (name → id) that are the ones that an earlier try has done."""
+        return surely_same(ClusterHook(self.logyard_conn_id), known, self.log.warning)
 
     def _security(self, directory: Path) -> dict[str, Path]:
         """The connection's secrets in files that only this user can read: command lines are visible to others."""

@@ -40,11 +40,25 @@ def ids_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) 
     return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
 
 
+def made_anew(client: ClusterClient, known: Mapping[str, str]) -> list[str]:
+    """The topics that are other ones now, by their ids, than those of `known`: topic → id."""
+    seen = client.witnessed(sorted(known)).topics if known else {}
+    return [name for name in sorted(known) if name in seen and seen[name].topic_id not in (None, known[name])]
+
+
+def surely_same(hook: ClusterHook, known: Mapping[str, str], warn: Callable[..., None]) -> set[str]:
+    """Those topics of `known` (topic → id) of which it is told that they are not made anew; none where nobody tells."""
+    try:
+        with hook.client(_PATIENCE_S) as client:
+            return set(known) - set(made_anew(client, known))
+    except (ApiError, ClusterUnreachable) as problem:
+        warn("whether topics were made anew since an earlier try is not known (%s): they are worked on again", problem)
+        return set()
+
+
 def refuse_made_anew(client: ClusterClient, group: str, read: Mapping[str, str]) -> None:
     """Raise TopicConflict where a topic is not the one, by its id, that was read: `read` is topic → id."""
-    seen = client.witnessed(sorted(read)).topics if read else {}
-    others = [name for name in sorted(read) if name in seen and seen[name].topic_id not in (None, read[name])]
-    if others:
+    if others := made_anew(client, read):
         raise TopicConflict(
             f"group {group}: topic {others[0]} was made anew since its records were read: nothing is committed, and "
             "another run reads what it has now"

@@ -2,12 +2,12 @@
 
 Airflow keeps state between tries since 3.3; before, a retry works on all topics. (XComs do not outlive a try.) A task
 that is cleared works on all of them again, and so does a try for which the job is another: its connection or its
-options were edited, and what was done is elsewhere.
+options were edited, and what was done is elsewhere. A topic that was deleted and made anew since is none that was done.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Context
@@ -18,9 +18,17 @@ _STORED = "logyard_topics_done"
 class Tries:
     """Which topics this try works on, and what earlier tries of the task have done already."""
 
-    def __init__(self, context: Context, given: Sequence[str], command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        given: Sequence[str],
+        command: Sequence[str],
+        surely_same: Callable[[Mapping[str, str]], Collection[str]],
+    ) -> None:
         """:param command: the job's command line for all of the topics, and what it reads from files; it is not kept,
-        only compared."""
+        only compared.
+        :param surely_same: says which of these topics (name → id) were not made anew since.
+        """
         self._store, self._given = context.get("task_state_store"), list(given)
         known: Any = self._store.get(_STORED) if self._store is not None else None
         self._max_tries = context["ti"].max_tries if self._store is not None else None
@@ -28,7 +36,11 @@ class Tries:
         is_ours = isinstance(known, dict) and (known.get("given"), known.get("command")) == (self._given, self._command)
         # Of another `max_tries`: the task was cleared since, and what was done then may be long ago.
         known = known if is_ours and known.get("max_tries") == self._max_tries else {}
-        self._done: dict[str, Any] = known.get("done", {})
+        done: dict[str, Any] = known.get("done", {})
+        ids = {topic: row["topic_id"] for topic, row in done.items() if row.get("topic_id")}
+        same = surely_same(ids) if ids else ()
+        # Where topics have no ids, names have to do.
+        self._done = {topic: row for topic, row in done.items() if topic not in ids or topic in same}
         # All of them are done if only what came after them failed.
         self.topics = [topic for topic in given if topic not in self._done] or self._given
 

@@ -339,7 +339,8 @@ def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: di
 def _row(part: Audited) -> dict[str, Any]:
     """Return what the summary says of one topic."""
     found = _summary(part, 0.0)
-    return {name: found[name] for name in ("verdict", "partitions", "replicas", "records", "bytes", "findings")}
+    figures = {name: found[name] for name in ("verdict", "partitions", "replicas", "records", "bytes", "findings")}
+    return {"topic_id": next((replica.topic_id for replica in part.replicas), None), **figures}
 
 
 def _summary(whole: Audited, seconds: float) -> dict[str, Any]:

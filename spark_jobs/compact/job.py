@@ -191,7 +191,8 @@ def _row(runs: Sequence[PartitionRun]) -> dict[str, Any]:
     """Return what the summary says of one topic, beside the details of its partitions."""
     figures = ("partitions", "compacted", "skipped", "records_before", "records_after", "bytes_before", "bytes_after")
     found = _summary(runs, 0.0)
-    return {name: found[name] for name in figures} | {"partitions_failed": found["failed"]}
+    said = {name: found[name] for name in figures} | {"partitions_failed": found["failed"]}
+    return {"topic_id": next((run.topic_id for run in runs if run.topic_id), None), **said}
 
 
 def _summary(runs: Sequence[PartitionRun], seconds: float) -> dict[str, Any]:

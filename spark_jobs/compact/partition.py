@@ -123,6 +123,7 @@ class PartitionRun:
 
     tp: TopicPartition
     replicas: list[ReplicaRun] = field(default_factory=list)
+    topic_id: str | None = None
     leader_id: int = -1
     range_end: int = 0
     tombstone_cutoff: int = 0
@@ -233,6 +234,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, 
             continue
         try:
             run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
+            run.topic_id = run.replicas[-1].replica.topic_id
         except LeaseError as error:
             lease.abort(str(error))
             run.absent[broker_id] = str(error)

@@ -83,6 +83,7 @@ class Account:
         }
         for span in self.ranges:
             rows[span.replica.topic]["partitions"] += 1
+            rows[span.replica.topic]["topic_id"] = span.replica.topic_id
         for split in written:
             rows[split.topic]["rows"] += split.rows
             rows[split.topic]["dead_letters"] += split.bad_rows

@@ -12,6 +12,7 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowException, AirflowFailException
 from logyard.operators.job_summary import JobFailed, summary
@@ -22,7 +23,9 @@ from logyard.operators.spark import (
     ExportSegmentsOperator,
     job_file,
 )
-from tests.support.airflow_tasks import Store, context
+from tests.support.airflow_tasks import Store, context, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.spark_submit import Submit, spark_at, submit
 
 pytestmark = pytest.mark.airflow
@@ -282,6 +285,36 @@ def test_what_was_done_in_another_store_or_with_another_schema_is_done_again(mon
     assert tried("http://one:9000", "id BIGINT") == ["b"]
     assert tried("http://two:9000", "id BIGINT") == ["a", "b"]
     assert tried("http://two:9000", "id BIGINT, name STRING") == ["a", "b"]
+
+
+def test_a_topic_that_was_made_anew_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it was exported: what an earlier try did was of another topic, which had its name."""
+    cluster = MemoryCluster({1: None})
+    use(monkeypatch, cluster)
+    client = MemoryClient(cluster)
+    for name in ("a", "b", "c"):
+        client.create_topic(NewTopic(name, assignment={0: (1,)}))
+    ids = {name: client.witnessed([name]).topics[name].topic_id for name in ("a", "b")}
+    done = {name: row(topic_id=found) for name, found in ids.items()}
+    failed = {"c": "no leader"}
+    summary = EXPORTED | {"by_topic": done | {"c": row(failed["c"])}, "topics_failed": failed}
+    store = Store()
+
+    def tried() -> list[str]:
+        stand_in = submit(monkeypatch, json.dumps(summary), fails=True)
+        with pytest.raises(JobFailed):
+            ExportSegmentsOperator(task_id="e", topics=["a", "b", "c"], destination="/out").execute(context(store))
+        return topics_of(stand_in)
+
+    assert tried() == ["a", "b", "c"]
+    assert tried() == ["c"]
+    client.delete_topic("b")
+    client.snapshot()
+    assert tried() == ["c"], "it was done, and is gone"
+    client.create_topic(NewTopic("b", assignment={0: (1,)}))
+    assert tried() == ["b", "c"]
+    cluster.running.clear()
+    assert tried() == ["a", "b", "c"], "nobody tells"
 
 
 def test_a_cleared_task_works_on_all_topics_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,12 @@ from logyard.spark_jobs.audit import job as audit
 from logyard.spark_jobs.compact import job as compact
 from logyard.spark_jobs.export import job as export
 from tests.support.jobs_yard import Yard, damaged
+from tests.support.lease_server import FakeReplica
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("spark")]
+
+
+IDS = {**dict.fromkeys(("t", "damaged", "u", "v"), FakeReplica.topic_id), "absent": None}
 
 
 @pytest.fixture
@@ -52,6 +56,7 @@ def test_each_topic_has_its_own_leases_and_its_own_failure(yard: Yard, capsys: p
     assert {name: (row.get("compacted"), row.get("partitions_failed")) for name, row in rows.items()} == {
         "t": (2, 0), "absent": (None, None), "damaged": (0, 1), "u": (1, 0), "v": (1, 0),
     }  # fmt: skip
+    assert {name: row.get("topic_id") for name, row in rows.items()} == IDS
     assert sum(row["records_after"] for row in rows.values() if "records_after" in row) == summary["records_after"]
     assert captured.err.strip().splitlines()[-1] == "compact: 2 of 5 topics failed: absent, damaged"
     assert max(len(topics) for topics in held) == 1, "the leases of one topic end before those of the next are taken"
@@ -65,6 +70,7 @@ def test_each_topic_has_its_own_leases_and_its_own_failure(yard: Yard, capsys: p
     assert {name: row.get("verdict") for name, row in audited["by_topic"].items()} == {
         "t": "warn", "absent": None, "damaged": "bad", "u": "ok", "v": "ok",
     }  # fmt: skip
+    assert {name: row.get("topic_id") for name, row in audited["by_topic"].items()} == IDS
     assert audited["records"] == sum(row.get("records", 0) for row in audited["by_topic"].values())
     assert audit.main(["--topic", "u", "--topic", "absent"]) == 1
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["verdict"] == "ok"
@@ -94,4 +100,5 @@ def test_an_export_gives_up_topics_one_by_one(yard: Yard, capsys: pytest.Capture
     assert {name: (row["rows"] > 0, row["partitions"]) for name, row in summary["by_topic"].items()} == {
         "absent": (False, 0), "u": (True, 1), "v": (False, 0),
     }  # fmt: skip
+    assert summary["by_topic"]["u"]["topic_id"] == IDS["u"], "by which the next try of a task knows it"
     assert summary["rows"] == summary["by_topic"]["u"]["rows"] == pq.read_table(tmp_path / "data").num_rows
