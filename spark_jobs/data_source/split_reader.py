@@ -22,7 +22,7 @@ from logyard.spark_jobs.segments.replicas import Replica, of_leased
 from logyard.spark_jobs.segments.splits import Range, Split, plan_splits, split_rows
 
 BEAT_S = 60.0
-TTL_MS = 600_000
+TTL_MS = 600_000  # no broker grants more
 # New leases per split at most, and the pause between attempts while a replica has too many leases.
 RETAKES, PAUSE_S = 3, 5.0
 GONE = ("unknown_lease", "lease_ended")
@@ -102,9 +102,9 @@ def _is_gone(error: Exception) -> bool:
 
 
 def _ttl_ms(lease: Lease) -> int:
-    """Return the lease's time to live."""
+    """Return the lease's time to live: `now_ms` is of before its files were linked, its end is counted from after."""
     with suppress(KeyError):
-        return int(lease.details["expires_at_ms"]) - int(lease.details["now_ms"])
+        return min(int(lease.details["expires_at_ms"]) - int(lease.details["now_ms"]), TTL_MS)
     return TTL_MS
 
 

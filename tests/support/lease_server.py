@@ -23,6 +23,9 @@ from urllib.parse import parse_qs, urlsplit
 from tests.support.batches import headers_of, read_back
 from tests.support.segment_files import index_log
 
+TTL_MS_MAX = 600_000
+LINKING_MS = 3  # how long a broker takes to link the files; the lease lasts from then on
+
 
 class Refused(Exception):
     def __init__(self, status: int, code: str, message: str = "no") -> None:
@@ -124,6 +127,8 @@ class FakeBroker:
     # --- the protocol ------------------------------------------------------------------------------------------------
 
     def _take(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked.get("ttl_ms", 60_000) > TTL_MS_MAX:
+            raise Refused(400, "invalid_request", "ttl_ms: too many")
         replica = self._leasable(asked)
         lease_id = hashlib.md5(os.urandom(8), usedforsecurity=False).hexdigest()
         home = replica.directory / ".leases" / lease_id
@@ -148,9 +153,9 @@ class FakeBroker:
                 if size:
                     name = f"{segment['base_offset']:020d}.{kind}"
                     os.link(replica.directory / name, home / "links" / name)
-        ttl_s = asked.get("ttl_ms", 60_000) / 1000
-        lease["expires_at_ms"] = self.now_ms + asked.get("ttl_ms", 60_000)
-        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None, "ttl_s": ttl_s}
+        ttl_ms = asked.get("ttl_ms", 60_000)
+        lease["expires_at_ms"] = self.now_ms + LINKING_MS + ttl_ms
+        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None, "ttl_s": ttl_ms / 1000}
         self._renew(self.leases[lease_id])
         return lease
 

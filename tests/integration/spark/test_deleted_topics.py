@@ -1,11 +1,14 @@
-"""A stream of a pattern on running brokers, of whose topics one is deleted, or made again."""
+"""Topics that are deleted, or made again, on running brokers, while a stream or a batch read goes on."""
 
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.data_source.options import BadOption
+from logyard.spark_jobs.data_source.split_reader import Changed
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, positions
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -59,3 +62,32 @@ def test_a_deleted_topic_is_data_loss(cluster: RealCluster) -> None:
     following = eventually(anew, "the new topic's records are seen")
     with pytest.raises(BadOption, match="topic gone-b was deleted and created again"):
         reader.partitions(read, following)
+
+
+def test_a_tasks_second_try_does_not_read_another_topic_of_the_name(cluster: RealCluster) -> None:
+    """The new topic has as many records, at the same offsets and under the same leader epoch."""
+
+    def fill(value: bytes) -> None:
+        eventually(created, "what was there before is deleted")
+        cluster.produce("twice", [(b"k", value)] * 10)
+
+    def created() -> bool:
+        try:
+            cluster.create("twice", 1, 3)
+        except KafkaException:
+            return False
+        return True
+
+    fill(b"old")
+    where = {"clusterFile": str(cluster.directory / "cluster.json"), "subscribe": "twice"}
+    reader = LogyardReader(["value"], where)
+    (planned,) = reader.partitions()
+
+    def values() -> list[bytes]:
+        return [value for rows in reader.read(planned) for value in rows.column("value").to_pylist()]
+
+    assert values() == [b"old"] * 10
+    delete(cluster, "twice")
+    fill(b"new")
+    with pytest.raises(Changed, match=r"twice-0: .* the topic was deleted and created again: read again"):
+        values()

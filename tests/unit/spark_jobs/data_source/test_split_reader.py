@@ -31,9 +31,9 @@ class Yard:
     def __init__(self, broker: FakeBroker) -> None:
         self.broker, self.replica = broker, broker.replicas["t", 0]
 
-    def split(self, start: int = 0, end: int = 8, columns: tuple[str, ...] = ("key",)) -> Split:
+    def split(self, start: int = 0, end: int = 8, columns: tuple[str, ...] = ("key",), ttl_ms: int = 60_000) -> Split:
         """One split of the first segment, under a lease of its plan."""
-        lease = acquire(BrokerHttp(1, self.broker.address, self.broker.token), "t", 0, "plan", "export", 60_000)
+        lease = acquire(BrokerHttp(1, self.broker.address, self.broker.token), "t", 0, "plan", "export", ttl_ms)
         span = Range(of_leased(lease), start, end)
         first, *_ = plan_splits(span, committed_only=True, columns=columns)
         return first
@@ -59,6 +59,13 @@ def test_a_lease_that_expired_in_the_queue_is_taken_again(yard: Yard) -> None:
     yard.broker.expire()
     assert keys(SplitReader(split).rows()) == [b"k%d" % n for n in range(2, 7)]
     assert yard.active() == [], "a task's own lease ends with it"
+
+
+def test_a_lease_of_the_longest_time_is_taken_again(yard: Yard) -> None:
+    """600 s, the data source's default: the links of the first one took some milliseconds more."""
+    split = yard.split(2, 7, ttl_ms=600_000)
+    yard.broker.expire()
+    assert keys(SplitReader(split).rows()) == [b"k%d" % n for n in range(2, 7)]
 
 
 def test_one_that_is_lost_in_the_midst_goes_on_where_it_was(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
