@@ -35,6 +35,8 @@ def mistake(settings: ClusterSettings, host: str, port: int) -> str | None:
     elif _speaks_tls(host, port):
         return f"it speaks TLS: {_other(settings, tls=True)}"
     is_open = _is_open(settings, host, port)
+    if is_open is False:  # or it was stopped between the two requests: then nothing answers now
+        is_open = _is_open(settings, host, port)
     if is_open is None or is_open is not settings.uses_sasl:
         return None
     said = "it knows no log-ins" if is_open else "it answers those who log in"

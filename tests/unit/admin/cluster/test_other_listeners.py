@@ -176,3 +176,15 @@ def test_another_server_may_be_a_broker_that_starts(tmp_path: Path) -> None:
         with pytest.raises(ClusterUnreachable, match=r"it is a ZooKeeper.*connection refused.*check address"):
             connect(settings, settings.bootstrap, 3.0)
         assert time.monotonic() - begun >= 3.0
+
+
+def test_a_broker_that_stops_while_it_is_looked_at_is_asked_again() -> None:
+    links = 0
+
+    def stops(link: socket.socket) -> None:
+        nonlocal links
+        links += 1
+        if links <= 6:  # three of the client, one look each for ZooKeeper, TLS and log-ins
+            broker(link)
+
+    assert said(stops, "PLAINTEXT", timeout_s=1.0).endswith("check address, protocol and credentials")
