@@ -40,7 +40,7 @@ from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
-from logyard.broker.records import compiled_look, pauses
+from logyard.broker.records import compiled_loops, pauses
 from logyard.broker.security import zookeeper_access
 from logyard.broker.security.signing_keys import JwksSettings, SigningKeys
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
@@ -91,7 +91,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     record_threads = RecordThreads()
     pauses.use(record_threads.pause, record_threads.worked_apart)
     run_blocking = partial(loop.run_in_executor, pool)
-    compiled_look.load_by(lambda: tasks.spawn("compiled look", loading.load(partial(_run_lasting, run_blocking))))
+    compiled_loops.load_by(lambda: tasks.spawn("compiled loops", loading.load(partial(_run_lasting, run_blocking))))
     handshakes = Handshakes()
     login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
     peer_login_pool = ThreadPoolExecutor(PEER_LOGIN_THREADS, thread_name_prefix="peer-login")
@@ -165,7 +165,7 @@ def acl_zookeeper(config: BrokerConfig) -> Callable[[], ZooKeeperSession] | None
 def _end(
     admission: Admission, pools: Sequence[ThreadPoolExecutor], record_threads: RecordThreads, handshakes: Handshakes
 ) -> None:
-    compiled_look.load_by(None)
+    compiled_loops.load_by(None)
     admission.close()
     handshakes.close()
     for pool in pools:

@@ -1,7 +1,7 @@
 """The look at the records of a large batch by a compiled loop, where one is loaded (broker/compiled/record_look.py).
 
-The process says how it is loaded (`load_by`): that is begun when the first large batch comes. Until then, and where
-numba is not installed, records are read in C and Python.
+It is loaded when the first large batch comes (`compiled_loops.py`). Until then, and where numba is not installed,
+records are read in C and Python.
 """
 
 from collections import deque
@@ -51,7 +51,6 @@ class Looking(Protocol):
 # Memory for what is decompressed at once: a fresh megabyte costs a tenth of a millisecond, in page faults.
 _spare: deque[bytearray] = deque(maxlen=4)
 _begin: Callable[[int, int], Looking] | None = None
-_load: Callable[[], object] | None = None
 
 
 def use(begin: Callable[[int, int], Looking] | None) -> None:
@@ -60,23 +59,9 @@ def use(begin: Callable[[int, int], Looking] | None) -> None:
     _begin = begin
 
 
-def load_by(load: Callable[[], object] | None) -> None:
-    """Call `load` once, on the event loop, when a large batch comes; it has `use` called later, or not at all."""
-    global _load
-    _load = load
-
-
 def is_loaded() -> bool:
     """Whether the loop is there."""
     return _begin is not None
-
-
-def want() -> None:
-    """Begin to load the loop, unless it is there or has been asked for. Call it where a large batch is met."""
-    global _load
-    if _begin is None and _load is not None:
-        load, _load = _load, None
-        load()
 
 
 def look(batch: memoryview, header: BatchHeader, plain: compression.Buffer = b"") -> Found | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
-from logyard.broker.records import compiled_look, compression
+from logyard.broker.records import compiled_look, compiled_loops, compression
 from logyard.broker.records.compiled_look import Found
 from logyard.broker.records.few_headers import has_few
 from logyard.broker.records.header import (
@@ -100,14 +100,14 @@ def inspect_at_once(batch: memoryview, header: BatchHeader, bounds: Bounds, now_
 def is_little(batch: memoryview, header: BatchHeader) -> bool:
     """Whether a whole v2 batch, decompressed, is small enough to be read at once, without the compiled loop."""
     if header.length > WINDOW_BYTES:
-        compiled_look.want()
+        compiled_loops.want()
     if header.compression == compression.NONE:
         return header.length <= WINDOW_BYTES or (
             header.count <= LITTLE_RECORDS and has_few(batch, header.count, header.length, LITTLE_HEADERS)
         )
     is_small = _plain(batch, header) is not None
     if not is_small:
-        compiled_look.want()
+        compiled_loops.want()
     return is_small
 
 

@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from logyard.broker import extras
-from logyard.broker.compiled import loading
+from logyard.broker.compiled import loading, record_look
 from logyard.broker.log.validation import is_little
-from logyard.broker.records import batch, compiled_look
+from logyard.broker.records import batch, compiled_look, compiled_loops
 from logyard.broker.records.batch import Bounds, Record
 from tests.support.real_cluster import eventually
 
@@ -21,7 +21,7 @@ def unloaded() -> Iterator[None]:
     compiled_look.use(None)
     yield
     compiled_look.use(None)
-    compiled_look.load_by(None)
+    compiled_loops.load_by(None)
 
 
 async def load() -> list[str]:
@@ -39,11 +39,19 @@ async def test_it_is_compiled_by_a_child_and_used() -> None:
 
 def test_it_is_asked_for_once() -> None:
     asked = []
-    compiled_look.load_by(lambda: asked.append(1))
+    compiled_loops.load_by(lambda: asked.append(1))
     small, large = (memoryview(batch.build([Record(0, 1, None, bytes(size))])) for size in (100, 100_000))
     for sent, count in ((small, 0), (large, 1), (large, 1)):
         is_little(sent, Bounds())
         assert len(asked) == count
+
+
+def test_what_is_there_is_not_asked_for() -> None:
+    asked = []
+    compiled_loops.load_by(lambda: asked.append(1))
+    compiled_look.use(record_look.Look)
+    compiled_loops.want()
+    assert not asked
 
 
 async def test_without_numba_records_are_read_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
