@@ -1,11 +1,11 @@
-"""`python -m logyard.broker.compiled.prepared`: compiles the loop that a broker loads, and keeps it where it looks.
+"""`python -m logyard.broker.compiled.prepared`: compiles the loops that a broker loads, and keeps them where it looks.
 
 Compiling takes seconds in which a process can do little else.
 """
 
 import os
 
-from logyard.broker.compiled import record_look
+from logyard.broker.compiled import old_conversion, record_look
 
 NICENESS = 10
 
@@ -13,6 +13,7 @@ NICENESS = 10
 def main() -> None:
     os.nice(NICENESS)
     record_look.compile_and_keep()
+    old_conversion.compile_and_keep()
 
 
 if __name__ == "__main__":

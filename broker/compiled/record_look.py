@@ -20,7 +20,7 @@ _NOTHING_YET = np.array((0, NO_TIMESTAMP, 2**63 - 1, NO_TIMESTAMP, 0, 0, 0), np.
 
 
 @jit.kernel
-def _number(data: Array, at: Any, end: Any, bits_max: int) -> tuple[Any, Any, bool]:
+def number(data: Array, at: Any, end: Any, bits_max: int) -> tuple[Any, Any, bool]:
     """Return a zigzag varint, the position after it, and whether it ends before `end` and has at most so many bits."""
     value, shift = np.uint64(0), np.uint64(0)
     while at < end and shift < np.uint64(bits_max):
@@ -34,9 +34,9 @@ def _number(data: Array, at: Any, end: Any, bits_max: int) -> tuple[Any, Any, bo
 
 
 @jit.kernel
-def _field(data: Array, at: Any, end: Any, is_nullable: int) -> tuple[Any, Any, bool]:
+def field(data: Array, at: Any, end: Any, is_nullable: int) -> tuple[Any, Any, bool]:
     """Return the length of a field (-1: null), the position after its bytes, and whether it is well formed."""
-    size, at, is_good = _number(data, at, end, 28)
+    size, at, is_good = number(data, at, end, 28)
     if not is_good or size < -is_nullable:
         return size, at, False
     if size <= 0:
@@ -57,22 +57,22 @@ def look(data: Array, count: int, base_timestamp: int, kept: Array) -> Any:
     done, latest, earliest, first = kept[DONE], kept[LATEST], kept[EARLIEST], kept[FIRST]
     before_1970, gaps, keyless = kept[BEFORE_1970], kept[GAPS], kept[KEYLESS]
     while done < count:
-        size, begin, is_good = _number(data, at, data_end, 28)
+        size, begin, is_good = number(data, at, data_end, 28)
         if (not is_good and data_end - at >= np.uint64(4)) or size < 0:
             return REFUSED
         if not is_good or np.uint64(size) > data_end - begin:
             break
         end = begin + np.uint64(size)
         # Each goes on where the last has stopped, at most at the record's end; one look tells whether all are good.
-        delta, place, has_time = _number(data, begin + np.uint64(1), end, 63)  # after the attributes
-        offset, place, has_offset = _number(data, place, end, 28)
-        key_size, place, has_key = _field(data, place, end, 1)
-        _, place, has_value = _field(data, place, end, 1)
-        headers, place, has_headers = _number(data, place, end, 28)
+        delta, place, has_time = number(data, begin + np.uint64(1), end, 63)  # after the attributes
+        offset, place, has_offset = number(data, place, end, 28)
+        key_size, place, has_key = field(data, place, end, 1)
+        _, place, has_value = field(data, place, end, 1)
+        headers, place, has_headers = number(data, place, end, 28)
         is_good = has_time & has_offset & has_key & has_value & has_headers & (headers >= 0)
         for _ in range(headers):  # in a function of its own it would double the time of each record
-            _, place, has_key = _field(data, place, end, 0)
-            _, place, has_value = _field(data, place, end, 1)
+            _, place, has_key = field(data, place, end, 0)
+            _, place, has_value = field(data, place, end, 1)
             is_good = is_good & has_key & has_value
             if not is_good:
                 break

@@ -8,7 +8,8 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.protocol.produce import NodeEndpoint
-from logyard.broker.records.downconvert import downconvert, magic_for_fetch
+from logyard.broker.records import compiled_loops
+from logyard.broker.records.downconvert import AT_ONCE_BYTES, downconvert, downconvert_at_once, magic_for_fetch
 from logyard.broker.replication.events import FetchedPartition, FetchParams
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.contexts import FetchContext
@@ -23,6 +24,8 @@ from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 ZSTD_SINCE = 10
 LEADERS_SINCE = 16
 OLD_FORMATS_BELOW = 4
+# So much to convert is worth the compiled loop, which is loaded once.
+MUCH_BYTES = 64 * 1024
 # What a Fetch may have besides the partitions that there are: more would keep the event loop.
 BYTES_BESIDES = 512 * 1024
 # The most that a partition takes, asked for and forgotten, without the names of its topic; and the longest of these.
@@ -58,7 +61,9 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetching.fetch(params, context.source)
     if version < OLD_FORMATS_BELOW:
-        return tasks.answering(_answer_old(services, quotas, request, context, outcome, reader))
+        if isinstance(outcome, list):
+            return _answer_old(services, quotas, request, context, outcome)
+        return tasks.answering(_answer_old_later(services, quotas, request, context, outcome, reader))
     if isinstance(outcome, list):
         return _answer(services, quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -94,25 +99,41 @@ def _check_size(services: Services, size: int) -> None:
         raise CorruptData(f"a Fetch request of {size:,} bytes names more partitions than there are")
 
 
-async def _answer_old(
+def _answer_old(
     services: Services,
     quotas: Quotas | None,
     request: Request,
     context: FetchContext,
-    outcome: list[FetchedPartition] | Awaitable[list[FetchedPartition]],
-    reader: fetch_rights.Reader,
-) -> Encoded:
-    """Answer a client that reads formats v0 and v1 only: a thread converts the records."""
-    answers = outcome if isinstance(outcome, list) else reader.still(await outcome)
+    answers: list[FetchedPartition],
+) -> "Encoded | asyncio.Future[Encoded]":
+    """Answer a client that reads formats v0 and v1 only: what is not converted at once, a thread converts."""
     postponed = _postponed(quotas, request, context, answers)
     if postponed is not None:
         return postponed
     if quotas is not None:
         refuse_unreadable(services.configs, request.api_version, answers)
     magic = magic_for_fetch(request.api_version)
-    if any(len(each.records) for each in answers):
-        await services.replicas.in_record_thread(lambda: _make_old(answers, magic), request.session)
-    return _encoded(services, request, context, answers)
+    left = _made_old_at_once(answers, magic)
+    if not left:
+        return _encoded(services, request, context, answers)
+
+    async def answer() -> Encoded:
+        await services.replicas.in_record_thread(lambda: _make_old(left, magic), request.session)
+        return _encoded(services, request, context, answers)
+
+    return tasks.answering(answer())
+
+
+async def _answer_old_later(
+    services: Services,
+    quotas: Quotas | None,
+    request: Request,
+    context: FetchContext,
+    outcome: Awaitable[list[FetchedPartition]],
+    reader: fetch_rights.Reader,
+) -> Encoded:
+    answer = _answer_old(services, quotas, request, context, reader.still(await outcome))
+    return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def _answer(
@@ -184,14 +205,30 @@ def refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[Fetch
             answer.error, answer.records = ErrorCode.UNSUPPORTED_VERSION, b""
 
 
+def _made_old_at_once(answers: list[FetchedPartition], magic: int) -> list[FetchedPartition]:
+    """Convert the records to the format of Fetch v0 to v3 (magic 0 or 1) as far as that is short; return the others."""
+    with_records = [answer for answer in answers if len(answer.records)]
+    if sum(len(answer.records) for answer in with_records) >= MUCH_BYTES:
+        compiled_loops.want()
+    room, left = AT_ONCE_BYTES, []
+    for answer in with_records:
+        made = downconvert_at_once(memoryview(answer.records), magic, room)
+        if made is None:
+            left.append(answer)
+        else:
+            room -= max(len(made), len(answer.records))
+            answer.records = made
+    return left
+
+
 def _make_old(answers: list[FetchedPartition], magic: int) -> None:
-    """Convert the records to the format of Fetch v0 to v3: magic 0 or 1."""
+    """Convert the records, however many they are. Raises ApiError: NETWORK_EXCEPTION (the client is gone)."""
     for answer in answers:
-        if len(answer.records) == 0:
-            continue
         try:
             answer.records = downconvert(memoryview(answer.records), magic)
         except ApiError as refusal:
+            if refusal.code is ErrorCode.NETWORK_EXCEPTION:
+                raise
             answer.error, answer.records = refusal.code, b""
         except CorruptData:
             answer.error, answer.records = ErrorCode.CORRUPT_MESSAGE, b""

@@ -15,7 +15,7 @@ from tests.support.wire_client import ask
 
 PRODUCE = 0
 NOW = 1_700_000_000_000
-LOADED = "large batches are looked at in a compiled loop"
+LOADED = "many records are read in compiled loops"
 CODECS = range(5)
 
 
