@@ -9,7 +9,13 @@ from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.records import compiled_loops
-from logyard.broker.records.downconvert import AT_ONCE_BYTES, downconvert, downconvert_at_once, magic_for_fetch
+from logyard.broker.records.downconvert import (
+    AT_ONCE_BYTES,
+    BEGIN_BYTES,
+    downconvert,
+    downconvert_at_once,
+    magic_for_fetch,
+)
 from logyard.broker.replication.events import FetchedPartition, FetchParams
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.contexts import FetchContext
@@ -216,7 +222,7 @@ def _made_old_at_once(answers: list[FetchedPartition], magic: int) -> list[Fetch
         if made is None:
             left.append(answer)
         else:
-            room -= max(len(made), len(answer.records))
+            room -= max(len(made), len(answer.records)) + BEGIN_BYTES
             answer.records = made
     return left
 

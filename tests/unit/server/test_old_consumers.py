@@ -109,6 +109,28 @@ async def test_it_is_asked_for_by_who_has_much_to_read(tmp_path: Path) -> None:
         await client.close()
 
 
+async def test_many_partitions_with_little_are_for_a_thread(tmp_path: Path) -> None:
+    here: list[bool] = []
+
+    class Noted(old_conversion.Conversion):
+        def __init__(self, *values: Any) -> None:
+            here.append(threading.current_thread() is threading.main_thread())
+            super().__init__(*values)
+
+    old_conversion.compile_and_keep()
+    async with InsideBroker(tmp_path) as broker:
+        compiled_loops.load_by(None)
+        await broker.create_topic(TOPIC, 100)
+        client = await SaslClient.connect(broker.port)
+        for partition in range(100):
+            await produce(client, build(records(1, 100)), partition=partition)
+        downconvert.use(Noted)
+        assert all(await fetched(client, 2, *range(100)))
+        assert 40 <= sum(here) <= downconvert.AT_ONCE_BYTES // downconvert.BEGIN_BYTES
+        assert len(here) == 100
+        await client.close()
+
+
 async def test_work_for_who_is_gone_ends(tmp_path: Path) -> None:
     """At the first megabyte of the first partition."""
     begun, gone, turns = threading.Event(), threading.Event(), []
