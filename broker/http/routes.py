@@ -100,8 +100,8 @@ def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Rout
         return _in_pieces(await lease_service.granted_json(await read_body(request)), 201)
 
     async def list_leases(request: Request) -> Response:
-        leases = lease_service.list_leases(request.query_params.get("run_id"))["leases"]
-        return JSONResponse({"leases": [lease for lease in leases if access.sees(request, lease["topic"])]})
+        sees = partial(access.sees, request)
+        return _in_pieces(await lease_service.leases_json(request.query_params.get("run_id"), sees), 200)
 
     async def show(request: Request) -> Response:
         return JSONResponse(lease_service.show(request.path_params["lease_id"]))

@@ -1,6 +1,6 @@
 """The contents of GET /partitions: replicas without a lease, and directories that belong to no replica."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.leases.snapshot import offsets_of
@@ -9,6 +9,7 @@ from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 
 BETWEEN_PAUSES = 100
 
@@ -43,9 +44,11 @@ def directories_in(disk: Disk, log_dir: str) -> list[str]:
     return found
 
 
-def strays(
-    directories: Iterable[str], logs: Iterable[PartitionLog], is_ours: Callable[[TopicPartition], bool]
+async def strays(
+    directories: Iterable[str], logs: Sequence[PartitionLog], is_ours: Callable[[TopicPartition], bool]
 ) -> list[str]:
-    """Return the directories that hold no log of a replica of this broker."""
-    ours = {log.directory for log in logs if is_ours(log.tp)}
+    """Return the directories that hold no log of a replica of this broker; it takes turns of the event loop."""
+    ours: set[str] = set()
+    async for portion in portions(logs):
+        ours.update(log.directory for log in portion if is_ours(log.tp))
     return [path for path in directories if path not in ours]

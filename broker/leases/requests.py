@@ -11,6 +11,7 @@ from typing import Any
 
 from logyard.broker.leases.book import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, LeaseError, Purpose
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 
 Json = Mapping[str, Any]
 
@@ -18,6 +19,8 @@ LONG_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 RUN_ID_CHARACTERS_MAX = 200
 REASON_CHARACTERS_MAX = 200
+# To read a group takes as long as to look through so many base offsets.
+_GROUP_COST = 50
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -111,7 +114,8 @@ class CommitRequest:
     decision: str | None = None
 
     @classmethod
-    def read(cls, body: Json) -> "CommitRequest":
+    async def read(cls, body: Json) -> "CommitRequest":
+        """Read it in turns of the event loop: a body may have tens of thousands of groups."""
         decision = _object(body, "decision")
         if not isinstance(decision.get("bytes"), str | None):
             raise invalid_request("decision.bytes: text in base64 is needed")
@@ -122,7 +126,7 @@ class CommitRequest:
             _digest(decision, "decision.sha256"),
             _number(decision, "decision.range_start", 0),
             _number(decision, "decision.range_end", 0),
-            tuple(_group(row, f"groups[{number}]") for number, row in enumerate(_list(body, "groups"))),
+            await _groups(_list(body, "groups")),
             decision.get("bytes"),
         )
         if request.range_end != request.clean_offset:
@@ -130,6 +134,18 @@ class CommitRequest:
         if request.range_start > request.range_end:
             raise invalid_request(f"decision.range_start {request.range_start} is above range_end {request.range_end}")
         return request
+
+
+async def _groups(rows: Sequence[Any]) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    async for portion in portions(rows, _cost):
+        groups += [_group(row, f"groups[{number}]") for number, row in enumerate(portion, len(groups))]
+    return tuple(groups)
+
+
+def _cost(row: Any) -> int:
+    bases = row.get("segments") if isinstance(row, dict) else None
+    return _GROUP_COST + (len(bases) if isinstance(bases, list) else 0)
 
 
 def _group(row: Any, name: str) -> Group:

@@ -32,6 +32,7 @@ from logyard.broker.leases.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import remove_if_there
 from logyard.broker.model import TopicPartition
+from logyard.broker.portions import portions
 
 # Small, because a piece is handed to the socket in one step, and nothing else is served in that time.
 READ_PIECE_BYTES = 256 << 10
@@ -83,14 +84,15 @@ class LeaseService:
             "high_watermark": leased.log.high_watermark,
         }
 
-    def list_leases(self, run_id: str | None) -> Json:
-        """GET /leases."""
+    async def leases_json(self, run_id: str | None, sees: Callable[[str], bool]) -> list[bytes]:
+        """GET /leases, of the topics that the caller sees, as JSON in pieces."""
         self._leases.expire_due()
-        return {
-            "leases": [
-                lease.summary(self._leases.broker_id) for lease in self._leases.book if run_id in (None, lease.run_id)
-            ],
-        }
+        rows: list[Json] = []
+        async for portion in portions(self._leases.book):
+            seen = (lease for lease in portion if run_id in (None, lease.run_id) and sees(lease.tp.topic))
+            rows += [lease.summary(self._leases.broker_id) for lease in seen]
+        pieces: list[bytes] = await self._run(partial(json_pieces, {"leases": rows}))
+        return pieces
 
     def show(self, lease_id: str) -> Json:
         """GET /leases/{id}."""
@@ -208,7 +210,7 @@ class LeaseService:
 
     async def commit(self, lease_id: str, body: Json) -> Json:
         """POST /leases/{id}/commit; runs to its end even if the client stops waiting."""
-        request = CommitRequest.read(body)
+        request = await CommitRequest.read(body)
         self._leases.expire_due()
         lease = self._leases.remembered(lease_id)
         if lease.state is LeaseState.COMMITTED and lease.generation == request.generation:
@@ -354,7 +356,7 @@ class LeaseService:
             "now_ms": ports.clock.now_ms(),
             "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
             "partitions": rows,
-            "strays": replica_status.strays(
+            "strays": await replica_status.strays(
                 found, [*ports.store.logs.all_current(), *ports.store.logs.all_futures()], self._leases.is_ours
             ),
         }

@@ -1,0 +1,106 @@
+"""What very many leases, groups or directories take of the event loop: a little in each turn."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from logyard.broker import portions
+from logyard.broker.leases import replica_status
+from logyard.broker.leases.book import LeaseError
+from logyard.broker.leases.requests import CommitRequest
+from logyard.broker.model import TopicPartition
+from tests.support.lease_world import ROOT, LeaseWorld
+
+SHA = "0" * 64
+
+
+@asynccontextmanager
+async def turns_of_others() -> AsyncIterator[list[int]]:
+    """How often others have had a turn, as the only item."""
+    found = [0]
+
+    async def count() -> None:
+        while True:
+            found[0] += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    try:
+        yield found
+    finally:
+        counting.cancel()
+
+
+def group(*bases: object) -> dict[str, object]:
+    return {"segments": list(bases), "part": {"size": 1, "sha256": SHA, "last_offset": 1, "records": 1}}
+
+
+def commit_of(groups: list[dict[str, object]]) -> dict[str, object]:
+    decision = {"sha256": SHA, "range_start": 0, "range_end": 1}
+    return {"generation": 1, "leader_epoch": 0, "clean_offset": 1, "decision": decision, "groups": groups}
+
+
+async def test_the_groups_of_a_commit_are_read_in_turns() -> None:
+    """Those of a body of four megabytes took 0.1 s in one."""
+    many = 20_000
+    async with turns_of_others() as turns:
+        request = await CommitRequest.read(commit_of([group(number, number + 1) for number in range(many)]))
+    assert [one.segments for one in request.groups] == [(number, number + 1) for number in range(many)]
+    assert turns[0] >= 500
+    groups = [group(number) for number in range(1000)]
+    with pytest.raises(LeaseError, match=r"groups\[999\].segments: base offsets"):
+        await CommitRequest.read(commit_of([*groups[:-1], group("x")]))
+
+
+async def test_leases_are_listed_in_turns_and_encoded_in_a_thread() -> None:
+    """Anyone who logs in may ask."""
+    async with LeaseWorld() as world:
+        for number in range(30):
+            world.lead(TopicPartition("tu"[number % 2], number))
+        granted = [
+            (await world.ok("POST", "/leases", {"topic": t, "partition": n, "run_id": run, "purpose": "export"}))
+            for n in range(30)
+            for t in "tu"[n % 2]
+            for run in ("a", "b")
+        ]
+        asked, works = [], []
+        world.before_work = lambda: works.append(True)
+        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
+        try:
+            async with turns_of_others() as turns:
+
+                def sees(topic: str) -> bool:
+                    asked.append(turns[0])
+                    return topic == "u"
+
+                pieces = await world.lease_service.leases_json("b", sees)
+        finally:
+            portions.AT_ONCE = portions_before
+        told = json.loads(b"".join(pieces))["leases"]
+        assert [one["lease_id"] for one in told] == [
+            one["lease_id"] for one in granted if (one["topic"], one["run_id"]) == ("u", "b")
+        ]
+        assert max(asked.count(turn) for turn in asked) <= 10
+        assert works == [True]
+
+
+async def test_directories_are_compared_with_the_logs_in_turns() -> None:
+    async with LeaseWorld() as world:
+        logs = [world.lead(TopicPartition("t", number)) for number in range(30)]
+        asked: list[int] = []
+        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
+        try:
+            async with turns_of_others() as turns:
+
+                def is_ours(tp: TopicPartition) -> bool:
+                    asked.append(turns[0])
+                    return tp.partition != 7
+
+                found = await replica_status.strays([*(log.directory for log in logs), f"{ROOT}/odd"], logs, is_ours)
+        finally:
+            portions.AT_ONCE = portions_before
+        assert found == [logs[7].directory, f"{ROOT}/odd"]
+        assert max(asked.count(turn) for turn in asked) <= 10
