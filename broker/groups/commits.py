@@ -18,7 +18,7 @@ from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
 from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
-from logyard.broker.groups.deletion import Deletion, Deletions, tombstones
+from logyard.broker.groups.deletion import APPEND_COST, TOMBSTONE_COST, Deletion, Deletions, tombstones
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
 from logyard.broker.groups.offsets import Place, Snapshot
@@ -27,8 +27,6 @@ from logyard.broker.groups.ports import Appended, KeyValue, OffsetsLog, Producer
 
 # Commits and groups: some milliseconds' work.
 LOOKED_AT_ONCE = 5000
-# An append takes as long as so many of them, and each tombstone of it.
-APPEND_COST, TOMBSTONE_COST = 250, 4
 
 Told = Callable[[Sequence[Place], int, Appended], None]
 """Gets the partitions of a batch of tombstones, the number of their change, and its append."""
@@ -86,14 +84,21 @@ class Commits:
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
         good = self._short_enough(commits)
-        if good:
+        records = self._records(group, good) if good else ()
+        if records is None:
+            code = answer_for(ErrorCode.MESSAGE_TOO_LARGE)
+        elif records:
             self._roster.add(group)
-            code = await self._applied(group, *self._append(group, good, _records(group, good)))
+            code = await self._applied(group, *self._append(group, good, records))
         return self._answers(commits, code)
 
     def _short_enough(self, commits: Sequence[OffsetCommit]) -> dict[Place, OffsetCommit]:
         longest = self._metadata_chars_max  # characters, although the setting is named for bytes: as in Kafka
         return {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
+
+    def _records(self, group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue] | None:
+        bytes_max = self._log.batch_bytes_max(self._roster.partition_for(group.group_id))
+        return record_format.offset_records(group.group_id, commits.values(), bytes_max)
 
     def _answers(self, commits: Sequence[OffsetCommit], code: ErrorCode) -> list[ErrorCode]:
         longest, too_large = self._metadata_chars_max, ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -124,7 +129,9 @@ class Commits:
 
     async def _append_open(self, group: Group, producer: Producer, commits: Mapping[Place, OffsetCommit]) -> ErrorCode:
         """Whatever is answered: what lies in the log is pending, as it is for who loads the group."""
-        appended = self._log.append(self._roster.partition_for(group.group_id), _records(group, commits), producer)
+        if (records := self._records(group, commits)) is None:
+            return answer_in_transaction(ErrorCode.MESSAGE_TOO_LARGE)
+        appended = self._log.append(self._roster.partition_for(group.group_id), records, producer)
         if appended.base_offset >= 0:
             self._roster.add(group)
             group.offsets.take_open(producer.producer_id, appended.base_offset, commits)
@@ -391,10 +398,3 @@ class Commits:
     def _end(self, group: Group, number: int, written_at: int) -> None:
         group.offsets.end(number, written_at)
         self._roster.drop_if_nothing(group)
-
-
-def _records(group: Group, commits: Mapping[Place, OffsetCommit]) -> list[KeyValue]:
-    return [
-        (record_format.offset_key(group.group_id, topic, partition), record_format.offset_value(commit))
-        for (topic, partition), commit in commits.items()
-    ]

@@ -15,6 +15,8 @@ from logyard.broker.groups.ports import KeyValue
 # Of one batch, which has to be shorter than max.message.bytes. Names may have 32 KB each; one is taken always.
 TOMBSTONES_AT_ONCE = 1000
 TOMBSTONE_BYTES_AT_ONCE = 64 * 1024
+# An append takes as long as to look at so many commits, and each tombstone of it.
+APPEND_COST, TOMBSTONE_COST = 250, 4
 
 
 def tombstones(group_id: str, places: Sequence[Place], start: int) -> list[KeyValue]:

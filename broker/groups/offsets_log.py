@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from logyard.broker.clock import Clock
+from logyard.broker.config.key_types import INT_MAX
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.groups.ports import Appended, KeyValue, Producer, StoredBatch
@@ -39,6 +40,11 @@ class ReplicatedOffsets:
     @property
     def partition_count(self) -> int:
         return self._partitioning.partition_count
+
+    def batch_bytes_max(self, partition: int) -> int:
+        replica = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, partition))
+        # Without a log nothing is taken: the append says why.
+        return INT_MAX if replica is None or replica.log is None else replica.log.config.max_message_bytes
 
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
         now_ms = self._clock.now_ms()

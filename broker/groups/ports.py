@@ -50,6 +50,10 @@ class OffsetsLog(Protocol):
         """How many partitions the topic has, or will have if it does not exist yet."""
         ...
 
+    def batch_bytes_max(self, partition: int) -> int:
+        """The size of the largest batch that the partition takes now."""
+        ...
+
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
         """Append the records as one batch, in `producer`'s transaction if one is given.
 

@@ -51,8 +51,14 @@ class MemoryOffsetsLog:
         self.held = False
         self.appended: list[KeyValue] = []
         self.waiting: list[asyncio.Future[ErrorCode]] = []
+        self.bytes_max = 1_048_588
+
+    def batch_bytes_max(self, partition: int) -> int:
+        return self.bytes_max
 
     def append(self, partition: int, records: Sequence[KeyValue], producer: Producer | None = None) -> Appended:
+        if sum(len(key) + len(value or b"") for key, value in records) > self.bytes_max:
+            return Answered(ErrorCode.MESSAGE_TOO_LARGE)
         base_offset = self._append(partition, records, producer)
         if not self.held:
             return Answered(self.failing, base_offset)

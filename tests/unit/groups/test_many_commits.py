@@ -13,10 +13,10 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import offsets, owned_groups, record_format, subscription
 from logyard.broker.groups.commits import LOOKED_AT_ONCE
 from logyard.broker.groups.deletion import TOMBSTONE_BYTES_AT_ONCE, TOMBSTONES_AT_ONCE
-from logyard.broker.groups.events import Join, OffsetCommit
+from logyard.broker.groups.events import Committer, Join, OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.offsets import GroupOffsets, Written
-from logyard.broker.groups.ports import Appended
+from logyard.broker.groups.ports import Appended, Producer
 from tests.support.committing_world import RETENTION_MS, CommittingWorld, turns
 from tests.support.longest_turn import longest_turn_uncollected
 from tests.support.memory_offsets_log import MemoryOffsetsLog
@@ -333,4 +333,23 @@ async def test_a_marker_that_an_append_replicates_is_taken_in_the_middle_of_a_de
         await turns()
     assert said == []
     await world.agrees({"u": 6})
+    await world.groups.close()
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_what_is_too_long_for_a_batch_is_refused_before_it_is_made(in_transaction: bool) -> None:
+    """Twenty thousand commits with notes of four kilobytes took 0.3 s, and were refused by the log then."""
+    world = await CommittingWorld(MemoryOffsetsLog(1)).led()
+    commits = [OffsetCommit("t", number, 1, metadata="x" * 4096) for number in range(20_000)]
+    async with longest_turn_uncollected() as longest:
+        made = world.groups.commits
+        if in_transaction:
+            codes = await made.commit_in_transaction("g", Committer(), Producer(7, 0), commits)
+        else:
+            codes = await made.commit("g", "", None, -1, commits)
+    assert set(codes) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert len(codes) == len(commits)
+    assert (world.names(), world.log.appended) == ([], [])
+    assert longest.seconds < 0.05
+    assert await world.commit(5) is ErrorCode.NONE
     await world.groups.close()

@@ -75,3 +75,8 @@ async def test_what_can_never_be_read_is_given_up() -> None:
     with pytest.raises(StorageError, match="__consumer_offsets-0 cannot be read from offset 0 on"):
         await offsets.all()
     assert offsets.reads == READS_IN_VAIN_MAX
+
+
+def test_the_longest_batch_is_that_of_the_log() -> None:
+    offsets = Offsets(lambda: None)
+    assert offsets.store.batch_bytes_max(0) == offsets.log.config.max_message_bytes == 1_048_588
