@@ -5,6 +5,7 @@ from functools import partial
 
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
@@ -50,15 +51,12 @@ class InternalLog:
     async def read(self, partition: int, take: TakeBatch) -> int:
         """Call `take` in a thread with every batch from the partition's start to its end; return the end's offset.
 
-        What is appended while it is read is read too. Raises StorageError if there is no log, if it cannot be read,
+        What is appended while it is read is read too, also after a move to another log directory, which has put another
+        log of the same batches in the place of the first. Raises StorageError if there is no log, if it cannot be read,
         or if the bounds of a batch cannot be, and what `take` raises.
         """
-        found = self._replicas.partition(TopicPartition(self._topic, partition))
-        log = found.log if found is not None else None
-        if log is None:
-            raise StorageError(f"{self._topic}-{partition} has no log here")
-        offset, in_vain = log.log_start_offset, 0
-        while offset < log.log_end_offset:
+        offset, in_vain = self._log(partition).log_start_offset, 0
+        while offset < (log := self._log(partition)).log_end_offset:
             piece = log.read(offset, READ_BYTES, limit_offset=log.log_end_offset, min_one=True)
             size, following = await self._run_blocking(partial(self._hand_over, piece, take))
             if piece.size and not size:
@@ -73,6 +71,12 @@ class InternalLog:
                 break  # compaction has left nothing before the end
             offset = following
         return log.log_end_offset
+
+    def _log(self, partition: int) -> PartitionLog:
+        found = self._replicas.partition(TopicPartition(self._topic, partition))
+        if found is None or found.log is None:
+            raise StorageError(f"{self._topic}-{partition} has no log here")
+        return found.log
 
     def _hand_over(self, piece: Slice, take: TakeBatch) -> tuple[int, int]:
         """Read a piece of the log, in a thread. Returns its size in bytes and the offset after its last whole batch."""

@@ -20,6 +20,7 @@ from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
+from logyard.broker.replication.internal_log import InternalLog
 from logyard.broker.replication.log_dir_moves import LogDirMoves, align
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
@@ -167,6 +168,31 @@ async def test_a_replica_moves_while_it_is_written(cold: bool) -> None:
     assert (broker.log.log_end_offset, broker.log.high_watermark) == (429, 429)
     assert len(content(broker.log)) == broker.log.size
     assert any("now lies in another log directory" in note for note in broker.notes)
+    await broker.stop()
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_who_reads_an_internal_topic_goes_on_in_the_log_that_took_its_place(is_last: bool) -> None:
+    """A coordinator that loads: it failed, or missed what was written after the move, as a transaction's marker."""
+    broker = await led()
+    moved, taken = asyncio.Event(), list[int]()
+
+    async def run(work: Callable[[], Any]) -> Any:
+        found = work()
+        if not is_last or taken[-1] == broker.log.log_end_offset - 1:
+            await moved.wait()
+        return found
+
+    internal = InternalLog(broker.replicas, lambda work: asyncio.ensure_future(run(work)), A0.topic)
+    reading = asyncio.ensure_future(internal.read(0, lambda data, header: taken.append(header.last_offset)))
+    await asyncio.sleep(0.01)
+    broker.moves.alter({A0: TWO})
+    await broker.ended()
+    assert broker.log.directory == f"{TWO}/a-0"
+    broker.write(2)
+    moved.set()
+    assert await reading == broker.log.log_end_offset == 126
+    assert taken == list(range(2, 126, 3))
     await broker.stop()
 
 
