@@ -6,7 +6,7 @@ Rule 3: of two commits of one partition the one wins whose record lies later in 
         acknowledged or their markers come: a load reads the same.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from logyard.broker.errors import ErrorCode
@@ -25,19 +25,28 @@ class Written(NamedTuple):
 
 
 class Snapshot:
-    """Offsets of a group at one moment: of the wanted partitions, all that are committed for None."""
+    """Offsets of a group at one moment: of the wanted partitions, all that are committed for None.
 
-    def __init__(self, kept: "GroupOffsets", wanted: Iterable[Place] | None, *, require_stable: bool) -> None:
+    A client may want a million partitions, of whatever numbers: to make one costs what the smaller side has, of those
+    and of the group's.
+    """
+
+    def __init__(self, kept: "GroupOffsets", wanted: Mapping[Place, object] | None, *, require_stable: bool) -> None:
         committed = kept.committed
+        self._wanted = wanted
         if wanted is None:
-            self._commits: Mapping[Place, OffsetCommit | None] = dict(committed)
+            self._commits = dict(committed)
         else:
-            self._commits = {place: committed.get(place) for place in wanted}
-        self._unstable = kept.unstable_of(self._commits) if require_stable else frozenset()
+            self._commits = {place: committed[place] for place in wanted.keys() & committed.keys()}
+        self._unstable = kept.unstable_of(self._places) if require_stable else frozenset()
+
+    @property
+    def _places(self) -> Mapping[Place, object]:
+        return self._commits if self._wanted is None else self._wanted
 
     @property
     def topics(self) -> set[str]:
-        return {topic for topic, _ in self._commits}
+        return {topic for topic, _ in self._places}
 
     def __iter__(self) -> Iterator[tuple[ErrorCode, OffsetCommit]]:
         """An error code and a commit for each partition.
@@ -45,11 +54,11 @@ class Snapshot:
         A partition without a commit has offset -1; one whose offset is about to change has UNSTABLE_OFFSET_COMMIT and
         -1, if stable ones are required.
         """
-        for place, commit in self._commits.items():
+        for place in self._places:
             if place in self._unstable:
                 yield ErrorCode.UNSTABLE_OFFSET_COMMIT, OffsetCommit(*place, -1)
             else:
-                yield ErrorCode.NONE, commit or OffsetCommit(*place, -1)
+                yield ErrorCode.NONE, self._commits.get(place) or OffsetCommit(*place, -1)
 
 
 class GroupOffsets:
