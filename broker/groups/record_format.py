@@ -6,7 +6,7 @@ tombstone.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData
@@ -72,6 +72,11 @@ def offset_records(
             return None
         records.append((key, value))
     return records
+
+
+def group_bytes(group: Group, assignments: Mapping[str, bytes]) -> int:
+    """Return how long `group_value` is at least; nothing is copied."""
+    return sum(len(m.metadata(group.protocol)) + len(assignments.get(m.member_id, b"")) for m in group.members.values())
 
 
 def group_value(group: Group, assignments: dict[str, bytes]) -> bytes:

@@ -338,10 +338,15 @@ class GroupCoordinator:
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:
         """Append the group's current state; `_stored` handles the result."""
-        value = record_format.group_value(group, dict(effect.assignments))
-        record: KeyValue = (record_format.group_key(group.group_id), value)
-        appended = self._log.append(group.partition, [record])
-        self._spawn(self._stored(group, effect, appended))
+        assignments = dict(effect.assignments)
+        if record_format.group_bytes(group, assignments) > self._log.batch_bytes_max(group.partition):
+            # A leader may send a hundred megabytes: half a second's work, only for the log to refuse it.
+            refused = asyncio.get_running_loop().create_future()
+            refused.set_result(ErrorCode.MESSAGE_TOO_LARGE)
+            self._spawn(self._stored(group, effect, refused))
+            return
+        record: KeyValue = (record_format.group_key(group.group_id), record_format.group_value(group, assignments))
+        self._spawn(self._stored(group, effect, self._log.append(group.partition, [record])))
 
     async def _stored(self, group: Group, effect: fx.StoreGroup, appended: Awaitable[ErrorCode]) -> None:
         code = answer_for_group(await appended)
