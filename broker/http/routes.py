@@ -175,7 +175,7 @@ def decision_routes(lease_service: LeaseService) -> list[tuple[Route, Endpoint]]
     """Return the routes of what brokers ask each other, with their endpoints."""
 
     async def decisions(request: Request) -> Response:
-        return JSONResponse(lease_service.decisions())
+        return _in_pieces(await lease_service.decisions_json(), 200)
 
     async def decision(request: Request) -> Response:
         data, sha256 = await lease_service.decision(request.path_params["topic"], request.path_params["partition"])

@@ -6,8 +6,10 @@ pauses between them (`records/pauses.py`).
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.records import pauses
 
 # Small, because a piece is handed to the socket in one step.
@@ -26,6 +28,12 @@ def json_pieces(value: Any) -> list[bytes]:
             pieces.append("".join(gathered).encode())
             gathered, size = [], 0
     return [*pieces, "".join(gathered).encode()]
+
+
+async def encoded(run: RunBlocking, value: Any) -> list[bytes]:
+    """Return the same, made in a thread."""
+    pieces: list[bytes] = await run(partial(json_pieces, value))
+    return pieces
 
 
 def _texts(value: Any) -> Iterator[str]:

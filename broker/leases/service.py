@@ -15,7 +15,7 @@ from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.leases import commits, grants, parts, persistence, replica_status
 from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, lease_ended
 from logyard.broker.leases.decisions import KeptDecision, read_decision
-from logyard.broker.leases.json_pieces import json_pieces
+from logyard.broker.leases.json_pieces import encoded
 from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.leases import LeasePorts, Leases
 from logyard.broker.leases.quarantine import Quarantine
@@ -62,8 +62,7 @@ class LeaseService:
 
     async def granted_json(self, body: Json) -> list[bytes]:
         """POST /leases: the same as JSON, in pieces."""
-        pieces: list[bytes] = await self._run(partial(json_pieces, await self.grant(body)))
-        return pieces
+        return await encoded(self._run, await self.grant(body))
 
     # -- living ---------------------------------------------------------------------------------------------
 
@@ -91,8 +90,7 @@ class LeaseService:
         async for portion in portions(self._leases.book):
             seen = (lease for lease in portion if run_id in (None, lease.run_id) and sees(lease.tp.topic))
             rows += [lease.summary(self._leases.broker_id) for lease in seen]
-        pieces: list[bytes] = await self._run(partial(json_pieces, {"leases": rows}))
-        return pieces
+        return await encoded(self._run, {"leases": rows})
 
     def show(self, lease_id: str) -> Json:
         """GET /leases/{id}."""
@@ -331,8 +329,7 @@ class LeaseService:
         told = await self._partitions(sees)
         if not sees_cluster:
             told |= {"log_dirs": [], "strays": []}
-        pieces: list[bytes] = await self._run(partial(json_pieces, told))
-        return pieces
+        return await encoded(self._run, told)
 
     async def _partitions(self, sees: Callable[[str], bool]) -> Json:
         ports = self._leases.ports
@@ -376,10 +373,12 @@ class LeaseService:
 
     # -- decisions ------------------------------------------------------------------------------------------
 
-    def decisions(self) -> Json:
-        """GET /decisions."""
-        kept = self._leases.decisions
-        return {"decisions": [decision.to_json(tp) for tp, decision in kept.items() if self._leads(tp)]}
+    async def decisions_json(self) -> list[bytes]:
+        """GET /decisions, as JSON in pieces."""
+        rows: list[Json] = []
+        async for portion in portions(list(self._leases.decisions.items())):
+            rows += [decision.to_json(tp) for tp, decision in portion if self._leads(tp)]
+        return await encoded(self._run, {"decisions": rows})
 
     async def decision(self, topic: str, partition: int) -> tuple[bytes, str]:
         """GET /decisions/{topic}/{partition}: returns the bytes and their SHA-256."""

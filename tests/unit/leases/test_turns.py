@@ -10,6 +10,7 @@ import pytest
 from logyard.broker import portions
 from logyard.broker.leases import replica_status
 from logyard.broker.leases.book import LeaseError
+from logyard.broker.leases.decisions import KeptDecision
 from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.model import TopicPartition
 from tests.support.lease_world import ROOT, LeaseWorld
@@ -104,3 +105,26 @@ async def test_directories_are_compared_with_the_logs_in_turns() -> None:
             portions.AT_ONCE = portions_before
         assert found == [logs[7].directory, f"{ROOT}/odd"]
         assert max(asked.count(turn) for turn in asked) <= 10
+
+
+async def test_decisions_are_listed_in_turns_and_encoded_in_a_thread() -> None:
+    """Each follower asks for them again and again: 20,000 took 0.09 s in one turn."""
+    async with LeaseWorld() as world:
+        kept = KeptDecision(0, 9, 1, SHA, 10)
+        for number in range(30):
+            tp = TopicPartition("t", number)
+            world.lead(tp)
+            world.leases.decisions[tp] = kept
+        world.leases.decisions[TopicPartition("elsewhere", 0)] = kept
+        works: list[bool] = []
+        world.before_work = lambda: works.append(True)
+        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
+        try:
+            async with turns_of_others() as turns:
+                pieces = await world.lease_service.decisions_json()
+        finally:
+            portions.AT_ONCE = portions_before
+        told = json.loads(b"".join(pieces))["decisions"]
+        assert told == [kept.to_json(TopicPartition("t", number)) for number in range(30)]
+        assert turns[0] >= 3
+        assert works == [True]
