@@ -188,6 +188,6 @@ def test_kernels_are_kept_where_the_job_looks_for_them(monkeypatch: pytest.Monke
 def test_the_first_jvm_of_spark_submit_is_a_quick_one_unless_somebody_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LAUNCHER_OPTS", raising=False)
     assert "-XX:TieredStopAtLevel=1" in SparkPlace("local[*]").environment()["SPARK_LAUNCHER_OPTS"]
-    assert SparkPlace("spark://here:7077", "cluster").environment() == {}
+    assert SparkPlace("spark://here:7077", is_cluster_mode=True).environment() == {}
     monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Xint")
     assert SparkPlace("yarn").environment()["SPARK_LAUNCHER_OPTS"] == "-Xint"
