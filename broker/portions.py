@@ -16,22 +16,29 @@ async def portions(things: Iterable[T], cost: Callable[[T], int] | None = None) 
 
     A list has AT_ONCE things; with `cost` it ends with the one that makes them cost as much.
     """
-    left = iter(things)
-    portion = _next(left, cost)
+    pieces = cut(things, cost, AT_ONCE)
+    portion = next(pieces, [])
     while portion:
         yield portion
-        if portion := _next(left, cost):
+        if portion := next(pieces, []):
             await asyncio.sleep(0)
 
 
-def _next(left: Iterator[T], cost: Callable[[T], int] | None) -> list[T]:
+def cut(things: Iterable[T], cost: Callable[[T], int] | None, most: int) -> Iterator[list[T]]:
+    """Yield lists of the things, in order: of `most` each; with `cost` one ends where its things cost as much."""
+    left = iter(things)
+    while portion := _next(left, cost, most):
+        yield portion
+
+
+def _next(left: Iterator[T], cost: Callable[[T], int] | None, most: int) -> list[T]:
     if cost is None:
-        return list(islice(left, AT_ONCE))
+        return list(islice(left, most))
     portion: list[T] = []
     used = 0
     for thing in left:
         portion.append(thing)
         used += cost(thing)
-        if used >= AT_ONCE:
+        if used >= most:
             break
     return portion

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from logyard.broker.event_loop import RunBlocking
+from logyard.broker.portions import cut
 from logyard.broker.records import pauses
 
 # Small, because a piece is handed to the socket in one step.
@@ -43,7 +44,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
         yield "}" if value else "{}"
     elif isinstance(value, list):
-        for number, portion in enumerate(_portions(value)):
+        for number, portion in enumerate(cut(value, _parts, pauses.PARTS)):
             yield f"{',' if number else '['}{_text(portion)[1:-1]}"
             pauses.rest()
         yield "]" if value else "[]"
@@ -51,20 +52,9 @@ def _texts(value: Any) -> Iterator[str]:
         yield _text(value)
 
 
-def _portions(items: list[Any]) -> Iterator[list[Any]]:
-    """Cut a list after each PARTS of its items and of what is in their own lists."""
-    portion: list[Any] = []
-    parts = 0
-    for item in items:
-        portion.append(item)
-        parts += 1
-        if isinstance(item, dict):
-            parts += sum(len(one) for one in item.values() if isinstance(one, list))
-        if parts >= pauses.PARTS:
-            yield portion
-            portion, parts = [], 0
-    if portion:
-        yield portion
+def _parts(item: Any) -> int:
+    """Count an item of a list, and what is in its own lists."""
+    return 1 + sum(len(one) for one in item.values() if isinstance(one, list)) if isinstance(item, dict) else 1
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ and always with its topic id; an id that was removed or changed is restored.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from logyard.broker.controller import effects, fencing
@@ -21,6 +21,7 @@ from logyard.broker.controller.partitions import partition_machine, replica_mach
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, CorruptData
 from logyard.broker.model import Assignment, TopicAssignment, TopicPartition
+from logyard.broker.portions import cut
 from logyard.broker.znodes import topics as znode
 from logyard.broker.znodes.ops import OpResult, SetData, ZkCode, Znode
 
@@ -146,7 +147,8 @@ def rewrite(
     merged: dict[str, TopicAssignment] = {}
     for _ in range(_REWRITE_ROUNDS_MAX):
         ours: dict[str, TopicAssignment] = {}  # of those whose znode was newer
-        for portion in _in_portions(context, names):
+        # Others have their turns while the znodes of a portion are written.
+        for portion in cut(names, lambda n: READ_COST + len(context.topics[n].partitions), effects.READ_PER_TURN):
             contents = {name: merged.get(name) or _changed(context.topics[name], changes[name]) for name in portion}
             writes = [
                 (znode.topic_path(n), znode.encode(made), context.topics[n].version) for n, made in contents.items()
@@ -159,20 +161,6 @@ def rewrite(
         merged = yield from _merge_newer(context, ours, failures, ids_are_fresh=ids_are_fresh)
         names = list(merged)
     return failures | dict.fromkeys(merged, "its znode changed under every attempt")
-
-
-def _in_portions(context: ControllerContext, names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield topics, so many at a time that others have their turns while their znodes are made and written."""
-    portion: list[str] = []
-    cost = 0
-    for name in names:
-        portion.append(name)
-        cost += READ_COST + len(context.topics[name].partitions)
-        if cost >= effects.READ_PER_TURN:
-            yield portion
-            portion, cost = [], 0
-    if portion:
-        yield portion
 
 
 def _changed(topic: Topic, change: Mapping[int, Assignment]) -> TopicAssignment:
