@@ -17,6 +17,7 @@ from logyard.broker.compiled.record_look import field, number
 from logyard.broker.records.decompression_stream import HELD_BYTES_MAX
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
     COMPRESSION_BITS,
     CONTROL_BIT,
     COUNT_AT,
@@ -28,7 +29,6 @@ from logyard.broker.records.header import (
     MAX_TIMESTAMP_AT,
 )
 
-BASE_TIMESTAMP_AT = 27
 # A record without key, value and headers has seven bytes; a message of magic 1 without key and value 34.
 RECORD_BYTES_MIN = 7
 MESSAGE_BYTES = 34 - RECORD_BYTES_MIN
