@@ -11,11 +11,12 @@ def ask(address: str, api_key: int, version: int, fields: dict[str, Any], client
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as sock:
         sock.sendall(codec.encode_request(api_key, version, 1, client_id, fields))
-        size = int.from_bytes(_read(sock, 4), "big")
-        return codec.decode_response(api_key, version, memoryview(_read(sock, size)))[1]
+        size = int.from_bytes(whole(sock, 4), "big")
+        return codec.decode_response(api_key, version, memoryview(whole(sock, size)))[1]
 
 
-def _read(sock: socket.socket, size: int) -> bytes:
+def whole(sock: socket.socket, size: int) -> bytes:
+    """Read so many bytes. Raises ConnectionError at the end of the stream."""
     found = b""
     while len(found) < size:
         more = sock.recv(size - len(found))

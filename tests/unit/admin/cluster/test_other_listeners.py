@@ -3,10 +3,8 @@
 import socket
 import ssl
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,52 +13,14 @@ from logyard.admin.cluster.connection import connect
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from tests.support.authority import Authority
+from tests.support.listening import Serve, listening
+from tests.support.wire_client import whole
 
 API_VERSIONS, METADATA = 18, 3
 UNSUPPORTED, ILLEGAL_SASL_STATE = 35, 34
 SIZE_MAX = 100 * 1024 * 1024
 NOTHING: Mapping[str, str] = {}
 SASL = {"sasl_mechanism": "PLAIN", "username": "u", "password": "p"}
-
-Serve = Callable[[socket.socket], None]
-
-
-@contextmanager
-def listening(serve: Serve) -> Iterator[str]:
-    """Serves each connection in a thread, and then closes it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        over, threads = threading.Event(), []
-
-        def alone(link: socket.socket) -> None:
-            with link, suppress(OSError):
-                link.settimeout(5)
-                serve(link)
-
-        def accept() -> None:
-            while not over.is_set():
-                with suppress(TimeoutError):
-                    threads.append(threading.Thread(target=alone, args=(server.accept()[0],)))
-                    threads[-1].start()
-
-        accepting = threading.Thread(target=accept)
-        accepting.start()
-        try:
-            yield f"127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            over.set()
-            for thread in (accepting, *threads):
-                thread.join()
-
-
-def whole(link: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        more = link.recv(size - len(found))
-        if not more:
-            raise ConnectionResetError("its end")
-        found += more
-    return found
 
 
 def broker(link: socket.socket, *, logs_in: bool = True) -> None:

@@ -2,9 +2,6 @@
 
 import socket
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,40 +10,23 @@ import pytest
 from logyard.admin.cluster.reachability import try_server, why_unreachable
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
+from tests.support.listening import Serve, listening
 
 PROBLEM = ClusterUnreachable("no broker answered")
 
 
-@contextmanager
-def listening(context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Accepts connections, with TLS where a context is given, and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        over = threading.Event()
+def silent(link: socket.socket) -> None:
+    """Accepts, and says nothing."""
+    link.recv(1)
 
-        def serve() -> None:
-            while not over.is_set():
-                try:
-                    plain, _ = server.accept()
-                except TimeoutError:
-                    continue
-                with plain:
-                    plain.settimeout(10)
-                    try:
-                        if context is None:
-                            plain.recv(1)
-                        else:
-                            context.wrap_socket(plain, server_side=True).close()
-                    except OSError:
-                        pass
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            over.set()
-            thread.join()
+def behind(context: ssl.SSLContext) -> Serve:
+    """The same with TLS."""
+
+    def serve(link: socket.socket) -> None:
+        context.wrap_socket(link, server_side=True).close()
+
+    return serve
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +75,7 @@ def test_a_name_that_does_not_resolve_and_a_port_that_is_closed() -> None:
 def test_tls_is_told_from_trust(certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with listening(context) as server, listening() as plain:
+    with listening(behind(context)) as server, listening(silent) as plain:
         settings = ClusterSettings.read(server, {"security_protocol": "SSL"})
         said = why_unreachable(settings, PROBLEM)
         assert said.startswith("TLS: ")
@@ -111,7 +91,7 @@ def test_tls_is_told_from_trust(certificate: Path) -> None:
 
 def test_credentials_are_told_from_a_wrong_protocol() -> None:
     extra = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-    with listening() as server:
+    with listening(silent) as server:
         settings = ClusterSettings.read(server, extra, username="u", password="secret")
         refused = why_unreachable(settings, ClusterUnreachable("SaslAuthenticationFailed: …"))
         assert refused.startswith("Login: ")
