@@ -2,7 +2,8 @@
 
 As with Apache Kafka an answer is filled up to its limit, so that its last batch may be incomplete; readers leave that
 out and fetch it again. So answers of a reader that is behind have one size: what its memory is reused for (librdkafka
-read lz4 batches of 900 KB a fifth faster than in answers of whole batches, docs/speed-tried.md).
+read lz4 batches of 900 KB a fifth faster than in answers of whole batches, docs/speed-tried.md). Copies of a log get
+whole batches where these are large: what they left out would count against their throttles, and be sent twice.
 
 A look-up reads a few batch headers near two index entries. If these are not in memory, or a closed segment's index is
 not loaded, nothing is read yet: the slice is *cold*, `load_nowait` returns None, and `load`, in a thread, does both the
@@ -35,17 +36,23 @@ class Span(NamedTuple):
 
 NOTHING = Span(0, 0)
 
+LARGE_BYTES = 64 * 1024
+"""From this size of the first batch on the last whole one is looked for: what is left out of smaller ones is little."""
+LOOKED_AT = 16
+"""So many batches at most: each is a read of a header."""
+
 
 class ReadBounds(NamedTuple):
     """One read: from the batch that holds `offset`, at most `max_bytes` (the first batch whole if `min_one`).
 
-    `limit_offset` is None if all of the segment may be read.
+    `limit_offset` is None if all of the segment may be read. `whole`: large batches come whole, not only the first.
     """
 
     offset: int
     max_bytes: int
     limit_offset: int | None
     min_one: bool
+    whole: bool
 
 
 def locate(
@@ -56,10 +63,11 @@ def locate(
     max_bytes: int,
     limit_offset: int | None,
     min_one: bool,
+    whole: bool,
 ) -> Span | None:
     """Return the bytes to answer with; None if the segment (its first `size` bytes) ends below the offset.
 
-    The last four arguments are those of ReadBounds.
+    The last five arguments are those of ReadBounds.
 
     In a thread, pass a `Segment.reader`: the log may be cut meanwhile, and the results must not be cached then. Raises
     scan.NotCached if `read` does.
@@ -83,7 +91,12 @@ def locate(
         if first_size is None:
             first_size = scan.size_at(read, start, end)
         # The first batch comes whole, or not at all.
-        end = reach if first_size <= max_bytes else start + first_size if min_one else start
+        if first_size > max_bytes:
+            end = start + first_size if min_one else start
+        elif whole and first_size >= LARGE_BYTES:
+            end = _last_whole(read, start + first_size, reach, end)
+        else:
+            end = reach
     length = end - start
     if length <= 0:
         return Span(start, 0)
@@ -91,6 +104,19 @@ def locate(
         # Few small batches came along with the header of the first: they need not be read again.
         data = data[:length] if length <= len(data) else None
     return _new(Span, (start, length, data))
+
+
+def _last_whole(read: scan.Read, position: int, reach: int, end: int) -> int:
+    """Return where the last batch ends that ends before `reach`, from a boundary on; `reach` if it is far away."""
+    for _ in range(LOOKED_AT):
+        try:
+            following = position + scan.size_at(read, position, end)
+        except CorruptData:
+            return position  # a reader that has come there is told
+        if following > reach:
+            return position
+        position = following
+    return reach
 
 
 def _limit_position(segment: Segment, start: int, reach: int, size: int, limit_offset: int, read: scan.Read) -> int:
@@ -244,6 +270,7 @@ def find(
     max_bytes: int,
     limit_offset: int,
     min_one: bool,
+    whole: bool,
     log_end: int,
     interval: int,
     lost_tail: LostTail,
@@ -251,8 +278,9 @@ def find(
     """Find batches from the one that holds `offset` on, all below `limit_offset`, in one segment.
 
     At most `max_bytes`, of which the end may be an incomplete batch, but never the first; with `min_one` at least one
-    batch, if there is one below the limit. If a closed segment has lost its tail, the search goes on in the next one.
-    `interval` is index.interval.bytes. Raises StorageError for damaged data.
+    batch, if there is one below the limit; with `whole` only whole ones, where they are large. If a closed segment has
+    lost its tail, the search goes on in the next one. `interval` is index.interval.bytes. Raises StorageError for
+    damaged data.
     """
     row, active = segments.all, segments.active
     number = segments.number_of(offset) if offset < limit_offset else len(row)
@@ -263,15 +291,15 @@ def find(
             if segment is not active:
                 segments.open_segments.touch(segment)
                 if not segment.indexes_loaded:
-                    bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
+                    bounds = ReadBounds(offset, max_bytes, limit_offset, min_one, whole)
                     return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
             file = segment.log_file()
             limit = None if limit_offset >= end else limit_offset
-            span = locate(segment, segment.size, file.read_nowait, offset, max_bytes, limit, min_one)
+            span = locate(segment, segment.size, file.read_nowait, offset, max_bytes, limit, min_one, whole)
             if span is not None:
                 return LogSlice(segments, offset, limit_offset, segment, span, span.size, file)
         except scan.NotCached:
-            bounds = ReadBounds(offset, max_bytes, limit_offset, min_one)
+            bounds = ReadBounds(offset, max_bytes, limit_offset, min_one, whole)
             return ColdLookup(segments, number, bounds, log_end, interval, lost_tail).slice()
         except scan.CutShort as error:
             if segment is active:

@@ -283,7 +283,7 @@ class PartitionLog:
 
     # -- reading --------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> LogSlice:
+    def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool, whole: bool = False) -> LogSlice:
         """Find batches from the one that holds `offset` on, all below `limit_offset`: see `fetch.find`.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE) if `offset` is outside the log, StorageError.
@@ -295,9 +295,9 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {self.log_end_offset}",
             )
-        interval = self._config.index_interval_bytes
+        interval, end = self._config.index_interval_bytes, self.log_end_offset
         return fetch.find(
-            self.segments, offset, max_bytes, limit_offset, min_one, self.log_end_offset, interval, self._lost_tail
+            self.segments, offset, max_bytes, limit_offset, min_one, whole, end, interval, self._lost_tail
         )
 
     def _lost_tail(self, segment: Segment, offset: int, why: Exception) -> None:

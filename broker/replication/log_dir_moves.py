@@ -152,7 +152,7 @@ class LogDirMoves:
         """Copy some batches; returns at once if none are missing."""
         settings = self._hosted.settings
         start, end = future.log_end_offset, log.log_end_offset
-        found = log.read(start, settings.fetch_max_bytes, limit_offset=end, min_one=True)
+        found = log.read(start, settings.fetch_max_bytes, limit_offset=end, min_one=True, whole=True)
         if not found.is_cold and not found.size:
             # The log was cut where compaction had removed the records: it ends above its last batch.
             future.log_end_offset = end

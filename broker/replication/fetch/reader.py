@@ -170,7 +170,8 @@ class Reading:
             room = 0
             if not min_one and log.log_start_offset <= offset < limit:
                 return None
-        found = log.read(offset, room, limit_offset=limit, min_one=min_one)  # refuses an offset outside the log
+        # Refuses an offset outside the log.
+        found = log.read(offset, room, limit_offset=limit, min_one=min_one, whole=follows)
         if follows and is_throttled(self._hosted, partition, log):
             if must_wait(self._hosted, partition, params.replica_id, self._now_ms):
                 return None

@@ -8,10 +8,12 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.producers import Origin
+from logyard.broker.replication.events import FetchParams, PartitionFetch
 from logyard.broker.replication.throttle import ByteRate, is_listed
 from tests.support.disk_logs import batch, stored
 from tests.support.followed import Followed, answer, run
-from tests.support.replica_world import World, follower_fetch, produce
+from tests.support.replica_world import T0, World, fetch_once, follower_fetch, produce
 from tests.support.virtual_loop import VirtualLoop
 
 SIZE = len(batch())
@@ -63,6 +65,20 @@ def test_a_leader_throttles_listed_replicas_outside_the_isr() -> None:
     assert taken(world, replica=2) == 3 * SIZE, "a member of the ISR is never held back"
     world.advance(20_000)
     assert taken(world) == 3 * SIZE
+
+
+def test_a_large_batch_that_comes_in_part_is_neither_sent_nor_counted() -> None:
+    """The follower leaves it out: of a megabyte with batches of 800 KB a quarter of the rate was lost."""
+    world = throttled_world(isr=(1, 2))
+    world.replicas.settings.leader_throttled_rate = 10**12
+    hosted = world.replicas.hosted
+    for _ in range(3):
+        large = batch(payload=b"v" * 100_000)
+        world.replicas.producing.append([(T0, large)], acks=1, timeout_ms=1000, origin=Origin.CLIENT)
+    asked = FetchParams(0, 1, 10**6, replica_id=3)
+    answers = fetch_once(world.replicas, asked, [PartitionFetch(T0, 3, 3 * len(large) - 1)])
+    assert len(answers[0].records) == 2 * len(large)
+    assert hosted.throttled_out.per_second(hosted.now_ms()) == 2 * len(large)
 
 
 def test_a_throttled_follower_that_asks_beyond_the_end_is_told_so() -> None:
