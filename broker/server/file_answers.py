@@ -93,7 +93,7 @@ class FileAnswers:
 
     def _send(self, to: int) -> bool:
         """Send what the socket of this descriptor takes; returns whether that is all."""
-        # Hot path: once for each 100 KB or so (socket.send.buffer.bytes).
+        # Hot path: once for each 160 KB or so (socket.send.buffer.bytes).
         pieces = self._pieces
         while pieces:
             piece, at = pieces[0], self._at

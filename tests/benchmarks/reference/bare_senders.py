@@ -47,7 +47,7 @@ OFFERED = {
 }
 LATEST = -1
 NOTHING_NEW_S = 0.01
-SEND_BUFFER_BYTES = 102_400  # socket.send.buffer.bytes, as brokers of both kinds have it
+SEND_BUFFER_BYTES = 163_840  # socket.send.buffer.bytes, as our brokers have it
 _BATCH = struct.Struct(">qi4xb6xi")
 _ASKED = struct.Struct(">iqi")  # of a partition: its number, the offset, at most so many bytes
 _SIZE, _SHORT, _COUNT = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">i")

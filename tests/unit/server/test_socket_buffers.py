@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from logyard.broker.config.keys import KEYS
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.dispatch import Dispatcher
@@ -69,3 +70,10 @@ def test_a_connection_has_the_buffer_that_is_set(option: int, wanted: int) -> No
 def test_else_the_system_chooses(option: int, wanted: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(kept(option, wanted)) not in (2 * wanted, 0)
+
+
+def test_two_segments_of_loopback_fit_into_what_is_sent() -> None:
+    """A reader that gets one of 64 KB alone confirms it 40 ms later, and nothing can be sent until then."""
+    largest_segment, by_default = 65_483, KEYS["socket.send.buffer.bytes"].default
+    assert isinstance(by_default, int)
+    assert by_default > 2 * largest_segment
