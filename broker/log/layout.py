@@ -98,6 +98,12 @@ def parse_directory_name(name: str) -> PartitionDirectory | None:
     return None
 
 
+def is_future(path: str) -> bool:
+    """Whether the directory at this path is that of a copy which a move between log directories fills."""
+    parsed = parse_directory_name(path.rpartition("/")[2])
+    return parsed is not None and parsed.kind is DirectoryKind.FUTURE
+
+
 def file_name(offset: int, kind: str, suffix: str = "") -> str:
     """Return the file name of a segment (or snapshot) at that offset."""
     return f"{offset:020d}{kind}{suffix}"

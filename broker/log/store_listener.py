@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.log.background import DiskWork
 from logyard.broker.log.checkpoint_writer import CheckpointWriter
-from logyard.broker.log.disk.port import Disk, remove_if_there
+from logyard.broker.log.disk.port import remove_if_there
 from logyard.broker.log.flusher import Flusher
 from logyard.broker.log.partition_log import PartitionLog
 
@@ -31,7 +31,8 @@ class StoreListener:
         self._flusher.flush_soon(log, whole=False)
 
     def retired(self, log: PartitionLog, paths: Sequence[str]) -> None:
-        self._disk_work.remove_later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
+        names = [path.rpartition("/")[2] for path in paths]
+        self._disk_work.remove_later(log.config.file_delete_delay_ms, lambda: _remove(log, names))
 
     def cutting(self, log: PartitionLog, offset: int) -> None:
         self._checkpoints.before_cut(log, offset)
@@ -47,6 +48,7 @@ class StoreListener:
         self._note(f"{log.directory}: {what}")
 
 
-def _remove(disk: Disk, paths: Iterable[str]) -> None:
-    for path in paths:
-        remove_if_there(disk, path)
+def _remove(log: PartitionLog, names: Iterable[str]) -> None:
+    """Remove files of a log where it lies by now: a move's copy has taken its log's place meanwhile."""
+    for name in names:
+        remove_if_there(log.disk, f"{log.directory}/{name}")

@@ -7,11 +7,13 @@ start:
 - marked, still a future log, and there is a log: the renames were not done. The future log is filled further.
 - marked, a log, and there is another log: the first rename was done. The unmarked log is removed.
 - marked, still a future log, and there is no log: only the second rename was durable. The future log becomes the log.
-The mark is removed once both renames are durable, or when its log is loaded.
+The mark is removed once both renames are durable, when the directory is loaded as a log, or when there is a log beside
+the future one. A copy without a log keeps it: the log may be in a directory that is offline, and not there when that
+is back.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DirectoryContents, LogDirectory
@@ -63,6 +65,7 @@ def settle(
             for place in rivals:
                 if place is not marked[0]:
                     _give_up(place, tp, new_uuid, note)
+    _unmark_copies(place for tp, copies in future.items() if tp in live for place in copies)
     for tp, copies in future.items():
         marked = [place for place in copies if tp not in live and _is_marked(place)]
         kept = copies[0]
@@ -72,6 +75,11 @@ def settle(
         for place in copies:
             if place is not kept:
                 _give_up(place, tp, new_uuid, note)
+
+
+def _unmark_copies(places: Iterable[Place]) -> None:
+    for directory, _, name in places:
+        remove_if_there(directory.disk, f"{directory.root}/{name}/{layout.MOVED}")
 
 
 def _is_marked(place: Place) -> bool:

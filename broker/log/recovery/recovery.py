@@ -103,7 +103,8 @@ class _Loader:
         self.producers = ProducerStates()
 
     def load(self) -> LogState:
-        remove_if_there(self.disk, f"{self.directory}/{layout.MOVED}")
+        if not layout.is_future(self.directory):  # of a copy the mark tells what it is: recovery/moves.py
+            remove_if_there(self.disk, f"{self.directory}/{layout.MOVED}")
         swap.finish(self.disk, self.directory, self.note)
         epochs_lost = self.read_epochs()
         self.open_segments()
