@@ -100,8 +100,7 @@ class LogRegistry:
     def take_in(self, directory: LogDirectory, name: str, tp: TopicPartition, state: LogState | LogyardError) -> None:
         """Add a log that was loaded, or record that it could not be. Raises DuplicateReplica."""
         path = f"{directory.root}/{name}"
-        parsed = layout.parse_directory_name(name)
-        is_future = parsed is not None and parsed.kind is DirectoryKind.FUTURE
+        is_future = layout.is_future(path)
         known = self.futures if is_future else self.current
         if tp in known:
             raise DuplicateReplica(f"{tp} is in {known[tp].directory} and in {path}: move one of them away")
@@ -122,6 +121,9 @@ class LogRegistry:
             is_future=is_future,
         )
         known[tp] = log
+        if tp in self.current and tp in self.futures:
+            # From now on, and not only when the move goes on: a part of the log is in the copy already.
+            self.current[tp].is_moving = True
         directory.replicas += 1
         checkpointed = directory.offsets[layout.HIGH_WATERMARKS].get(tp, 0)
         log.set_high_watermark(min(max(checkpointed, log.log_start_offset), log.log_end_offset))
@@ -251,6 +253,8 @@ class LogRegistry:
         log.want_producers()
         for _ in future.producers.adopting(log.producers):
             pass  # few: see LogStore.prepare_promotion
+        # Who was verified and has not written yet: nobody would verify that producer's transaction again.
+        future.producers.guards = log.producers.guards
         future.epochs.adopt(log.epochs.entries)
         path = f"{self._directories.of(future.directory).root}/{layout.directory_name(tp)}"
         self._disk.rename(future.directory, path)

@@ -315,6 +315,57 @@ async def test_a_moving_replica_is_not_compacted() -> None:
     await broker.stop()
 
 
+async def test_a_replica_whose_move_waits_for_a_leader_is_not_compacted() -> None:
+    """After a restart nothing goes on before a leader is there. What is compacted meanwhile was copied as it was, and
+    would count as compacted in its new place: values of deleted keys could come back."""
+    broker = await led()
+    broker.write(200)
+    broker.moves.alter({A0: TWO})
+    for _ in range(5):
+        await asyncio.sleep(0)
+    broker.moves.close()
+    await broker.ended()
+    await broker.store.abandon()
+    broker.disk.restart()
+    again = Broker(broker.disk)
+    await again.store.load()
+    half = again.store.logs.future(A0)
+    assert half is not None
+    assert 0 < half.log_end_offset < again.log.log_end_offset
+    order = LeaderAndIsrPartition(A0, -1, 1, (2,), (1, 2), partition_epoch=1)
+    again.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
+    log = again.log
+    path = f"{ONE}/part"
+    again.disk.open(path, create=True, write=True).write_at(log.segments[0].read(log.segments[0].size, 0), 0)
+    prepared = log.prepare_replacement([path], [[log.segments[0].base_offset]])
+    with pytest.raises(BadPart, match="moving"):
+        log.swap_in(prepared)
+    again.lead(epoch=2)
+    await again.ended()
+    assert again.log.directory == f"{TWO}/a-0"
+    assert not again.log.is_moving
+    await again.stop()
+
+
+async def test_a_producer_that_was_verified_before_the_move_writes_after_it() -> None:
+    """Its batch was refused with INVALID_TXN_STATE, and its transaction had to be aborted."""
+    broker = await led()
+    broker.store.logs.verification.is_on = True
+    guard = broker.replicas.producing.begin_verification(A0, 8, 0, 0)
+    assert guard is not None
+    broker.moves.alter({A0: TWO})
+    await broker.ended()
+    assert broker.log.directory == f"{TWO}/a-0"
+    guard.is_verified = True
+    data = produced([b"v"], producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+    [result] = broker.replicas.producing.append(  # type: ignore[misc]  # acks=1: never a future
+        [(A0, data)], acks=1, timeout_ms=0, origin=Origin.CLIENT
+    )
+    assert result.error is ErrorCode.NONE
+    assert broker.log.producers.is_in_transaction(8, 0)
+    await broker.stop()
+
+
 def logs_of(disk: MemoryDisk, *histories: list[tuple[int, int]]) -> list[PartitionLog]:
     """Logs in directories of their own, each with batches of one record: (leader epoch, how many)."""
     made = []
