@@ -183,15 +183,22 @@ class ControllerContext:
         if topic_id is not None:
             self.names_by_id[topic_id] = topic.name
 
-    def forget_topic(self, name: str) -> None:
-        """Forget a topic, its deletion included."""
-        topic = self.topics.pop(name, None)
+    def forgetting(self, name: str) -> Iterator[int]:
+        """Forget a topic, its deletion included; yields after each partition, of which there may be a hundred thousand.
+
+        What is known of other topics' partitions is not looked at: it may be as much, for each of the topics that go.
+        """
+        topic = self.topics.get(name)
+        while topic is not None and topic.partitions:
+            _, partition = topic.partitions.popitem()
+            self.reassigning.pop(partition.tp, None)
+            for failed in self.failed_dirs.values():
+                failed.discard(partition.tp)
+            yield 1
+        self.topics.pop(name, None)
         if topic is not None and topic.topic_id is not None:
             self.names_by_id.pop(topic.topic_id, None)
         self.deleting.pop(name, None)
         self.deletion_ineligible.discard(name)
         self.deletion_started.discard(name)
-        for tp in [tp for tp in self.reassigning if tp.topic == name]:
-            del self.reassigning[tp]
-        for failed in self.failed_dirs.values():
-            failed -= {tp for tp in failed if tp.topic == name}
+        yield 1

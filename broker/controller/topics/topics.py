@@ -239,8 +239,7 @@ def on_topics_changed(context: ControllerContext) -> Steps[tuple[list[str], list
     found = dict.fromkeys(names or [])
     vanished = [name for name in context.topics if name not in found]
     queued = [name for name in vanished if context.is_deleting(name)]
-    for name in vanished:
-        context.forget_topic(name)
+    yield from effects.spread(cost for name in vanished for cost in context.forgetting(name))
     context.deleting.update(dict.fromkeys(queued))
     new = [name for name in found if name not in context.topics]
     if vanished or new:
@@ -268,7 +267,7 @@ def on_partitions_changed(context: ControllerContext, name: str) -> Steps[dict[T
     if found is None:
         return {}  # the children of /brokers/topics changed too, and that event does the rest
     if found.czxid != topic.czxid:
-        context.forget_topic(name)
+        yield from effects.spread(context.forgetting(name))
         moving = yield from _begin(context, [name])
         return {tp: context.topics[name].partitions[tp.partition].assignment.target for tp in moving}
     topic.version = found.version
