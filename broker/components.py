@@ -51,11 +51,11 @@ from logyard.broker.transactions.verification_figures import VerificationFigures
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.feature_watcher import FeatureWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
+from logyard.broker.zk.log_dir_news import LogDirNews
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
 from logyard.broker.zk.session_watches import SessionWatches
 from logyard.broker.zk.token_watcher import TokenWatcher
-from logyard.broker.znodes import log_dir_events
-from logyard.broker.znodes.ops import Create, SessionExpired
+from logyard.broker.znodes.ops import SessionExpired
 
 log = structlog.get_logger("logyard.broker")
 
@@ -95,6 +95,8 @@ class Components:
         self.links = BrokerLinks(config, self.metadata, self.security, control_security)
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
+        self.log_dir_news = LogDirNews(zk, broker_id)
+        self.replicas.requests.missing_logs.opened = self.log_dir_news.tell
         self.log_dir_moves = self._log_dir_moves()
         self.controller = self._controller(zk)
         self.channel = self.links.controller_channel(lambda: self.broker_epoch)
@@ -370,6 +372,7 @@ class Components:
         self.replicas.close()
         await self.coordinators.close()
         self.isr_changes.close()
+        self.log_dir_news.close()
         self.producer_ids.close()
         self.links.close()
         await self.store.close()
@@ -382,15 +385,7 @@ class Components:
         if not self.store.online_directories:
             self._fail("every log directory has failed")
         elif self.running:
-            self._spawn(self._tell_log_dir_failed())
-
-    async def _tell_log_dir_failed(self) -> None:
-        """Write the znode that notifies the controller, which then sends LeaderAndIsr for our replicas (facts §9)."""
-        event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
-        try:
-            await self._zk.multi([event])
-        except SessionExpired:
-            log.warning("the new session will tell the controller of the offline directory")
+            self.log_dir_news.tell()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         tasks.spawn("node", work)

@@ -7,7 +7,7 @@ Rule 3: a replica that went offline first loses its leaderships (partition Offli
 Rule 4: a registration that cannot be read is logged and counts as absent; the other brokers are handled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from logyard.broker.controller import effects, notifications
 from logyard.broker.controller.broker_requests import sending
@@ -19,7 +19,7 @@ from logyard.broker.controller.partitions import partition_machine, reassignment
 from logyard.broker.controller.partitions.replica_machine import Replica
 from logyard.broker.controller.topics import deletion
 from logyard.broker.errors import CorruptData, ErrorCode
-from logyard.broker.model import BrokerInfo
+from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.znodes import brokers as znode
 from logyard.broker.znodes import log_dir_events
 
@@ -192,7 +192,8 @@ def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAn
     before = context.failed_dirs.get(event.broker_id, set())
     yield from effects.spread(event.partitions.translate(context.names_by_id))
     codes = event.partitions.codes
-    failed = {tp for tp, code in codes.items() if code is ErrorCode.KAFKA_STORAGE_ERROR}
+    refused = (tp for tp, code in codes.items() if code is ErrorCode.KAFKA_STORAGE_ERROR)
+    failed = {tp for tp in refused if context.partition(tp) is not None}
     healthy = {tp for tp in before if codes.get(tp) is ErrorCode.NONE}
     now = (before - healthy) | failed
     if now == before:
@@ -204,3 +205,14 @@ def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAn
             "replicas are offline", level="warning", broker=event.broker_id, partitions=[str(p.tp) for p in newly]
         )
         yield from on_replicas_offline(context, [(p, event.broker_id) for p in newly])
+    if healthy:
+        yield from _on_replicas_back(context, event.broker_id, healthy)
+
+
+def _on_replicas_back(context: ControllerContext, broker: int, healthy: Collection[TopicPartition]) -> Steps[None]:
+    """A broker has opened logs that it could not open before: these replicas may lead again, or be deleted."""
+    back = [p for tp in sorted(healthy) if (p := context.partition(tp)) is not None]
+    yield from effects.note("replicas are back", broker=broker, partitions=[str(p.tp) for p in back])
+    yield from sending.metadata(context, back)
+    yield from bring_online(context)
+    yield from deletion.resume_for(context, list(dict.fromkeys(p.tp.topic for p in back)))

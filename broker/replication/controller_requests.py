@@ -30,10 +30,10 @@ from logyard.broker.replication.events import (
 )
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
+from logyard.broker.replication.missing_logs import MissingLogs
 from logyard.broker.replication.partition import Partition
 
 HURRY_S = 0.025
-LATER_S = 10.0
 DELETED_MAX = 100_000
 
 log = structlog.get_logger("logyard.replication")
@@ -83,7 +83,7 @@ class ControllerRequests:
         self._fetchers = fetchers
         self._broker_epoch = broker_epoch
         self._listeners: list[LeadershipListener] = []
-        self._postponed: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self.missing_logs = MissingLogs(hosted)
         self._deleted: dict[tuple[TopicId, int], int] = {}  # leader epochs at deletion, oldest first
 
     def add_listener(self, listener: LeadershipListener) -> None:
@@ -135,7 +135,7 @@ class ControllerRequests:
         following: list[tuple[Partition, LeaderAndIsrPartition]] = []
         renamed: list[Partition] = []
         for order in request.partitions:
-            self._postponed.pop(order.tp, None)
+            self.missing_logs.forget(order.tp)
             topic_id = request.topic_ids.get(order.tp.topic, ZERO_TOPIC_ID)
             verdict = self._judge(order, topic_id, renamed)
             errors[order.tp] = verdict if verdict is not None else ErrorCode.NONE
@@ -167,18 +167,25 @@ class ControllerRequests:
         if order.leader_epoch < current or partition is None or partition.log is None:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if topic_id != ZERO_TOPIC_ID and known_id == ZERO_TOPIC_ID:
-            return self._adopt(partition, partition.log, topic_id, renamed)
+            return self._adopt(order, partition, partition.log, topic_id, renamed)
         if topic_id == ZERO_TOPIC_ID and known_id != ZERO_TOPIC_ID and not partition.is_leader:
             renamed.append(partition)
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    def _adopt(self, partition: Partition, log: PartitionLog, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode:
+    def _adopt(
+        self,
+        order: LeaderAndIsrPartition,
+        partition: Partition,
+        log: PartitionLog,
+        topic_id: TopicId,
+        renamed: list[Partition],
+    ) -> ErrorCode:
         """Store a topic's id that becomes known late; nothing else changes."""
         try:
             log.assign_topic_id(topic_id)
         except (StorageError, ApiError) as failed:
-            return self._storage_failed(partition.tp, failed)
+            return self._storage_failed(order, topic_id, failed)
         renamed.append(partition)
         return ErrorCode.NONE
 
@@ -199,7 +206,7 @@ class ControllerRequests:
                 # The ISR may be this broker alone, and then the high watermark can advance.
                 partition.advance_high_watermark()
             except Exception as failed:
-                errors[order.tp] = self._storage_failed(order.tp, failed)
+                errors[order.tp] = self._storage_failed(order, request.topic_ids.get(order.tp.topic), failed)
                 continue
             self._hosted.partitions[order.tp] = partition
             led.append(partition)
@@ -224,9 +231,7 @@ class ControllerRequests:
             try:
                 log = self._hosted.get_or_create_log(partition, request.topic_ids.get(order.tp.topic), order.is_new)
             except Exception as failed:
-                errors[order.tp] = self._storage_failed(order.tp, failed)
-                if isinstance(failed, StorageError) and failed.is_passing:
-                    self._follow_later(order, request)
+                errors[order.tp] = self._storage_failed(order, request.topic_ids.get(order.tp.topic), failed)
                 continue
             if partition.log is None:
                 partition.log = log
@@ -255,30 +260,17 @@ class ControllerRequests:
             except Exception as error:
                 tasks.failed("news of leadership", error)
 
-    def _storage_failed(self, tp: TopicPartition, failed: Exception) -> ErrorCode:
+    def _storage_failed(self, order: LeaderAndIsrPartition, topic_id: TopicId | None, failed: Exception) -> ErrorCode:
+        tp = order.tp
         code = code_of(failed, tp)
         if not isinstance(failed, StorageError):
             return code if isinstance(failed, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
         if failed.is_passing:
             log.error("a replica has no log now", partition=str(tp), error=str(failed))
+            self.missing_logs.note(order, topic_id)
         else:
             self.take_offline([tp])
         return code
-
-    def _follow_later(self, order: LeaderAndIsrPartition, request: LeaderAndIsr) -> None:
-        """Carry out an order to follow again after a while, unless the controller sends another one first.
-
-        Orders to lead are not repeated: the controller, told that this replica has no log, has elected another leader.
-        """
-        self._postponed[order.tp] = order
-
-        def follow() -> None:
-            if self._postponed.get(order.tp) is order:
-                del self._postponed[order.tp]
-                partition = self._hosted.partitions.get(order.tp) or Partition(order.tp, self._hosted.ports)
-                self._make_followers([(partition, order)], request, {})
-
-        self._hosted.timers.call_later(LATER_S, follow)
 
     # StopReplica and failed directories
 
@@ -290,7 +282,8 @@ class ControllerRequests:
         errors: dict[TopicPartition, ErrorCode] = {}
         stopping: list[StopReplicaPartition] = []
         for order in request.partitions:
-            self._postponed.pop(order.tp, None)
+            if order.delete:
+                self.missing_logs.forget(order.tp)
             errors[order.tp] = self._may_stop(order)
             if errors[order.tp] is ErrorCode.NONE:
                 stopping.append(order)

@@ -188,6 +188,7 @@ class Replicas:
             self._next_look.cancel()
             self._next_look = None
         self._config_news.close()
+        self.requests.missing_logs.close()
         self.hosted.close()
 
 

@@ -305,20 +305,44 @@ def out_of_descriptors() -> Any:
     return trouble
 
 
-async def test_a_replica_without_a_descriptor_left_is_followed_later(world: ControlledWorld) -> None:
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_a_replica_without_a_descriptor_left_is_asked_for_when_there_is_one(
+    world: ControlledWorld, leader: int
+) -> None:
+    """The controller takes it for one on a failed directory and has it stopped: it sends no more orders by itself."""
+    asked: list[int] = []
+    world.replicas.requests.missing_logs.opened = lambda: asked.append(len(world.logs.logs))
     world.logs.failing[T0] = out_of_descriptors()
-    orders = world.order(leader=2), world.order(T1, leader=2)
+    orders = world.order(leader=leader), world.order(T1, leader=2)
     assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
-    world.advance(10_000)
+    assert errors(stop(world)) == [ErrorCode.NONE]
+    world.advance(30_000)
+    assert asked == []
     assert (await world.replicas.gauges())["offline_replica_count"] == 0
-    assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1]
     world.logs.failing.clear()
-    world.advance(10_000)
+    world.advance(30_000)
+    assert asked == [2], "once, when both have a log"
+    again = world.order(leader=2, leader_epoch=1), world.order(T1, leader=2)
+    assert errors(world.tell(*again)) == [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH]
     assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1, T0]
+
+
+def test_of_very_many_replicas_without_a_log_one_is_tried(world: ControlledWorld) -> None:
+    """To make a log takes some milliseconds: the others are for the controller's orders, which take turns."""
+    asked: list[int] = []
+    world.replicas.requests.missing_logs.opened = lambda: asked.append(len(world.logs.logs))
+    many = [TopicPartition("many", number) for number in range(50)]
+    world.logs.failing.update(dict.fromkeys(many, out_of_descriptors()))
+    world.tell(*(world.order(tp, leader=2) for tp in many))
+    world.logs.failing.clear()
+    world.advance(30_000)
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_later_order_of_the_controller_counts(world: ControlledWorld, leaves: Any) -> None:
+    asked: list[int] = []
+    world.replicas.requests.missing_logs.opened = lambda: asked.append(1)
     world.logs.failing[T0] = out_of_descriptors()
     world.tell(world.order(leader=2))
     world.logs.failing.clear()
@@ -329,6 +353,19 @@ def test_a_later_order_of_the_controller_counts(world: ControlledWorld, leaves: 
     world.advance(30_000)
     started = [event[2] for event in world.fetching.log if event[0] == "start"]
     assert started == ([] if leaves else [3])
+    assert asked == []
+    assert (world.logs.get(T0) is None) is leaves
+
+
+def test_a_broker_that_stops_tries_no_more(world: ControlledWorld) -> None:
+    asked: list[int] = []
+    world.replicas.requests.missing_logs.opened = lambda: asked.append(1)
+    world.logs.failing[T0] = out_of_descriptors()
+    world.tell(world.order(leader=2))
+    world.logs.failing.clear()
+    world.replicas.close()
+    world.advance(30_000)
+    assert asked == []
 
 
 def test_an_unexpected_error_affects_one_partition_of_a_request(world: ControlledWorld) -> None:

@@ -301,3 +301,18 @@ async def test_a_topic_made_while_its_namesake_is_deleted_is_refused_until_it_is
     await world.start(3)
     (created,) = await world.controller.runner.ask(CreateTopics((NewTopic("t", 1, 1),)))
     assert created.error is ErrorCode.NONE
+
+
+async def test_waits_for_a_replica_that_cannot_be_opened_now(world: World) -> None:
+    await world.make_topic("t", (1, 3))
+    notice = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(3), sequential=True)
+    world.brokers[3].failed_partitions = {TP}
+    world.write(notice)
+    await world.settle()
+    await delete(world, "t")
+    assert len(traces(world, "t")) == 2
+    world.brokers[3].failed_partitions = set()
+    world.write(notice)
+    await world.settle()
+    assert traces(world, "t") == []
+    assert world.brokers[3].deleted == [TP]
