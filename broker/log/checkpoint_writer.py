@@ -28,6 +28,7 @@ class CheckpointWriter:
         self._directories, self._logs, self._run = directories, logs, run
         self._one_at_a_time = asyncio.Lock()
         self._cleaned: dict[PartitionLog, int] = {}  # cleaner offsets that are being written
+        self._is_closed = False
 
     def offsets(self, directory: LogDirectory, name: str) -> Offsets:
         """Return the current content of a checkpoint of this directory."""
@@ -76,9 +77,19 @@ class CheckpointWriter:
                 return True
         return False
 
+    def close(self) -> None:
+        """Refuse what is still asked for, as by a move that waits for the disk: it would leave out the logs that are
+        closed by then. What is being written is discarded by the last writes, which are done at once."""
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageError("the logs are being closed: no checkpoint is written any more")
+
     async def write(self, directory: LogDirectory, name: str) -> None:
         """Write one checkpoint of one directory, if it has changed. Raises StorageError."""
         async with self._one_at_a_time:
+            self._check_open()
             offsets, turn = await self._gather(directory, name)
             if offsets == directory.offsets.get(name):
                 directory.end_write(name, turn)
@@ -97,6 +108,7 @@ class CheckpointWriter:
             try:
                 written = False
                 while not written:
+                    self._check_open()
                     log.check_usable()
                     offsets, turn = await self._gather(directory, name)
                     offsets[log.tp] = self._cleaned[log]

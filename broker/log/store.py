@@ -325,6 +325,7 @@ class LogStore:
     async def close(self) -> None:
         """Flush and close every log, write the checkpoints, and mark the sound directories as clean."""
         await self._background.stop()
+        self.checkpoints.close()
         for directory in self._directories.online:
             if self._loaded:
                 try:

@@ -2,109 +2,19 @@
 
 import asyncio
 import errno
-import itertools
 import random
-import uuid
-from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
-from logyard.broker.clock import ManualClock
-from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import layout
-from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.memory import MachineStopped
 from logyard.broker.log.disk.port import read_whole
-from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import LOOKED_AT_ONCE, ProducerEntry
-from logyard.broker.log.retention import delete_old_segments
-from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
-from tests.support.logs import content, names, produced
-
-ONE, TWO = "/disks/one", "/disks/two"
-A0 = TopicPartition("a", 0)
-TOPIC_ID = uuid.UUID(int=5)
-CONFIG = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=10_000)
-
-
-class House:
-    """Two log directories on one disk in memory, and a store on them."""
-
-    def __init__(self) -> None:
-        self.disk = MemoryDisk(choose=random.Random(3).randrange)
-        self.disk.make_directory("/disks")
-        self.disk.sync_directory("/")
-        self.notes: list[str] = []
-        self.ids = itertools.count(1)
-
-    async def start(self) -> LogStore:
-        store = LogStore(
-            StoreSettings((ONE, TWO)),
-            self.disk,
-            ManualClock(),
-            self.run,
-            topic_config=lambda topic: CONFIG,
-            new_uuid=lambda: uuid.UUID(int=next(self.ids)),
-            note=self.notes.append,
-        )
-        await store.load()
-        return store
-
-    async def run(self, work: Callable[[], Any]) -> Any:
-        await asyncio.sleep(0)
-        return work()
-
-    async def filled(self) -> tuple[LogStore, PartitionLog]:
-        """A store with a replica in the first directory."""
-        store = await self.start()
-        log = store.logs.get_or_create(A0, TOPIC_ID, CONFIG, is_new=True, directory=ONE)
-        for number in range(12):
-            write(log, number)
-        log.set_high_watermark(log.log_end_offset)
-        log.advance_log_start(3)
-        log.flush(20)
-        await store.checkpoints.write_everywhere(layout.LOG_STARTS)
-        return store, log
-
-
-def write(log: PartitionLog, number: int) -> None:
-    data = produced([b"v%d" % number] * 2, producer_id=8, producer_epoch=0, base_sequence=2 * number)
-    log.append_as_leader(data, number // 4, now_ms=0)
-
-
-def copy(log: PartitionLog, future: PartitionLog) -> None:
-    """Fill a future log up to the log's end."""
-    while future.log_end_offset < log.log_end_offset:
-        piece = log.read(future.log_end_offset, 150, limit_offset=log.log_end_offset, min_one=True)
-        future.append_as_follower(memoryview(bytearray(piece.load())))
-    future.set_high_watermark(log.high_watermark)
-    future.advance_log_start(log.log_start_offset)
-
-
-async def moved(store: LogStore) -> PartitionLog:
-    """Move the replica to the second directory."""
-    log = store.logs.get(A0)
-    future = store.logs.begin_move(A0, TWO)
-    assert log is not None
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
-    return store.promote(A0)
-
-
-async def settled(store: LogStore) -> None:
-    """Let the threads do the work that is due at once."""
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
-def state(log: PartitionLog) -> tuple[Any, ...]:
-    producers = {pid: (e.epoch, e.last_sequence, e.last_offset) for pid, e in log.producers.entries.items()}
-    return content(log), log.log_start_offset, log.log_end_offset, log.epochs.entries, log.topic_id, producers
+from tests.support.logs import content, names
+from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copy, moved, settled, state, write
 
 
 async def test_a_move_keeps_records_epochs_and_producers() -> None:
@@ -348,67 +258,3 @@ async def test_a_marked_copy_is_no_log_while_a_directory_is_offline() -> None:
     with pytest.raises(StorageError, match="may be in"):
         again.logs.get_or_create(A0, TOPIC_ID, CONFIG, is_new=False)
     await again.abandon()
-
-
-async def test_a_copy_whose_log_was_in_a_lost_directory_becomes_the_log_when_that_is_back() -> None:
-    """The power was lost when only the old directory had its new name, and the old disk was offline at the next start:
-    the replica then came up empty, and where it was the only one, its records were gone."""
-    house = House()
-    store, log = await house.filled()
-    before = state(log)
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
-    await store.abandon()
-    house.disk.restart()
-    house.disk.rename(f"{ONE}/a-0", f"{ONE}/a-0.{uuid.UUID(int=99).hex}-delete")
-    house.disk.fail(ONE)
-    without = await house.start()
-    assert without.logs.get(A0) is None
-    await without.abandon()
-    house.disk.restart()
-    house.disk.heal()
-    again = await house.start()
-    kept = again.logs.get(A0)
-    assert kept is not None, "the replica is gone"
-    assert (kept.directory, state(kept)) == (f"{TWO}/a-0", before)
-    assert layout.MOVED not in names(house.disk, kept.directory)
-    await again.abandon()
-
-
-async def test_a_copy_beside_its_log_has_no_mark_any_more() -> None:
-    """From now on the log may have more that is durable, so that the copy could no longer take its place."""
-    house = House()
-    store, log = await house.filled()
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
-    await store.abandon()
-    house.disk.restart()
-    again = await house.start()
-    half = again.logs.future(A0)
-    assert half is not None
-    assert layout.MOVED not in names(house.disk, half.directory)
-    await again.abandon()
-
-
-async def test_files_that_retention_took_from_the_copy_do_not_stay_in_its_new_place() -> None:
-    """They are removed after a delay, in which the directory gets another name."""
-    house = House()
-    store, log = await house.filled()
-    log.config = replace(CONFIG, file_delete_delay_ms=50)
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    log.advance_log_start(12)
-    future.advance_log_start(12)
-    assert delete_old_segments(future, 0) > 0
-    await store.prepare_promotion(A0)
-    new = store.promote(A0)
-    assert any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory))
-    async with asyncio.timeout(5):
-        while any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory)):
-            await asyncio.sleep(0.01)
-    await store.abandon()
