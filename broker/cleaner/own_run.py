@@ -1,11 +1,13 @@
 """One run of the broker's own (cleaner or catch-up): take a lease, have a worker write the parts, commit."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.model import TopicPartition
 
@@ -29,9 +31,11 @@ async def run(
         made = await _work_at(lease_service, worker, lease, request)
         answer = await lease_service.commit(lease["lease_id"], _commit_of(lease, made, request.get("decision")))
     except BaseException as error:
-        # This changes nothing if the lease has ended.
+        # This changes nothing if the lease has ended. A commit that has begun goes on to its end, and refuses: that
+        # must not take the place of what was raised, which may be the end of whoever runs this.
         reason = str(error) or type(error).__name__
-        await lease_service.abort(lease["lease_id"], {"generation": lease["generation"], "reason": reason})
+        with suppress(LeaseError):
+            await lease_service.abort(lease["lease_id"], {"generation": lease["generation"], "reason": reason})
         raise
     return {**made, **answer}
 

@@ -313,3 +313,31 @@ async def test_a_disk_without_room_is_left_with_its_rest() -> None:
         world.clock.advance(60)
         assert await cleaner.clean_next(worker)
         assert len(content(log)) < len(before)
+
+
+async def test_a_cleaner_that_is_stopped_during_a_commit_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit refused to be aborted, which took the place of the cancellation: the cleaner went on, and its broker
+    never came to an end."""
+    async with LeaseWorld() as world:
+        log = world.lead()
+        fill(log, 60)
+        before = latest(content(log))
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+        save = world.store.set_cleaner_offset
+
+        async def slowly(tp: TopicPartition, offset: int) -> None:
+            begun.set()
+            await goes_on.wait()
+            await save(tp, offset)
+
+        monkeypatch.setattr(world.store, "set_cleaner_offset", slowly)
+        cleaner = cleaner_of(world, Worker(world))
+        cleaner.start()
+        async with asyncio.timeout(10):
+            await begun.wait()
+            await cleaner.close()
+        goes_on.set()
+        await world.leases.settle()
+        assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
+        assert latest(content(log)) == before
+        assert [lease.state.value for lease in world.leases.book] == ["committed"]
