@@ -29,6 +29,12 @@ from logyard.broker.log.settings import StoreSettings
 from logyard.broker.model import TopicId, TopicPartition
 
 
+class TooManyReplicas(StorageError):
+    """The limit of open files allows no more replicas; there is room once others are deleted."""
+
+    is_passing = True
+
+
 class LogRegistry:
     """The logs by partition: `current` logs and `futures`; `broken` has the paths of directories that could not be
     opened.
@@ -84,6 +90,11 @@ class LogRegistry:
     def all_futures(self) -> list[PartitionLog]:
         """Return the copies that moves between log directories fill."""
         return list(self.futures.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no log directory is offline: a replica that is not found then has no log here."""
+        return len(self._directories.online) == len(self._directories.all)
 
     def everything(self) -> list[PartitionLog]:
         """Return all logs, future logs included."""
@@ -159,7 +170,7 @@ class LogRegistry:
         if tp in self.broken:
             raise StorageError(f"{self.broken[tp]}: cannot be opened; the broker's log says why, move it away")
         if len(self.current) + len(self.futures) >= self._settings.partitions_max:
-            raise StorageError(
+            raise TooManyReplicas(
                 f"{tp}: {len(self.current)} replicas, the limit of open files allows no more: raise it (ulimit -n)"
             )
         offline = ", ".join(d.path for d in self._directories.all if not d.online)

@@ -293,7 +293,8 @@ class ControllerRequests:
         return PartitionErrors(ErrorCode.NONE, errors)
 
     def _may_stop(self, order: StopReplicaPartition) -> ErrorCode:
-        if order.tp in self._hosted.offline:
+        # What is offline because of its log alone, where no directory is, can be deleted with its topic.
+        if order.tp in self._hosted.offline and not (order.delete and self._hosted.logs.is_complete):
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._hosted.partitions.get(order.tp)
         if partition is None or order.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
@@ -312,6 +313,7 @@ class ControllerRequests:
             hosted.transitioned(partition)
         if not order.delete:
             return ErrorCode.NONE
+        hosted.offline.pop(order.tp, None)
         try:
             # The log may be one that no LeaderAndIsr named since the start: its topic was deleted while this broker was
             # down. And it may be one that could not be opened, which stands in the way of a topic of that name.

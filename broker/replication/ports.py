@@ -52,6 +52,8 @@ class Slice(Protocol):
 class Logs(Protocol):
     """All logs of this broker (log.registry.LogRegistry). Raises StorageError if a directory failed."""
 
+    @property
+    def is_complete(self) -> bool: ...
     def get(self, tp: TopicPartition) -> PartitionLog | None: ...
     def get_or_create(
         self, tp: TopicPartition, topic_id: TopicId | None, config: TopicConfig, is_new: bool

@@ -61,6 +61,7 @@ class ScriptedBroker:
         self.metadata: dict[TopicPartition, dict[str, Any]] = {}
         self.deleted: list[TopicPartition] = []
         self.failed_partitions: set[TopicPartition] = set()
+        self.deletes_failed = False  # failed partitions are in no failed directory: their logs cannot be opened
         self.refuse_deletion = False
         self.silent = False
         self.features: tuple[tuple[str, LevelRange], ...] = world.features.get(broker_id, ())
@@ -177,7 +178,8 @@ class ScriptedBroker:
                 tp = TopicPartition(topic["topic_name"], p["partition_index"])
                 code = 0
                 if p["delete_partition"]:
-                    code = 56 if self.refuse_deletion else 0
+                    is_lost = tp in self.failed_partitions and not self.deletes_failed
+                    code = 56 if self.refuse_deletion or is_lost else 0
                     if not code:
                         self.deleted.append(tp)
                         self.leader_epochs.pop(tp, None)

@@ -96,6 +96,7 @@ class DiskLogs:
         self.disk.make_directory("/logs")
         self.logs: dict[TopicPartition, ReplicaLog] = {}
         self.broken: set[TopicPartition] = set()  # that could not be opened
+        self.is_complete = True  # no log directory is offline
         self.deleted: list[TopicPartition] = []
         self.checkpoint: dict[TopicPartition, int] = {}
         self.failing: dict[TopicPartition, Exception] = {}

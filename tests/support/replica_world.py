@@ -22,7 +22,14 @@ from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicId, TopicPartition
-from logyard.broker.replication.events import FetchParams, LeaderAndIsr, LeaderAndIsrPartition, PartitionFetch
+from logyard.broker.replication.events import (
+    FetchParams,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    PartitionFetch,
+    StopReplica,
+    StopReplicaPartition,
+)
 from logyard.broker.replication.fetch.fetch import Sessionless
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChangeResult
@@ -222,6 +229,52 @@ class Leadership:
 
     def on_deleted(self, tp: TopicPartition) -> None:
         self.heard.append(("deleted", tp))
+
+
+class Fetching:
+    """Fetchers that only record their calls."""
+
+    failed_count = 0
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+
+    def start(self, partitions: Any) -> None:
+        self.log += [("start", p.tp, p.leader, p.leader_epoch) for p in partitions]
+
+    def stop(self, partitions: Any) -> None:
+        self.log += [("stop", tp) for tp in partitions]
+
+    def refresh_topic_ids(self, partitions: Any) -> None:
+        self.log += [("ids", p.tp, p.topic_id) for p in partitions]
+
+
+class ControlledWorld(World):
+    """A world whose fetchers and leadership listener record their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetching = Fetching()
+        self.replicas.use_fetchers(self.fetching)
+        self.leadership = Leadership()
+        self.replicas.requests.add_listener(self.leadership)
+
+
+def stop(
+    world: World,
+    tp: TopicPartition = T0,
+    leader_epoch: int = -1,
+    delete: bool = False,
+    controller_epoch: int = 1,
+    broker_epoch: int = -1,
+) -> Any:
+    order = StopReplicaPartition(tp, leader_epoch, delete)
+    return world.replicas.requests.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
+
+
+def errors(answer: Any) -> Any:
+    assert answer.error is ErrorCode.NONE
+    return list(answer.partitions.values())
 
 
 def follower_fetch(world: World, replica: int, offset: int, tp: TopicPartition = T0, **fields: Any) -> Any:

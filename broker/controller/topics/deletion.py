@@ -193,7 +193,9 @@ def _delete_replicas(context: ControllerContext, names: Sequence[str]) -> Steps[
     for number, partition in enumerate(context.partitions_of(names), 1):
         yield from effects.done(number)
         for broker in partition.assignment.replicas:
-            if not context.is_online(broker, partition.tp):
+            # One that is offline on a live broker is tried: its broker knows whether a directory of it is, or only the
+            # log cannot be opened.
+            if not context.is_live(broker):
                 dead.append((partition, broker))
             elif partition.replica_phase(broker) is not _SUCCESSFUL:
                 alive.append((partition, broker))

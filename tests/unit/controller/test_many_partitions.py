@@ -110,7 +110,7 @@ async def test_a_topic_is_deleted_some_partitions_at_a_time(
     done = Counter[tuple[str, int]]()
     for part, name in (
         (Partition, "replica_phase"),
-        (ControllerContext, "is_online"),
+        (ControllerContext, "is_live"),
         (ControllerContext, "partition"),
         (deletion, "Delete"),
         (fencing, "_size"),
@@ -257,7 +257,7 @@ class Watched(dict[TopicPartition, None]):
 
 
 async def test_topics_are_forgotten_without_a_look_at_the_moves_of_others(make_world: Callable[..., World]) -> None:
-    """Each that went looked at all that were moving: of 1000 topics beside 10,000 moves that took 0.15 s in one turn."""
+    """Each looked at all that were moving: of 1000 topics beside 10,000 moves that took 0.15 s in one turn."""
     world = make_world()
     await world.start(1, 2, 3)
     names = [f"gone-{number}" for number in range(20)]

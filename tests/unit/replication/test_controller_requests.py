@@ -1,7 +1,6 @@
 """LeaderAndIsr, StopReplica, UpdateMetadata and failing directories (facts §9)."""
 
 import uuid
-from typing import Any
 
 import pytest
 
@@ -10,59 +9,22 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import StopReplica, StopReplicaPartition
-from tests.support.replica_world import T0, T1, Leadership, World, follower_fetch, produce
-
-
-class Fetching:
-    """Fetchers that only record their calls."""
-
-    failed_count = 0
-
-    def __init__(self) -> None:
-        self.log: list[tuple[Any, ...]] = []
-
-    def start(self, partitions: Any) -> None:
-        self.log += [("start", p.tp, p.leader, p.leader_epoch) for p in partitions]
-
-    def stop(self, partitions: Any) -> None:
-        self.log += [("stop", tp) for tp in partitions]
-
-    def refresh_topic_ids(self, partitions: Any) -> None:
-        self.log += [("ids", p.tp, p.topic_id) for p in partitions]
-
-
-class ControlledWorld(World):
-    """A world whose fetchers and leadership listener record their calls."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetching = Fetching()
-        self.replicas.use_fetchers(self.fetching)
-        self.leadership = Leadership()
-        self.replicas.requests.add_listener(self.leadership)
+from tests.support.replica_world import (
+    T0,
+    T1,
+    ControlledWorld,
+    Leadership,
+    World,
+    errors,
+    follower_fetch,
+    produce,
+    stop,
+)
 
 
 @pytest.fixture
 def world() -> ControlledWorld:
     return ControlledWorld()
-
-
-def stop(
-    world: World,
-    tp: TopicPartition = T0,
-    leader_epoch: int = -1,
-    delete: bool = False,
-    controller_epoch: int = 1,
-    broker_epoch: int = -1,
-) -> Any:
-    order = StopReplicaPartition(tp, leader_epoch, delete)
-    return world.replicas.requests.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
-
-
-def errors(answer: Any) -> Any:
-    assert answer.error is ErrorCode.NONE
-    return list(answer.partitions.values())
 
 
 def test_broker_epochs(world: ControlledWorld) -> None:
@@ -292,80 +254,11 @@ def test_a_log_that_could_not_be_opened_is_deleted_too(world: ControlledWorld) -
 
 
 async def test_a_directory_that_fails_on_creation(world: ControlledWorld) -> None:
-    world.logs.failing[T0] = StorageError("no space")
+    world.logs.failing[T0], world.logs.is_complete = StorageError("no space"), False
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert errors(stop(world, delete=True)) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert (await world.replicas.gauges())["offline_replica_count"] == 1
-
-
-def out_of_descriptors() -> Any:
-    trouble = StorageError("too many open files")
-    trouble.is_passing = True
-    return trouble
-
-
-@pytest.mark.parametrize("leader", [1, 2])
-async def test_a_replica_without_a_descriptor_left_is_asked_for_when_there_is_one(
-    world: ControlledWorld, leader: int
-) -> None:
-    """The controller takes it for one on a failed directory and has it stopped: it sends no more orders by itself."""
-    asked: list[int] = []
-    world.replicas.requests.missing_logs.opened = lambda: asked.append(len(world.logs.logs))
-    world.logs.failing[T0] = out_of_descriptors()
-    orders = world.order(leader=leader), world.order(T1, leader=2)
-    assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
-    assert errors(stop(world)) == [ErrorCode.NONE]
-    world.advance(30_000)
-    assert asked == []
-    assert (await world.replicas.gauges())["offline_replica_count"] == 0
-    world.logs.failing.clear()
-    world.advance(30_000)
-    assert asked == [2], "once, when both have a log"
-    again = world.order(leader=2, leader_epoch=1), world.order(T1, leader=2)
-    assert errors(world.tell(*again)) == [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH]
-    assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1, T0]
-
-
-def test_of_very_many_replicas_without_a_log_one_is_tried(world: ControlledWorld) -> None:
-    """To make a log takes some milliseconds: the others are for the controller's orders, which take turns."""
-    asked: list[int] = []
-    world.replicas.requests.missing_logs.opened = lambda: asked.append(len(world.logs.logs))
-    many = [TopicPartition("many", number) for number in range(50)]
-    world.logs.failing.update(dict.fromkeys(many, out_of_descriptors()))
-    world.tell(*(world.order(tp, leader=2) for tp in many))
-    world.logs.failing.clear()
-    world.advance(30_000)
-    assert asked == [1]
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-def test_a_later_order_of_the_controller_counts(world: ControlledWorld, leaves: Any) -> None:
-    asked: list[int] = []
-    world.replicas.requests.missing_logs.opened = lambda: asked.append(1)
-    world.logs.failing[T0] = out_of_descriptors()
-    world.tell(world.order(leader=2))
-    world.logs.failing.clear()
-    if leaves:
-        stop(world, delete=True)
-    else:
-        world.tell(world.order(leader=3, leader_epoch=1))
-    world.advance(30_000)
-    started = [event[2] for event in world.fetching.log if event[0] == "start"]
-    assert started == ([] if leaves else [3])
-    assert asked == []
-    assert (world.logs.get(T0) is None) is leaves
-
-
-def test_a_broker_that_stops_tries_no_more(world: ControlledWorld) -> None:
-    asked: list[int] = []
-    world.replicas.requests.missing_logs.opened = lambda: asked.append(1)
-    world.logs.failing[T0] = out_of_descriptors()
-    world.tell(world.order(leader=2))
-    world.logs.failing.clear()
-    world.replicas.close()
-    world.advance(30_000)
-    assert asked == []
 
 
 def test_an_unexpected_error_affects_one_partition_of_a_request(world: ControlledWorld) -> None:

@@ -316,3 +316,15 @@ async def test_waits_for_a_replica_that_cannot_be_opened_now(world: World) -> No
     await world.settle()
     assert traces(world, "t") == []
     assert world.brokers[3].deleted == [TP]
+
+
+async def test_a_replica_is_deleted_whose_log_cannot_be_opened(world: World) -> None:
+    """It counts as offline, and its topic waited for a restart of the broker, which changes nothing."""
+    await world.make_topic("t", (1, 3))
+    broker = world.brokers[3]
+    broker.failed_partitions, broker.deletes_failed = {TP}, True
+    world.write(Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(3), sequential=True))
+    await world.settle()
+    await delete(world, "t")
+    assert traces(world, "t") == []
+    assert broker.deleted == [TP]
