@@ -144,8 +144,7 @@ class LogStore:
         begun = await asyncio.gather(*(self._begin(directory) for directory in self._directories.online))
         places = [place for place in begun if place is not None]
         complete = len(places) == len(self._directories.all)
-        with suppress(DiskError):  # its directory is going offline
-            await self._run(partial(moves.settle, places, complete=complete, new_uuid=self._new_uuid, note=self._note))
+        await self._run(partial(moves.settle, places, complete=complete, new_uuid=self._new_uuid, note=self._note))
         await asyncio.gather(*(self._load_directory(directory, found) for directory, found in places))
         self._want_one_online()
         self._loaded = True

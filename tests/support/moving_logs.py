@@ -36,6 +36,7 @@ class House:
     """Two log directories on one disk in memory, and a store on them. Flushes wait for `syncs`."""
 
     def __init__(self) -> None:
+        self.directories: tuple[str, ...] = (ONE, TWO)
         self.syncs = asyncio.Event()
         self.syncs.set()
         self.disk = MemoryDisk(choose=random.Random(3).randrange)
@@ -46,7 +47,7 @@ class House:
 
     async def start(self) -> LogStore:
         store = LogStore(
-            StoreSettings((ONE, TWO)),
+            StoreSettings(self.directories),
             self.disk,
             ManualClock(),
             self.run,

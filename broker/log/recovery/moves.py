@@ -13,11 +13,12 @@ is back.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DirectoryContents, LogDirectory
-from logyard.broker.log.disk.port import Disk, remove_if_there, stage
+from logyard.broker.log.disk.port import Disk, DiskError, remove_if_there, stage
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.model import TopicPartition
 
@@ -60,26 +61,44 @@ def settle(
             for name, tp in names:
                 row.setdefault(tp, []).append((directory, found, name))
     for tp, rivals in live.items():
-        marked = [place for place in rivals if len(rivals) > 1 and _is_marked(place)]
-        if len(marked) == 1:
-            for place in rivals:
-                if place is not marked[0]:
-                    _give_up(place, tp, new_uuid, note)
-    _unmark_copies(place for tp, copies in future.items() if tp in live for place in copies)
+        # What fails is going offline: the replicas of the other directories are settled all the same.
+        with suppress(DiskError):
+            _settle_rivals(tp, rivals, new_uuid, note)
     for tp, copies in future.items():
-        marked = [place for place in copies if tp not in live and _is_marked(place)]
-        kept = copies[0]
-        if complete and len(marked) == 1:
-            kept = marked[0]
-            _become_log(kept, tp, note)
-        for place in copies:
-            if place is not kept:
-                _give_up(place, tp, new_uuid, note)
+        with suppress(DiskError):
+            _settle_copies(tp, copies, new_uuid, note, has_log=tp in live, complete=complete)
 
 
-def _unmark_copies(places: Iterable[Place]) -> None:
-    for directory, _, name in places:
+def _settle_rivals(
+    tp: TopicPartition, rivals: Sequence[Place], new_uuid: Callable[[], uuid.UUID], note: Callable[[str], None]
+) -> None:
+    """Of two logs of a replica keep the one that is marked."""
+    marked = [place for place in rivals if len(rivals) > 1 and _is_marked(place)]
+    for place in rivals if len(marked) == 1 else ():
+        if place is not marked[0]:
+            _give_up(place, tp, new_uuid, note)
+
+
+def _settle_copies(
+    tp: TopicPartition,
+    copies: Sequence[Place],
+    new_uuid: Callable[[], uuid.UUID],
+    note: Callable[[str], None],
+    *,
+    has_log: bool,
+    complete: bool,
+) -> None:
+    """Keep one copy; a marked one becomes the log of a replica that has none."""
+    kept = copies[0]
+    marked = [place for place in copies if _is_marked(place)]
+    for directory, _, name in marked if has_log else ():
         remove_if_there(directory.disk, f"{directory.root}/{name}/{layout.MOVED}")
+    if complete and not has_log and len(marked) == 1:
+        kept = marked[0]
+        _become_log(kept, tp, note)
+    for place in copies:
+        if place is not kept:
+            _give_up(place, tp, new_uuid, note)
 
 
 def _is_marked(place: Place) -> bool:

@@ -103,3 +103,24 @@ async def test_a_broker_that_stops_while_a_copy_is_flushed_keeps_its_checkpoints
     assert (kept.log_start_offset, kept.high_watermark) == (3, 20)
     assert isinstance(refused, StorageError)
     await again.abandon()
+
+
+async def test_a_directory_that_fails_while_moves_are_settled_keeps_no_other_from_it() -> None:
+    """The broker did not start: of another replica there were two logs, and nobody had told them apart."""
+    house, three = House(), "/disks/three"
+    house.directories = ONE, TWO, three
+    store, _ = await house.filled()
+    other = TopicPartition("b", 0)
+    store.logs.get_or_create(other, TOPIC_ID, CONFIG, is_new=True, directory=ONE)
+    await store.close()
+    for moved_to in (f"{three}/a-0", f"{TWO}/b-0"):
+        house.disk.make_directory(moved_to)
+        house.disk.open(f"{moved_to}/{layout.MOVED}", create=True)
+    house.disk.restart()
+    house.disk.fail(f"{three}/a-0")
+    again = await house.start()
+    assert again.online_directories == (ONE, TWO)
+    logs = [again.logs.get(tp) for tp in (A0, other)]
+    assert [log and log.directory for log in logs] == [f"{ONE}/a-0", f"{TWO}/b-0"]
+    house.disk.heal()
+    await again.abandon()
