@@ -12,8 +12,9 @@ from typing import Any
 
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.leases import parts
-from logyard.broker.leases.book import OWN_RUNS, LeaseError
+from logyard.broker.leases.book import OWN_RUNS, LeaseError, lease_ended
 from logyard.broker.leases.leased_log import LeasedLog
+from logyard.broker.leases.leases import Leases
 from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log import layout
@@ -26,6 +27,25 @@ SaveCleanOffset = Callable[[int], Awaitable[None]]
 
 class SegmentChanged(Exception):
     """A leased segment's file is not the one that was linked: its base offset is the argument."""
+
+
+def check_fence(leases: Leases, leased: LeasedLog, request: CommitRequest) -> None:
+    """Raise LeaseError (`lease_ended`, `fenced`, `starting`, `not_compacted`) if the leased segments may not be
+    replaced now."""
+    lease, replica = leased.lease, leased.log
+    if not lease.living:
+        raise lease_ended(lease)
+    _, partition = leases.leased_replica(lease)
+    if not request.leader_epoch == lease.leader_epoch == partition.leader_epoch:
+        raise LeaseError(
+            "fenced",
+            409,
+            f"{lease.tp}: leader epoch {partition.leader_epoch} now, {lease.leader_epoch} when it was leased",
+        )
+    if replica.high_watermark < request.range_end:
+        raise LeaseError("fenced", 409, f"{lease.tp}: high watermark {replica.high_watermark} < {request.range_end}")
+    if not replica.config.compacted:
+        raise LeaseError("not_compacted", 409, f"{lease.tp}: its cleanup.policy has no compact any more")
 
 
 async def carry_out(

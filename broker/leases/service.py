@@ -224,27 +224,10 @@ class LeaseService:
             )
         members = leased.members(request.groups)
         decision = None if request.decision is None else read_decision(request.decision, request, lease.tp)
-        self._fence(leased, request)
+        commits.check_fence(self._leases, leased, request)
         self._leases.book.begin_commit(lease, request.decision_sha256)
         answer: Json = await asyncio.shield(self._leases.spawn(self._commit(leased, request, members, decision)))
         return answer
-
-    def _fence(self, leased: LeasedLog, request: CommitRequest) -> None:
-        """Raise LeaseError (`lease_ended`, `fenced`, `starting`) if the leased segments may not be replaced now."""
-        lease = leased.lease
-        if not lease.living:
-            raise lease_ended(lease)
-        _, partition = self._leases.leased_replica(lease)
-        if not request.leader_epoch == lease.leader_epoch == partition.leader_epoch:
-            raise LeaseError(
-                "fenced",
-                409,
-                f"{lease.tp}: leader epoch {partition.leader_epoch} now, {lease.leader_epoch} when it was leased",
-            )
-        if leased.log.high_watermark < request.range_end:
-            raise LeaseError(
-                "fenced", 409, f"{lease.tp}: high watermark {leased.log.high_watermark} < {request.range_end}"
-            )
 
     async def _commit(
         self, leased: LeasedLog, request: CommitRequest, members: list[list[LeasedSegment]], decision: bytes | None
@@ -267,7 +250,7 @@ class LeaseService:
                 # A part that was sent twice may be on its way to the disk: not between the check and the swap.
                 await asyncio.wait(leased.placing)
             await self._want_space(leased, sum(group.size for group in request.groups) // 64)
-            fence = partial(self._fence, leased, request)
+            fence = partial(commits.check_fence, self._leases, leased, request)
             begun = partial(self._write_begun, leased, record, decision)
             result = await commits.carry_out(
                 self._run, leased, request, members, fence, begun, swapped, save_clean_offset

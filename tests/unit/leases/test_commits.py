@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,6 +169,27 @@ class TestCommit:
             assert content(log) == before
             assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith(".cleaned")]
             assert (await world.ok("GET", f"/leases/{lease['lease_id']}"))["state"] == "active"
+
+    async def test_a_log_whose_policy_changed_keeps_its_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever turns compaction off wants to keep what is there, as with Apache Kafka, which ends its cleaning."""
+        async with LeaseWorld() as world:
+            lease, body, _ = await ready_to_commit(world)
+            log = world.store.logs.get(TP)
+            assert log is not None
+            before, compacted = content(log), log.config
+            prepare = log.prepare_replacement
+
+            def overtaken(*args: Any) -> Any:
+                made = prepare(*args)
+                log.config = replace(compacted, cleanup_policy=frozenset({"delete"}))
+                return made
+
+            monkeypatch.setattr(log, "prepare_replacement", overtaken)
+            path = f"/leases/{lease['lease_id']}/commit"
+            assert await world.refusal("POST", path, body) == (409, "not_compacted")
+            assert content(log) == before
+            assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith(".cleaned")]
+            assert await world.refusal("POST", path, body) == (409, "not_compacted")
 
     async def test_truncation_during_the_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
