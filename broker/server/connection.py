@@ -9,6 +9,7 @@ Rule 3: the buffer grows as bytes arrive, not by what a size field announces.
 Rule 4: a connection that is muted by a quota still sends answers; it receives again when the time is over (KIP-219).
 Rule 5: a peer that does not read its answers is disconnected after `connections.max.idle.ms` (listener.py), and
         unread_answers.py limits what all such peers together may take.
+Rule 6: many requests that came together take no more than AT_ONCE_S, as a rule; then others have a turn.
 """
 
 import asyncio
@@ -16,11 +17,9 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
-import structlog
-
-from logyard.broker.errors import CorruptData
-from logyard.broker.server import addresses, receive_buffers
+from logyard.broker.server import addresses, receive_buffers, refused_frames
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
@@ -35,11 +34,9 @@ BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
 # Larger requests are not started before an earlier one's append: those that wait for it are copied.
 AHEAD_BYTES_MAX = 16 * 1024
+# Half a megabyte of requests of 14 bytes took a second. A few are not timed; one of a KB may take 2 ms.
+AT_ONCE_S, UNTIMED = 0.01, 16
 _SIZE = struct.Struct(">i")
-# What a TLS handshake's first bytes look like as a frame's size: record type 22, version 3.1 to 3.3.
-_TLS_RECORDS = (0x160301, 0x160302, 0x160303)
-
-log = structlog.get_logger("logyard.connection")
 
 
 @dataclass(slots=True)
@@ -64,25 +61,24 @@ class Connection(asyncio.BufferedProtocol):
         on_close: Callable[["Connection"], None],
         memory: RequestMemory | None = None,
         answers: UnreadAnswers | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._dispatch = dispatch
         self._may_pipeline = dispatch.may_pipeline
         self._frame_bytes_max = frame_bytes_max
-        self._on_open = on_open
-        self._on_close = on_close
+        self._clock = clock
+        self._on_open, self._on_close = on_open, on_close
         self.session = Session(connection_id, listener, "")
         self.address = ""
         self._buffer = receive_buffers.NONE  # until the peer sends something: it may be in a handshake, or silent
-        self._start = 0
-        self._end = 0
+        self._start = self._end = 0
         self._filled = False  # the last receive filled the buffer: there is probably more
         self._slots: deque[_Slot] = deque()
         self.writer = AnswerWriter(self, answers)
         self._last_pipelined = False
         self._transport: asyncio.Transport | None = None
-        self._read_paused = False
-        self._draining = False
-        self._stopped = False  # draining or muted: no further request is taken
+        self._read_paused = self._draining = False
+        self._stopped = False  # draining, muted, or others have a turn: no further request is taken
         self._unmute: asyncio.TimerHandle | None = None
         self.session.mute = self.mute
         self.session.go_on = self._process
@@ -118,9 +114,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._take_frames()
             self.writer.flush()
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -205,11 +198,14 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._unmute.cancel()
         self._stopped = True
-        self._unmute = loop.call_at(until, self._go_on)
+        self._unmute = loop.call_at(until, self._unmuted)
+
+    def _unmuted(self) -> None:
+        self._unmute = None
+        self._go_on()
 
     def _go_on(self) -> None:
-        self._unmute = None
-        self._stopped = self._draining
+        self._stopped = self._draining or self._unmute is not None
         self._process()
 
     def close(self) -> None:
@@ -245,13 +241,15 @@ class Connection(asyncio.BufferedProtocol):
         self.writer.flush()
 
     def _take_frames(self) -> None:
+        untimed, begun_s = UNTIMED, 0.0
         while self._transport is not None:
             begin = self._start + 4
             if begin > self._end:
                 break
             (size,) = _SIZE.unpack_from(self._buffer, self._start)
             if not 0 <= size <= self._frame_bytes_max:
-                self._refuse_size(size)
+                refused_frames.tell_of_size(size, self._frame_bytes_max, self.peer)
+                self.close()
                 return
             end = begin + size
             if end > self._end:
@@ -261,6 +259,11 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
                 self._hold_reading()
+                return
+            if untimed:
+                untimed -= 1
+            elif self._clock() - (begun_s := begun_s or self._clock()) >= AT_ONCE_S:
+                self._rest()
                 return
             self._frames += 1
             self._start = end
@@ -272,6 +275,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._read_paused:
             self._read_paused = False
             self._transport.resume_reading()
+
+    def _rest(self) -> None:
+        """Let others have a turn."""
+        self._stopped = True
+        self._hold_reading()
+        asyncio.get_running_loop().call_soon(self._go_on)
 
     def _let_go(self) -> None:
         """Nothing is unread: a small buffer is anybody's, a large one is kept for the next large request."""
@@ -333,12 +342,6 @@ class Connection(asyncio.BufferedProtocol):
             granted, self._granted = self._granted, 0
             self._memory.give_back(granted)
 
-    def _refuse_size(self, size: int) -> None:
-        """Close the connection: its next request announces a size that no request may have."""
-        hint = {"note": "the client may speak TLS"} if size >> 8 in _TLS_RECORDS else {}
-        log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.peer, **hint)
-        self.close()
-
     def _may_start(self, frame_size: int) -> bool:
         """Whether the next request may be started although others are in progress."""
         session = self.session
@@ -393,8 +396,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, problem: BaseException) -> None:
         """Close the connection: its request failed."""
-        if isinstance(problem, CorruptData):
-            log.warning("request refused, connection closed", peer=self.peer, error=str(problem))
-        else:
-            log.error("request failed, connection closed", peer=self.peer, exc_info=problem)
+        refused_frames.tell_of_failure(problem, self.peer)
         self.close()

@@ -54,6 +54,7 @@ class Server:
         self.frames: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Encoded]] = {}
         self.hold = False
+        self.now_s, self.frame_takes_s = 1.0, 0.0
         self.pieces = b""
         self.wire = Wire()
         self.connection = Connection(
@@ -65,6 +66,7 @@ class Server:
             lambda c: None,
             memory,
             answers,
+            lambda: self.now_s,
         )
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
@@ -77,6 +79,7 @@ class Server:
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
         taken = bytes(frame)
         self.frames.append(taken)
+        self.now_s += self.frame_takes_s
         if taken[2:] == b"refuse":
             raise CorruptData("refused")
         if taken[2:] == b"mistake":

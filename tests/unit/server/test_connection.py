@@ -3,12 +3,14 @@
 import asyncio
 import random
 import struct
+from itertools import pairwise
 
 import pytest
 
 from logyard.broker.server.answer_writer import TOGETHER_BYTES
 from logyard.broker.server.connection import (
     AHEAD_BYTES_MAX,
+    AT_ONCE_S,
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
     BUFFER_BYTES_MIN,
@@ -263,3 +265,50 @@ async def test_a_muted_peer_is_stopped_before_its_requests_fill_more_than_the_bu
     assert fed <= BUFFER_BYTES_MIN
     assert server.frames == []
     server.connection.connection_lost(None)
+
+
+async def test_others_have_a_turn_between_many_small_requests() -> None:
+    server = Server()
+    frames = [frame(OTHER, bytes([n])) for n in range(200)]
+    server.frame_takes_s = AT_ONCE_S / 4
+    server.feed(sized(*frames))
+    seen = [len(server.frames)]
+    while len(server.frames) < len(frames):
+        await asyncio.sleep(0)
+        seen.append(len(server.frames))
+    assert max(now - before for before, now in pairwise([0, *seen])) <= 25
+    assert server.frames == frames
+    assert b"".join(server.wire.written) == b"".join(frames)
+    server.feed(sized(frames[0]))
+    assert len(server.frames) == 201, "the next turn is a turn of its own"
+
+
+async def test_a_peer_that_is_muted_between_its_turns_stays_muted() -> None:
+    server = Server()
+    frames = [frame(OTHER, bytes([n])) for n in range(100)]
+    server.frame_takes_s = AT_ONCE_S
+    server.feed(sized(*frames))
+    server.connection.session.mute(20)
+    started = len(server.frames)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(server.frames) == started
+    async with asyncio.timeout(10):
+        while len(server.frames) < len(frames):
+            await asyncio.sleep(0.01)
+    server.connection.drain()
+    assert server.wire.closed
+
+
+async def test_what_waits_for_its_turn_is_not_started_after_the_end() -> None:
+    server, other = Server(), Server()
+    frames = [frame(OTHER, bytes([n])) for n in range(100)]
+    for each in (server, other):
+        each.frame_takes_s = AT_ONCE_S
+        each.feed(sized(*frames))
+    started = len(server.frames)
+    assert started < len(frames)
+    server.connection.drain()
+    other.connection.connection_lost(None)
+    await asyncio.sleep(0.01)
+    assert [len(server.frames), len(other.frames)] == [started, started]
