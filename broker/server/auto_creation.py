@@ -1,11 +1,14 @@
 """Creates topics at their first use: unknown ones that Metadata names, and internal ones when needed (facts §14).
 
-It sends CreateTopics to the controller, as an admin client does, and returns the error that clients get until the topic
-has leaders.
+It sends CreateTopics to the controller, as an admin client does, and returns the errors that clients get until the
+topics have leaders. Nobody waits for a controller that is silent: a client asks for other topics in the same request.
 """
 
+import asyncio
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from logyard.broker import tasks
 from logyard.broker.client.controller_link import ToController
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import CorruptData, ErrorCode
@@ -14,6 +17,8 @@ from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logyard.broker.replication.ports import LinkError
 
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 5
+# How long a client waits for what the controller says. The request to it goes on behind.
+WAIT_S = 1.0
 
 # The topic exists or is being created: the client should ask again.
 _CREATED = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
@@ -28,12 +33,13 @@ class AutoCreate:
         self._controller = controller
         self._in_flight: dict[str, None] = {}
 
-    async def create(self, name: str) -> ErrorCode:
-        """Create an ordinary topic with the controller's defaults.
+    async def create(self, names: Collection[str]) -> dict[str, ErrorCode]:
+        """Create ordinary topics with the controller's defaults.
 
-        Returns LEADER_NOT_AVAILABLE if it is being created or the controller is not there, else the controller's error.
+        Returns for each LEADER_NOT_AVAILABLE if it is being created, or the controller is not there or has not answered
+        within WAIT_S, else the controller's error.
         """
-        return await self._make({"name": name, "num_partitions": -1, "replication_factor": -1})
+        return await self._make([{"name": name, "num_partitions": -1, "replication_factor": -1} for name in names])
 
     async def create_internal(self, name: str) -> ErrorCode:
         """Create an internal topic with its settings.
@@ -50,7 +56,7 @@ class AutoCreate:
         if len(self._metadata.brokers) < topic["replication_factor"]:
             return ErrorCode.INVALID_REPLICATION_FACTOR
         configs = [{"name": key, "value": str(value)} for key, value in topic["configs"].items()]
-        return await self._make({**topic, "name": name, "configs": configs})
+        return (await self._make([{**topic, "name": name, "configs": configs}]))[name]
 
     def _offsets_topic(self) -> dict[str, Any]:
         config = self._config
@@ -78,18 +84,30 @@ class AutoCreate:
             },
         }
 
-    async def _make(self, topic: dict[str, Any]) -> ErrorCode:
-        name = topic["name"]
-        if name in self._in_flight:
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        self._in_flight[name] = None
+    async def _make(self, topics: Sequence[dict[str, Any]]) -> dict[str, ErrorCode]:
+        codes = dict.fromkeys((topic["name"] for topic in topics), ErrorCode.LEADER_NOT_AVAILABLE)
+        fresh = [topic for topic in topics if topic["name"] not in self._in_flight]
+        if fresh:
+            self._in_flight.update(dict.fromkeys(topic["name"] for topic in fresh))
+            asking = tasks.spawn("create topics at their first use", self._ask(fresh))
+            await asyncio.wait([asking], timeout=WAIT_S)
+            if asking.done() and not asking.cancelled() and asking.exception() is None:
+                codes |= asking.result()
+        return codes
+
+    async def _ask(self, topics: Sequence[dict[str, Any]]) -> dict[str, ErrorCode]:
+        """Return what clients are told of each topic that the controller answers for."""
         try:
-            fields = {"topics": [{"assignments": [], "configs": [], **topic}], "timeout_ms": 0}
+            fields = {"topics": [{"assignments": [], "configs": [], **topic} for topic in topics], "timeout_ms": 0}
             answer = await self._controller.request(CREATE_TOPICS, CREATE_TOPICS_VERSION, fields, timeout_s=10.0)
         except (LinkError, CorruptData):
-            return ErrorCode.LEADER_NOT_AVAILABLE
+            return {}
         finally:
-            del self._in_flight[name]
-        code = ErrorCode(answer.topics[0].error_code)
-        retriable = code in _CREATED or code is ErrorCode.NOT_CONTROLLER
-        return ErrorCode.LEADER_NOT_AVAILABLE if retriable else code
+            for topic in topics:
+                del self._in_flight[topic["name"]]
+        return {topic.name: _told(ErrorCode(topic.error_code)) for topic in answer.topics}
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    retriable = code in _CREATED or code is ErrorCode.NOT_CONTROLLER
+    return ErrorCode.LEADER_NOT_AVAILABLE if retriable else code

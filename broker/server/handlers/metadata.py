@@ -265,12 +265,12 @@ async def _created(services: Services, request: Request, unknown: list[str]) -> 
     """Create topics; returns what is answered for each meanwhile."""
     creatable = _creatable(services, request, unknown)
     refusals = {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in unknown if name not in creatable}
-    for name in [name for name in unknown if name in creatable]:
+    refusals |= _illegal(name for name in unknown if name in creatable)
+    wanted = [name for name in unknown if name not in refusals]
+    for name in wanted:
         if name in INTERNAL_TOPICS:
             refusals[name] = await services.auto_create.create_internal(name)
-        else:
-            refusals[name] = await services.auto_create.create(name)
-    return refusals
+    return refusals | await services.auto_create.create([name for name in wanted if name not in INTERNAL_TOPICS])
 
 
 def _charged(services: Services, request: Request, answer: bytes) -> bytes:
