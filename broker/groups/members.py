@@ -40,7 +40,8 @@ _FROM = {
 class Member:
     """One member. `join_ticket` and `sync_ticket` are its waiting requests, None if there is none.
 
-    The session ends at `deadline_ms`, on the monotonic clock.
+    The session ends at `deadline_ms`, on the monotonic clock. `awaits_sync`: it has joined the present generation, and
+    has not yet asked for its assignment.
     """
 
     member_id: str
@@ -55,6 +56,7 @@ class Member:
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
     deadline_ms: int = 0
+    awaits_sync: bool = False
 
     @property
     def waits(self) -> bool:

@@ -192,6 +192,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> fx.Effects
         return [fx.AnswerSync(ticket, Synced(code))]
     member = group.members[request.member_id]
     touch(member, now_ms)
+    member.awaits_sync = False
     if group.state is GroupState.STABLE:
         return [fx.AnswerSync(ticket, rebalance.assigned(group, member))]
     effects: fx.Effects = []

@@ -3,6 +3,8 @@
 Rule 1: `prepare` begins a rebalance, `complete_join` ends the joining; then the group becomes Stable, or begins again.
 Rule 2: dynamic members that have not joined by the deadline are dropped; static ones stay until their session ends.
 Rule 3: assignments are sent only after they were stored.
+Rule 4: who has joined, and has not asked for an assignment by the sync deadline, is dropped, in a stable group too:
+        what was assigned to such a member nobody reads, although it sends heartbeats.
 """
 
 from logyard.broker.clock import Now
@@ -31,7 +33,7 @@ def prepare(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     effects: fx.Effects = []
     if group.state is GroupState.COMPLETING:
         effects += drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
-        effects.append(fx.CancelTimer(SYNC_TIMER))
+    effects.append(fx.CancelTimer(SYNC_TIMER))
     longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
     if group.state is GroupState.EMPTY and initial_delay_ms > 0:
         delay = min(initial_delay_ms, longest)
@@ -93,6 +95,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
         assert member.join_ticket is not None
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
         group.wait(member, None)
+        member.awaits_sync = True
         touch(member, now.ms)
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
     return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
@@ -100,13 +103,15 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
 
 def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     """The sync timer has fired: drop the members that have sent no SyncGroup, and begin again (facts §16)."""
-    if group.state is not GroupState.COMPLETING:
+    late = [m for m in group.members.values() if m.awaits_sync]
+    if not late or group.state not in (GroupState.COMPLETING, GroupState.STABLE):
         return []
-    late = [m for m in group.members.values() if m.sync_ticket is None]
     effects: fx.Effects = []
     for member in late:
         group.remove(member.member_id)
         effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} sent no SyncGroup")]
+        if member.join_ticket is not None:  # a static member that has just come back
+            effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)))
     return effects + prepare(group, now, initial_delay_ms)
 
 
@@ -130,7 +135,7 @@ def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now: Now, initi
     if code is not ErrorCode.NONE:
         return drop_assignments(group, code) + prepare(group, now, initial_delay_ms)
     given = dict(effect.assignments)
-    effects: fx.Effects = [fx.CancelTimer(SYNC_TIMER)]
+    effects: fx.Effects = []
     for member in group.members.values():
         member.assignment = given.get(member.member_id, b"")
         if member.sync_ticket is not None:
