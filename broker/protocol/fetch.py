@@ -98,12 +98,12 @@ class FetchedPartition(NamedTuple):
 # -- requests
 
 
-def parse_request(version: int, body: memoryview) -> FetchRequest:
-    """Decode the body of a Fetch request. Raises CorruptData."""
+def parse_request(version: int, body: memoryview, parts_max: int = BYTES_MAX) -> FetchRequest:
+    """Decode the body of a Fetch request. Raises CorruptData, also for more than `parts_max` topics and partitions."""
     if not 0 <= version <= VERSION_MAX:
         raise CorruptData(f"Fetch has no version {version}")
     try:
-        return _Reading(version, body).request()
+        return _Reading(version, body, parts_max).request()
     except primitives.MALFORMED as error:
         raise primitives.malformed(f"FetchRequest v{version}", error) from error
 
@@ -128,8 +128,9 @@ _PARTITIONS = [_partition_of(v) for v in range(VERSION_MAX + 1)]
 class _Reading:
     """A request that is being decoded: its body, and the position in it."""
 
-    def __init__(self, version: int, body: memoryview) -> None:
+    def __init__(self, version: int, body: memoryview, parts_max: int) -> None:
         self._version = version
+        self._parts_left = parts_max
         self._flexible = version >= _FLEXIBLE
         self._body = body
         self._end = len(body)
@@ -171,6 +172,9 @@ class _Reading:
             self._pos += 4
         if length < 0 or length * size_min > self._end - self._pos:
             primitives.bad_length(name, length)
+        self._parts_left -= length
+        if self._parts_left < 0:
+            raise CorruptData(f"a Fetch request names too many {name}")
         return length
 
     def _string(self, name: str) -> str:
@@ -235,7 +239,7 @@ class _Reading:
             *head, replica_id, replica_epoch, tags = _REPLICA_ALONE.unpack_from(body, self._pos)
             if head == [1, 1, _REPLICA.size + 1] and not tags:  # as every follower sends it
                 return request._replace(replica_id=replica_id, replica_epoch=replica_epoch)
-        count, pos = primitives.read_uvarint(body, self._pos)
+        count, pos = primitives.read_tag_count(body, self._pos)
         for _ in range(count):
             tag, pos = primitives.read_uvarint(body, pos)
             size, pos = primitives.read_uvarint(body, pos)

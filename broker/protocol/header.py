@@ -27,8 +27,6 @@ FLEXIBLE_FROM: Final[Mapping[int, int]] = MappingProxyType(
 )
 _NEVER: Final = 32767
 _CONTROLLED_SHUTDOWN: Final = 7
-# Kafka defines none for a request's header.
-TAGS_MAX: Final = 256
 
 _HEAD = struct.Struct(">hhi")
 _HEAD_WITH_LENGTH = struct.Struct(">hhih")
@@ -66,15 +64,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
             primitives.bad_length("client id", length)
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
             # The header has no tagged fields that we know; usually it has none, one zero byte.
-            pos = pos + 1 if frame[pos] == 0 else _skip_tags(frame, pos)
+            pos = pos + 1 if frame[pos] == 0 else primitives.skip_tags(frame, pos, len(frame))
         return _new(RequestHeader, (api_key, version, correlation_id, client_id, frame[pos:]))
     except primitives.MALFORMED as error:
         raise CorruptData(f"the header of a request of {len(frame)} bytes is cut short or malformed") from error
-
-
-def _skip_tags(frame: memoryview, pos: int) -> int:
-    """Skip the header's tagged fields. Their number is limited, because reading millions would hold the event loop."""
-    count, _ = primitives.read_uvarint(frame, pos)
-    if count > TAGS_MAX:
-        raise CorruptData(f"the header of a request has {count} tagged fields, at most {TAGS_MAX} are accepted")
-    return primitives.skip_tags(frame, pos, len(frame))

@@ -20,6 +20,8 @@ _INT32 = struct.Struct(">i")
 
 # As in Kafka, this is the limit for compact strings too, although their length could be larger.
 STRING_BYTES_MAX: Final = 32767
+# What is parsed on the event loop has few of them (Kafka defines none or a few): a frame has room for millions.
+TAGS_MAX: Final = 256
 
 
 def malformed(what: str, error: Exception) -> CorruptData:
@@ -83,9 +85,17 @@ def read_string(data: memoryview, pos: int, end: int, name: str) -> tuple[str | 
     return str(data[pos:stop], "utf-8"), stop
 
 
-def skip_tags(data: memoryview, pos: int, end: int) -> int:
-    """Return the position after a section of tagged fields, which are not decoded."""
+def read_tag_count(data: memoryview, pos: int) -> tuple[int, int]:
+    """Read how many tagged fields follow. Raises CorruptData for more than TAGS_MAX."""
     count, pos = read_uvarint(data, pos)
+    if count > TAGS_MAX:
+        raise CorruptData(f"{count} tagged fields in one place, at most {TAGS_MAX} are accepted")
+    return count, pos
+
+
+def skip_tags(data: memoryview, pos: int, end: int) -> int:
+    """Return the position after a section of tagged fields, which are not decoded: at most TAGS_MAX."""
+    count, pos = read_tag_count(data, pos)
     for _ in range(count):
         _, pos = read_uvarint(data, pos)
         size, pos = read_uvarint(data, pos)

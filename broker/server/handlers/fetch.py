@@ -32,16 +32,17 @@ LEADERS_SINCE = 16
 OLD_FORMATS_BELOW = 4
 # So much to convert is worth the compiled loop, which is loaded once.
 MUCH_BYTES = 64 * 1024
-# What a Fetch may have besides the partitions that there are: more would keep the event loop.
-BYTES_BESIDES = 512 * 1024
-# The most that a partition takes, asked for and forgotten, without the names of its topic; and the longest of these.
-PARTITION_BYTES, NAME_BYTES_MAX = 110, 255
+# Shorter requests keep the event loop for 20 ms at most, whatever they name.
+SHORT_BYTES = 64 * 1024
+# What a longer one may name besides the partitions that there are (each of them asked for, and forgotten): more would
+# keep the event loop. And what each may take, with a topic's name of its own.
+PARTS_BESIDES, PART_BYTES_MAX = 4096, 512
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     version, session, body = request.api_version, request.session, request.body
-    if len(body) > BYTES_BESIDES:
-        _check_size(services, len(body))
+    if len(body) > SHORT_BYTES:
+        _check_parts(services, version, body)
     params, session_id, session_epoch, asks, forgotten = wire.asked(
         version, body, session.listener, services.metadata.topic_name
     )
@@ -96,13 +97,14 @@ def _limit(services: Services, request: Request, params: FetchParams) -> None:
         params.min_bytes = params.max_bytes
 
 
-def _check_size(services: Services, size: int) -> None:
+def _check_parts(services: Services, version: int, body: memoryview) -> None:
     """Raise CorruptData for a request that names more partitions than there are: it would take seconds, and a GB."""
-    metadata, hosted = services.metadata, services.replicas.hosted.partitions
-    # Partitions of a topic that do not follow each other each have its name.
-    known = sum(len(metadata.partitions(name)) * (PARTITION_BYTES + 2 * len(name)) for name in metadata.topics())
-    if size > BYTES_BESIDES + known + len(hosted) * (PARTITION_BYTES + 2 * NAME_BYTES_MAX):
-        raise CorruptData(f"a Fetch request of {size:,} bytes names more partitions than there are")
+    metadata = services.metadata
+    known = sum(len(metadata.partitions(name)) for name in metadata.topics())
+    parts_max = PARTS_BESIDES + 2 * (known + len(services.replicas.hosted.partitions))
+    if len(body) > parts_max * PART_BYTES_MAX:
+        raise CorruptData(f"a Fetch request of {len(body):,} bytes is longer than one that names all partitions")
+    fetch.parse_request(version, body, parts_max)
 
 
 def _answer_old(

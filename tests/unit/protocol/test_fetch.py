@@ -102,6 +102,15 @@ def test_unknown_tagged_fields_are_stepped_over() -> None:
     assert request.partitions == [FetchPartition(None, IDS[0], 0, 0, 0, 0, 0, 0)]
 
 
+def test_very_many_tagged_fields_are_refused_at_once() -> None:
+    many = b"\xff\xff\x7f" + bytes(4_000_000)
+    partition = bytes(4) + bytes(4) + bytes(8) + bytes(4) + bytes(8) + bytes(4)
+    of_partition = bytes(21) + b"\2" + IDS[0].bytes + b"\2" + partition + many
+    for body in (of_partition, bytes(21) + b"\1\1\1" + many):
+        with pytest.raises(CorruptData, match="tagged fields"):
+            fetch.parse_request(17, memoryview(body))
+
+
 FETCHED = [
     FetchedPartition("a", IDS[0], 0, 0, 100, b"tiny", 99, 1, None, -1),
     FetchedPartition("a", IDS[0], 1, 0, 100, memoryview(BIG), 99, 1, [(5, 6), (7, 8)], 3),

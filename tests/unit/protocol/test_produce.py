@@ -59,6 +59,16 @@ def test_tagged_fields_are_stepped_over(version: int) -> None:
     assert [(t, p, bytes(r)) for t, p, r in request.partitions] == [("t", 7, b"rec")]
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_very_many_tagged_fields_are_refused_at_once(place: int) -> None:
+    """A hundred megabytes of them took six seconds of the event loop."""
+    tags = [b"\0"] * 3
+    tags[place] = b"\xff\xff\x7f" + bytes(4_000_000)
+    body = b"\0\xff\xff\0\0\x75\x30\2\2t\2\0\0\0\7\4rec" + b"".join(tags)
+    with pytest.raises(CorruptData, match="tagged fields"):
+        produce.parse_request(9, memoryview(body))
+
+
 @pytest.mark.parametrize(
     ("version", "body"),
     [
