@@ -136,8 +136,9 @@ class Group:
     partition: int = -1
     # How many members support each protocol: to look at all members for each that joins would take quadratic time.
     _supported: Counter[str] = field(default_factory=Counter)
-    # How many members have a join that waits, for the same reason.
+    # How many members have a join that waits, and how many await their sync, for the same reason.
     joining: int = 0
+    unsynced: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -180,6 +181,7 @@ class Group:
         instance_id = member.instance_id if member is not None else None
         self._count_off(() if member is None else member.protocols)
         self.joining -= member is not None and member.join_ticket is not None
+        self.unsynced -= member is not None and member.awaits_sync
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]
         if member_id == self.leader_id:
@@ -190,6 +192,11 @@ class Group:
         """This join of one of the members waits now; None: none does."""
         self.joining += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
+
+    def await_sync(self, member: Member, *, awaits: bool) -> None:
+        """One of the members is to ask for its assignment now, or has."""
+        self.unsynced += awaits - member.awaits_sync
+        member.awaits_sync = awaits
 
     def common_protocols(self) -> list[str]:
         """Return the protocols that all members support, in the order of the first member."""

@@ -192,9 +192,9 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> fx.Effects
         return [fx.AnswerSync(ticket, Synced(code))]
     member = group.members[request.member_id]
     touch(member, now_ms)
-    member.awaits_sync = False
+    group.await_sync(member, awaits=False)
     if group.state is GroupState.STABLE:
-        return [fx.AnswerSync(ticket, rebalance.assigned(group, member))]
+        return [fx.AnswerSync(ticket, rebalance.assigned(group, member)), *rebalance.all_synced(group)]
     effects: fx.Effects = []
     if member.sync_ticket is not None:
         effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))

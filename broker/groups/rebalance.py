@@ -95,7 +95,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
         assert member.join_ticket is not None
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
         group.wait(member, None)
-        member.awaits_sync = True
+        group.await_sync(member, awaits=True)
         touch(member, now.ms)
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
     return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
@@ -103,16 +103,20 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
 
 def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     """The sync timer has fired: drop the members that have sent no SyncGroup, and begin again (facts §16)."""
-    late = [m for m in group.members.values() if m.awaits_sync]
-    if not late or group.state not in (GroupState.COMPLETING, GroupState.STABLE):
+    if not group.unsynced or group.state not in (GroupState.COMPLETING, GroupState.STABLE):
         return []
     effects: fx.Effects = []
-    for member in late:
+    for member in [m for m in group.members.values() if m.awaits_sync]:
         group.remove(member.member_id)
         effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} sent no SyncGroup")]
         if member.join_ticket is not None:  # a static member that has just come back
             effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)))
     return effects + prepare(group, now, initial_delay_ms)
+
+
+def all_synced(group: Group) -> fx.Effects:
+    """Stop the sync timer if nobody is waited for."""
+    return [] if group.unsynced else [fx.CancelTimer(SYNC_TIMER)]
 
 
 def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
@@ -135,7 +139,7 @@ def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now: Now, initi
     if code is not ErrorCode.NONE:
         return drop_assignments(group, code) + prepare(group, now, initial_delay_ms)
     given = dict(effect.assignments)
-    effects: fx.Effects = []
+    effects = all_synced(group)
     for member in group.members.values():
         member.assignment = given.get(member.member_id, b"")
         if member.sync_ticket is not None:

@@ -152,14 +152,27 @@ def test_a_member_without_sync_is_dropped_from_a_stable_group_too() -> None:
 
 def test_a_deadline_begins_no_rebalance_where_all_have_sent_their_sync() -> None:
     group = stable_pair()
+    membership.join(group, request("b", protocols="range other"), 5, "x", at(7000), RULES)
+    membership.join(group, request("a"), 6, "x", at(7000), RULES)
+    store = stores(membership.sync(group, Sync("a", None, 2, assignments={"a": b"A", "b": b"B"}), 7, 7000))
+    membership.sync(group, Sync("b", None, 2), 8, 7000)
+    assert membership.timer_fired(group, ("sync",), at(67_000), RULES) == [], "the record is being appended yet"
+    effects = rebalance.stored(group, store, ErrorCode.NONE, at(67_000), 3000)
+    assert {ticket: answer.assignment for ticket, answer in synced(effects).items()} == {7: b"A", 8: b"B"}
+    assert fx.CancelTimer(("sync",)) in effects
+
+
+def test_the_last_sync_of_a_stable_group_stops_the_timer() -> None:
+    group = Group("g")
+    for ticket, member_id in enumerate("abc"):
+        membership.join(group, request(), ticket, member_id, at(0), RULES)
+    membership.timer_fired(group, ("join",), at(3000), RULES)
+    membership.timer_fired(group, ("join",), at(6000), RULES)
+    store = stores(membership.sync(group, Sync("a", None, 1), 3, 6000))
+    rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000)
+    assert fx.CancelTimer(("sync",)) not in membership.sync(group, Sync("b", None, 1), 4, 6000)
+    assert fx.CancelTimer(("sync",)) in membership.sync(group, Sync("c", None, 1), 5, 6000)
     assert membership.timer_fired(group, ("sync",), at(66_000), RULES) == []
-    membership.join(group, request("b", protocols="range other"), 5, "x", at(66_000), RULES)
-    membership.join(group, request("a"), 6, "x", at(66_000), RULES)
-    effects = membership.sync(group, Sync("a", None, 2, assignments={"a": b"A", "b": b"B"}), 7, 66_000)
-    membership.sync(group, Sync("b", None, 2), 8, 66_000)
-    assert membership.timer_fired(group, ("sync",), at(126_000), RULES) == [], "the record is being appended yet"
-    answers = synced(rebalance.stored(group, stores(effects), ErrorCode.NONE, at(126_000), 3000))
-    assert {ticket: answer.assignment for ticket, answer in answers.items()} == {7: b"A", 8: b"B"}
 
 
 def test_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced() -> None:
