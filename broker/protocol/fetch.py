@@ -170,11 +170,9 @@ class _Reading:
         else:
             (length,) = _INT32.unpack_from(self._body, self._pos)
             self._pos += 4
-        if length < 0 or length * size_min > self._end - self._pos:
+        if length < 0 or length * size_min > self._end - self._pos or length > self._parts_left:
             primitives.bad_length(name, length)
         self._parts_left -= length
-        if self._parts_left < 0:
-            raise CorruptData(f"a Fetch request names too many {name}")
         return length
 
     def _string(self, name: str) -> str:

@@ -61,12 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         on_close: Callable[["Connection"], None],
         memory: RequestMemory | None = None,
         answers: UnreadAnswers | None = None,
-        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._dispatch = dispatch
         self._may_pipeline = dispatch.may_pipeline
         self._frame_bytes_max = frame_bytes_max
-        self._clock = clock
+        self.clock: Callable[[], float] = perf_counter
         self._on_open, self._on_close = on_open, on_close
         self.session = Session(connection_id, listener, "")
         self.address = ""
@@ -262,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if untimed:
                 untimed -= 1
-            elif self._clock() - (begun_s := begun_s or self._clock()) >= AT_ONCE_S:
+            elif self.clock() - (begun_s := begun_s or self.clock()) >= AT_ONCE_S:
                 self._rest()
                 return
             self._frames += 1

@@ -97,6 +97,7 @@ SHELLS = {
     "broker.server.admission": "has connections wait until there is room",
     "broker.server.answer_writer": "writes to a connection's transport",
     "broker.server.api": "names the future that a handler may return",
+    "broker.server.auto_creation": "has clients wait for the controller, but not for long",
     "broker.server.connection": "is the protocol of a client's connection",
     "broker.server.controller_orders": "gives the loop a turn between portions, and carries out one order at a time",
     "broker.server.dispatch": "measures handlers, and waits for those that answer later",

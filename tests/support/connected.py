@@ -66,8 +66,8 @@ class Server:
             lambda c: None,
             memory,
             answers,
-            lambda: self.now_s,
         )
+        self.connection.clock = lambda: self.now_s
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
     def may_pipeline(self, api_key: int) -> bool:

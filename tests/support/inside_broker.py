@@ -124,9 +124,8 @@ class InsideBroker:
         """A connection as a listener would make it, with nothing behind its transport: what is fed to it has one turn,
         however long that takes."""
         dispatcher = self.components.dispatcher
-        connection = Connection(
-            dispatcher, "PLAINTEXT", 1, 100 << 20, lambda _: True, lambda _: None, clock=lambda: 1.0
-        )
+        connection = Connection(dispatcher, "PLAINTEXT", 1, 100 << 20, lambda _: True, lambda _: None)
+        connection.clock = lambda: 1.0
         return InsideConnection(connection)
 
     async def create_topic(self, name: str, partitions: int) -> None:

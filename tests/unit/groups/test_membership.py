@@ -130,51 +130,6 @@ def test_member_without_sync_is_dropped_and_the_round_starts_again() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_a_member_without_sync_is_dropped_from_a_stable_group_too() -> None:
-    group = Group("g")
-    membership.join(group, request(), 1, "a", at(0), RULES)
-    membership.join(group, request(instance_id="i"), 2, "i-1", at(0), RULES)
-    membership.timer_fired(group, ("join",), at(3000), RULES)
-    membership.timer_fired(group, ("join",), at(6000), RULES)
-    effects = membership.sync(group, Sync("a", None, 1, assignments={"a": b"A", "i-1": b"B"}), 3, 6000)
-    effects = rebalance.stored(group, stores(effects), ErrorCode.NONE, at(6000), 3000)
-    assert fx.CancelTimer(("sync",)) not in effects
-    assert group.state is GroupState.STABLE
-    assert membership.heartbeat(group, "i-1", "i", 1, 7000) is ErrorCode.NONE
-    membership.join(group, request(instance_id="i"), 4, "i-2", at(8000), RULES)  # its new id is being stored
-    effects = membership.timer_fired(group, ("sync",), at(66_000), RULES)
-    assert joined(effects)[4].error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.state is GroupState.PREPARING
-    assert list(group.members) == ["a"]
-    assert membership.heartbeat(group, "i-2", "i", 1, 66_000) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert membership.heartbeat(group, "a", None, 1, 66_000) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_a_deadline_begins_no_rebalance_where_all_have_sent_their_sync() -> None:
-    group = stable_pair()
-    membership.join(group, request("b", protocols="range other"), 5, "x", at(7000), RULES)
-    membership.join(group, request("a"), 6, "x", at(7000), RULES)
-    store = stores(membership.sync(group, Sync("a", None, 2, assignments={"a": b"A", "b": b"B"}), 7, 7000))
-    membership.sync(group, Sync("b", None, 2), 8, 7000)
-    assert membership.timer_fired(group, ("sync",), at(67_000), RULES) == [], "the record is being appended yet"
-    effects = rebalance.stored(group, store, ErrorCode.NONE, at(67_000), 3000)
-    assert {ticket: answer.assignment for ticket, answer in synced(effects).items()} == {7: b"A", 8: b"B"}
-    assert fx.CancelTimer(("sync",)) in effects
-
-
-def test_the_last_sync_of_a_stable_group_stops_the_timer() -> None:
-    group = Group("g")
-    for ticket, member_id in enumerate("abc"):
-        membership.join(group, request(), ticket, member_id, at(0), RULES)
-    membership.timer_fired(group, ("join",), at(3000), RULES)
-    membership.timer_fired(group, ("join",), at(6000), RULES)
-    store = stores(membership.sync(group, Sync("a", None, 1), 3, 6000))
-    rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000)
-    assert fx.CancelTimer(("sync",)) not in membership.sync(group, Sync("b", None, 1), 4, 6000)
-    assert fx.CancelTimer(("sync",)) in membership.sync(group, Sync("c", None, 1), 5, 6000)
-    assert membership.timer_fired(group, ("sync",), at(66_000), RULES) == []
-
-
 def test_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced() -> None:
     group = Group("g")
     membership.join(group, request(instance_id="i"), 1, "i-1", at(0), AT_ONCE)
