@@ -21,7 +21,7 @@ from logyard.broker.groups.append_errors import answer_for, answer_in_transactio
 from logyard.broker.groups.deletion import APPEND_COST, TOMBSTONE_COST, Deletion, Deletions, tombstones
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
-from logyard.broker.groups.offsets import Place, Snapshot
+from logyard.broker.groups.offsets import Place, Places, Snapshot
 from logyard.broker.groups.owned_groups import Roster
 from logyard.broker.groups.ports import Appended, KeyValue, OffsetsLog, Producer
 
@@ -147,14 +147,14 @@ class Commits:
             self._roster.drop_if_nothing(group)
 
     def fetch(
-        self, group_id: str, wanted: Mapping[Place, object] | None, *, require_stable: bool = False
+        self, group_id: str, wanted: Places | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, Snapshot]:
         """Return the group's error code, and the offsets of the wanted partitions (all for None) as they are now."""
         code = self._roster.availability(group_id)
         self.up_to_date(group_id)
         group = self._roster.get(group_id) if code is ErrorCode.NONE else None
         kept = group.offsets if group is not None else offsets.GroupOffsets()
-        return code, Snapshot(kept, wanted if code is ErrorCode.NONE else {}, require_stable=require_stable)
+        return code, Snapshot(kept, wanted if code is ErrorCode.NONE else frozenset(), require_stable=require_stable)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """The group without a name too, which consumers without membership may have: as in Kafka."""

@@ -7,6 +7,7 @@ Rule 3: of two commits of one partition the one wins whose record lies later in 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from logyard.broker.errors import ErrorCode
@@ -14,6 +15,7 @@ from logyard.broker.groups.events import OffsetCommit
 
 # Topic and partition.
 Place = tuple[str, int]
+Places = AbstractSet[Place]
 NOT_WRITTEN = -1
 
 
@@ -31,18 +33,18 @@ class Snapshot:
     and of the group's.
     """
 
-    def __init__(self, kept: "GroupOffsets", wanted: Mapping[Place, object] | None, *, require_stable: bool) -> None:
+    def __init__(self, kept: "GroupOffsets", wanted: Places | None, *, require_stable: bool) -> None:
         committed = kept.committed
         self._wanted = wanted
         if wanted is None:
             self._commits = dict(committed)
         else:
-            self._commits = {place: committed[place] for place in wanted.keys() & committed.keys()}
+            self._commits = {place: committed[place] for place in wanted & committed.keys()}
         self._unstable = kept.unstable_of(self._places) if require_stable else frozenset()
 
     @property
-    def _places(self) -> Mapping[Place, object]:
-        return self._commits if self._wanted is None else self._wanted
+    def _places(self) -> Places:
+        return self._commits.keys() if self._wanted is None else self._wanted
 
     @property
     def topics(self) -> set[str]:
@@ -154,14 +156,14 @@ class GroupOffsets:
 
     # Questions
 
-    def unstable_of(self, places: Mapping[Place, object]) -> frozenset[Place]:
+    def unstable_of(self, places: Places) -> frozenset[Place]:
         """Those of the places whose commit may be replaced by one that was sent already (KIP-447).
 
         For each open transaction it costs what the smaller one has.
         """
-        found = places.keys() & self._in_flight.keys()
+        found = places & self._in_flight.keys()
         for commits in self.open.values():
-            found |= places.keys() & commits.keys()
+            found |= places & commits.keys()
         return frozenset(found)
 
     @property
@@ -195,7 +197,7 @@ def outlived(
     overrides both. Topics for which `is_kept` is true do not expire, nor does a commit that is about to be replaced.
     """
     found = []
-    unstable = offsets.unstable_of(offsets.committed)
+    unstable = offsets.unstable_of(offsets.committed.keys())
     for place, commit in offsets.committed.items():
         since = commit.commit_ms if begun_ms is None else max(begun_ms, commit.commit_ms)
         ends_ms = commit.expire_ms if commit.expire_ms >= 0 else since + retention_ms

@@ -163,8 +163,8 @@ class History:
         for group, topic in itertools.product(GROUPS, TOPICS):
             model, key = self.models[groups.partition_for(group)], (group, topic)
             expected = model.committed.get(key, (-1, -1))[1]
-            assert next(iter(groups.commits.fetch(group, {(topic, 0): None})[1]))[1].offset == expected
-            code = next(iter(groups.commits.fetch(group, {(topic, 0): None}, require_stable=True)[1]))[0]
+            assert next(iter(groups.commits.fetch(group, {(topic, 0)})[1]))[1].offset == expected
+            code = next(iter(groups.commits.fetch(group, {(topic, 0)}, require_stable=True)[1]))[0]
             assert (code is ErrorCode.UNSTABLE_OFFSET_COMMIT) == model.is_pending(key)
         known = {g.group_id for g in groups.list_groups()[1]}
         for name in GROUPS:

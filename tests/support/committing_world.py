@@ -61,7 +61,7 @@ class CommittingWorld:
         self.groups.commits.end_transaction(partition, pid, at, committed=committed)
 
     def fetched(self, topic: str = "t", group: str = "g", *, stable: bool = False) -> tuple[ErrorCode, int]:
-        code, [(own, found)] = self.groups.commits.fetch(group, {(topic, 0): None}, require_stable=stable)
+        code, [(own, found)] = self.groups.commits.fetch(group, {(topic, 0)}, require_stable=stable)
         assert code is ErrorCode.NONE
         return own, found.offset
 

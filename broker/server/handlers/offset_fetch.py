@@ -1,13 +1,12 @@
 """OffsetFetch (9): v0 reads from ZooKeeper. From v2 on null topics mean all, and the group's error has a field of its
 own; v7 adds `require_stable` (KIP-447), v8 several groups (KIP-709)."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
-from logyard.broker.groups.offsets import Place
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -62,8 +61,8 @@ async def _group(
         return {"group_id": group_id, "error_code": int(code), "topics": await _by_topic(seen, pauses)}
     described = await authorization.topics_of_many(services, request, pauses, (topic.name for topic in topics))
     named = ((topic.name, topic.partition_indexes) for topic in topics if topic.name in described)
-    wanted = cast(Mapping[Place, None], await pauses.partitions(named))  # their names and numbers
-    code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
+    wanted = await pauses.partitions(named)
+    code, found = services.groups.commits.fetch(group_id, wanted.keys(), require_stable=require_stable)
     answered = await _by_topic(found, pauses)
     if code is ErrorCode.NONE:
         async for topic in pauses.between(topics):

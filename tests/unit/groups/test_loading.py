@@ -96,7 +96,7 @@ async def test_commits_of_a_transaction_count_from_its_marker_on(partition: Offs
     offsets = (await partition.load())["g"].offsets
     assert offsets.committed["t", 0].offset == 1
     assert offsets.open[7]["t", 0].commit.offset == 9
-    assert offsets.unstable_of({("t", 0): None})
+    assert offsets.unstable_of({("t", 0)})
     partition.end(COMMIT, 7)
     assert await partition.committed() == {"t": 9}
 
@@ -212,9 +212,9 @@ async def test_very_many_groups_are_loaded_beside_the_event_loop() -> None:
         await asyncio.sleep(0)
     assert longest.seconds < 0.03
     groups.commits.end_transaction(0, 4, log.end_transaction(0, 4, committed=True), committed=True)
-    _, [(code, found)] = groups.commits.fetch("g4-7", {("t", 0): None}, require_stable=True)
+    _, [(code, found)] = groups.commits.fetch("g4-7", {("t", 0)}, require_stable=True)
     assert (code, found.offset) == (ErrorCode.NONE, 5)
-    _, [(code, _)] = groups.commits.fetch("g8-7", {("t", 0): None}, require_stable=True)
+    _, [(code, _)] = groups.commits.fetch("g8-7", {("t", 0)}, require_stable=True)
     assert code is ErrorCode.UNSTABLE_OFFSET_COMMIT
     await groups.close()
 

@@ -232,7 +232,7 @@ async def test_nobody_sees_a_part_of_a_group_s_deletion(how: str) -> None:
         joining = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b""),))
         assert (await world.groups.join("g", joining)).error is ErrorCode.NONE
     elif how == "read":
-        assert [found.offset for _, found in commits.fetch("g", {last: None})[1]] in ([1], [-1])
+        assert [found.offset for _, found in commits.fetch("g", {last})[1]] in ([1], [-1])
     elif how == "committed":
         assert await commits.commit("g", "", None, -1, [OffsetCommit(*last, 7)]) == [ErrorCode.NONE]
     elif how == "deleted again":
@@ -363,7 +363,7 @@ async def test_very_many_wanted_partitions_are_looked_up_one_by_one(require_stab
     assert [await world.commit(offset) for offset in (4, 5)] == [ErrorCode.NONE] * 2
     wanted = {("t", number): None for number in range(500_000, -1, -1)}
     async with longest_turn_uncollected() as longest:
-        code, found = world.groups.commits.fetch("g", wanted, require_stable=require_stable)
+        code, found = world.groups.commits.fetch("g", wanted.keys(), require_stable=require_stable)
     assert longest.seconds < 0.02
     assert [(code, one.partition, one.offset) for _, one in islice(found, 2)] == [
         (code, 500_000, -1),

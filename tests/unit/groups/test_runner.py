@@ -49,7 +49,7 @@ async def test_group_lives_through_a_change_of_coordinator() -> None:
     await first.close()
 
     second = await loaded(log)
-    code, found = second.commits.fetch("g", {("t", 0): None, ("t", 1): None})
+    code, found = second.commits.fetch("g", dict.fromkeys((("t", 0), ("t", 1))).keys())
     assert (code, [c.offset for _, c in found]) == (ErrorCode.NONE, [41, -1])
     description = second.describe("g")
     assert description.state == "Stable"

@@ -124,7 +124,7 @@ async def test_a_commit_of_one_partition_again_and_again(broker: InsideBroker) -
     (told,) = answer.topics
     unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert [p.error_code for p in told.partitions] == [0] * NAMES + [unknown]
-    (found,) = broker.components.coordinators.groups.commits.fetch("g", {("t", 0): None})[1]
+    (found,) = broker.components.coordinators.groups.commits.fetch("g", {("t", 0)})[1]
     assert found[1].offset == NAMES - 1
     assert longest_s < TURN_S
 
