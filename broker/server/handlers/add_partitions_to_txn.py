@@ -13,7 +13,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.transactional import answered_since
@@ -56,6 +56,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 
 async def _by_broker(services: Services, pauses: Pauses, transaction: Any) -> Codes:
+    await pauses.after(parts_of_name(transaction.transactional_id))
     asked = await _named_in(pauses, transaction.topics)
     codes = await _refused(pauses, asked, await _unknown(services, pauses, asked))
     if codes:

@@ -5,7 +5,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -18,6 +18,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     async for group_id in pauses.between(await pauses.counted(message.groups_names)):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if group_id in may_delete:
+            await pauses.after(parts_of_name(group_id))
             code = await services.groups.commits.delete_group(group_id)
         results.append({"group_id": group_id, "error_code": int(code)})
     return {"results": results}

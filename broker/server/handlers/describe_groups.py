@@ -9,7 +9,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights import Resource
 from logyard.broker.server.rights_table import RIGHTS
@@ -26,7 +26,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             groups.append(await _described(services, request, pauses, group_id, wants_operations))
         else:
             groups.append(_refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        await pauses.after(1)
+        await pauses.after(parts_of_name(group_id))
     return {"groups": groups}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -17,7 +17,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     # An id that is named twice is described once, other than by Kafka: see describe_groups.py.
     for name in await pauses.counted(message.transactional_ids):
         states.append(await _state(services, request, pauses, name))
-        await pauses.after(1 + len(states[-1]["topics"]))
+        await pauses.after(parts_of_name(name) + len(states[-1]["topics"]))
     return {"transaction_states": states}
 
 

@@ -6,7 +6,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -26,7 +26,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     found = []
     for key in message.coordinator_keys:
         found.append({"key": key, **await _find(services, request, key_type, key, created)})
-        await pauses.after(1)
+        await pauses.after(parts_of_name(key))
     return {"coordinators": found}
 
 

@@ -9,7 +9,7 @@ from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -51,7 +51,7 @@ async def _from_zookeeper(services: Services, request: Request, message: Any) ->
 async def _group(
     services: Services, request: Request, pauses: Pauses, group_id: str, topics: Any, require_stable: bool
 ) -> dict[str, Any]:
-    await pauses.after(1)
+    await pauses.after(parts_of_name(group_id))
     if not authorization.may(services, request, RIGHTS[request.api_key].group, group_id):
         return {"group_id": group_id, "error_code": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "topics": []}
     if topics is None:

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
 JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, DELETE_GROUPS, OFFSET_DELETE = 11, 13, 14, 42, 47
 LIST_GROUPS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 21, 23, 61
+OFFSET_FETCH, DESCRIBE_GROUPS, ADD_PARTITIONS_TO_TXN, DESCRIBE_TRANSACTIONS = 9, 15, 24, 65
 NAMES = 60_000
 PRODUCERS = 250_000
 # A turn has some milliseconds' work; without turns it takes 0.2 s and more.
@@ -89,6 +90,27 @@ async def test_the_coordinators_of_many_groups(broker: InsideBroker) -> None:
     asked = {"key_type": 0, "coordinator_keys": [f"g{number}" for number in range(NAMES)]}
     answer, longest_s = await timed_answer(broker, FIND_COORDINATOR, 4, asked)
     assert [found.key for found in answer.coordinators] == asked["coordinator_keys"]
+    assert longest_s < TURN_S
+
+
+LONG_NAMES = [f"{number:_<32000}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "asked"),
+    [
+        (FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": LONG_NAMES}),
+        (DESCRIBE_GROUPS, 5, {"groups": LONG_NAMES}),
+        (DELETE_GROUPS, 2, {"groups_names": LONG_NAMES}),
+        (OFFSET_FETCH, 8, {"groups": [{"group_id": name, "topics": None} for name in LONG_NAMES]}),
+        (DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": LONG_NAMES}),
+        (ADD_PARTITIONS_TO_TXN, 4, {"transactions": [{"transactional_id": name} for name in LONG_NAMES]}),
+    ],
+)
+async def test_names_of_any_length(broker: InsideBroker, key: int, version: int, asked: dict[str, Any]) -> None:
+    """The partition of each is found by a hash that takes 3 ms."""
+    await led_offsets(broker)
+    _, longest_s = await timed_answer(broker, key, version, asked)
     assert longest_s < TURN_S
 
 
