@@ -156,9 +156,7 @@ class DelegationTokens:
         )
         content = delegation_tokens.encode(token)
         if len(content) > TOKEN_BYTES_MAX:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"a token has at most {TOKEN_BYTES_MAX} bytes: name fewer renewers"
-            )
+            raise too_long()
         await self._write(Create(delegation_tokens.path(token.token_id), content), token)
         await self.take(token.token_id, token)
         log.info("token created", owner=owner, requester=requester)
@@ -230,6 +228,11 @@ class DelegationTokens:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         if not result.ok:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses the change: {result.code.value}")
+
+
+def too_long() -> ApiError:
+    """Return the refusal of a token with more renewers than ZooKeeper takes."""
+    return ApiError(ErrorCode.INVALID_REQUEST, f"a token has at most {TOKEN_BYTES_MAX} bytes: name fewer renewers")
 
 
 def _credentials(secret: bytes) -> dict[str, ScramCredential]:

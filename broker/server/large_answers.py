@@ -15,9 +15,9 @@ from logyard.broker.server.services import Services
 PARTS_AT_ONCE = 500
 # A file that is written or made takes as long as so many parts, and longer where the disk is slow.
 PARTS_OF_A_FILE = 50
-# So many characters of a group's name or a transactional id take as long as a part: the hash that finds its partition
-# is computed in Python, and a client chooses the name, of up to 32 KB.
-HASHED_CHARACTERS = 16
+# So many characters of a name take as long as a part, where Python looks at each of them: for the hash that finds a
+# group's or transactional id's partition, or to encode a user's name. A client chooses it, of up to 32 KB.
+CHARACTERS_OF_A_PART = 16
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -38,8 +38,8 @@ def is_large(fields: Fields) -> bool:
 
 
 def parts_of_name(name: str) -> int:
-    """Return what a group's name or a transactional id takes that is looked for, in parts of an answer."""
-    return 1 + len(name) // HASHED_CHARACTERS
+    """Return what the name of a group, a transactional id or a user takes that is looked for, in parts of an answer."""
+    return 1 + len(name) // CHARACTERS_OF_A_PART
 
 
 class Pauses:

@@ -12,7 +12,7 @@ from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
-from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
@@ -34,7 +34,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: bool) -> Fields:
     code, text = ErrorCode.NONE, None
-    await pauses.after(ENTRY_PARTS)
+    # Of each kind one is looked at.
+    await pauses.after(ENTRY_PARTS + sum(parts_of_name(part.entity_name or "") for part in entry.entity[:3]))
     try:
         kind, name, keys = _place(entry)
         change = await _change(pauses, entry.ops, keys)
@@ -72,13 +73,13 @@ def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} is named more than once")
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the name of {kind} is empty")
+        if kind == IP and name is not None:
+            _check_ip(name)
         parts[kind] = DEFAULT_ENTITY if name is None else configs.sanitize(name)
     if not parts or (IP in parts and len(parts) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a user, a client-id, both, or an ip is expected")
     if IP not in parts:
         return *quota_settings.path_of(parts.get(USER), parts.get(CLIENT_ID)), quota_settings.CLIENT_KEYS
-    if parts[IP] != DEFAULT_ENTITY:
-        _check_ip(configs.desanitize(parts[IP]))
     return configs.IPS, parts[IP], quota_settings.IP_KEYS
 
 

@@ -3,9 +3,11 @@
 Any broker serves it. Rights: none for oneself; CreateTokens on the User for another owner (facts §18.5).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.security.delegation_tokens import TOKEN_BYTES_MAX, too_long
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
@@ -42,8 +44,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         authorization.require(services, request, RIGHTS[request.api_key].user, owner)
     # Whoever logs in with it is `User:` and the owner's name: an owner of another type would be asked about as somebody
     # else than the one that he becomes.
-    if split(owner)[0] != USER or any(renewer.principal_type != USER for renewer in message.renewers):
+    if split(owner)[0] != USER:
         raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    _check_renewers(message.renewers)
     renewers = [principal_of(each.principal_type, each.principal_name) for each in message.renewers]
     token = await services.tokens.create(owner, requester, renewers, message.max_lifetime_ms)
     owner_type, owner_name = split(owner)
@@ -60,6 +63,18 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         "token_id": token.token_id,
         "hmac": services.tokens.hmac_of(token.token_id),
     }
+
+
+def _check_renewers(renewers: Sequence[Any]) -> None:
+    """Raise ApiError: INVALID_PRINCIPAL_TYPE, or INVALID_REQUEST for more than fit into a token: before they are
+    encoded, which takes seconds for a million, or for some thousands of long names."""
+    room = TOKEN_BYTES_MAX
+    for renewer in renewers:
+        if renewer.principal_type != USER:
+            raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        room -= len(renewer.principal_type) + len(renewer.principal_name)
+        if room < 0:
+            raise too_long()
 
 
 HANDLER = Handler(message=handle, error=error)

@@ -9,7 +9,7 @@ from typing import Any
 
 from logyard.broker.errors import CorruptData, ErrorCode, fitting
 from logyard.broker.server.api import Handler
-from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
+from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
@@ -32,7 +32,11 @@ async def _of_named(services: Services, named: Sequence[Any]) -> list[Fields]:
     """Return one result for each user, in the order of the request."""
     pauses = Pauses(services)
     times = await pauses.counted(user.name for user in named)
-    once = [user async for user, count in pauses.between(times.items()) if count == 1 and _may_be_there(user)]
+    once = []
+    for user, count in times.items():
+        await pauses.after(parts_of_name(user))
+        if count == 1 and _may_be_there(user):
+            once.append(user)
     results: dict[str, Fields] = {user: {} for user in times}
     async for user, found in _settings(services, once):
         if _has_any(found):
@@ -63,9 +67,13 @@ async def _settings(
     services: Services, users: Sequence[str]
 ) -> AsyncIterator[tuple[str, Mapping[str, str] | CorruptData]]:
     """Yield each user's settings, or why they cannot be read; others have their turns between portions of users."""
+    pauses = Pauses(services)
     for start in range(0, len(users), PARTS_AT_ONCE):
         portion = users[start : start + PARTS_AT_ONCE]
-        paths = [configs.path(configs.USERS, configs.sanitize(user)) for user in portion]
+        paths = []
+        for user in portion:
+            await pauses.after(parts_of_name(user))
+            paths.append(configs.path(configs.USERS, configs.sanitize(user)))
         await services.turns.next()
         for user, path, znode in zip(portion, paths, await services.zk.read(paths), strict=True):
             try:

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.protocol import codec
 from logyard.broker.security.sasl.mechanism import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from logyard.broker.security.sasl.plain import PlainClient
 from logyard.broker.security.sasl.scram import ScramClient
@@ -160,6 +161,19 @@ async def test_a_token_is_no_longer_than_zookeeper_takes(broker: InsideBroker) -
     refused = await a.ask(CREATE, 3, renewers=renewers)
     assert (refused.error_code, refused.token_id) == (ErrorCode.INVALID_REQUEST, "")
     assert (await a.ask(CREATE, 3, renewers=renewers[:100])).error_code == NONE
+
+
+@pytest.mark.parametrize("names", [["é" * 16_000] * 300, [""] * 300_000])
+async def test_no_number_of_renewers_holds_others_up(broker: InsideBroker, names: list[str]) -> None:
+    a = await user(broker, "a")
+    frame = a.encode(CREATE, 3, renewers=[{"principal_type": "User", "principal_name": name} for name in names])
+    async with longest_turn() as longest:
+        a.send(frame)
+        answer = await a.frame()
+    assert answer is not None
+    token = codec.decode_response(CREATE, 3, memoryview(answer))[1]
+    assert (token.error_code, token.token_id) == (ErrorCode.INVALID_REQUEST, "")
+    assert longest.seconds < 0.1
 
 
 async def test_a_hundred_thousand_owners_hold_nobody_up(broker: InsideBroker) -> None:

@@ -28,6 +28,7 @@ from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import configs as config_znodes
 from logyard.broker.znodes.ops import Create
+from tests.support.longest_turn import longest_turn
 
 EXACT, DEFAULT, ANY = range(3)
 
@@ -226,6 +227,17 @@ async def test_alterations_that_are_refused_change_nothing() -> None:
         assert (await alter(broker, names, False, **quotas))[0] == invalid, (names, quotas)
     assert await alter(broker, entity(user="u"), validate_only=True, producer_byte_rate=1.0) == (0, None)
     assert await describe(broker) == {}
+
+
+@pytest.mark.parametrize("names", [entity(ip="é" * 16_000), entity(user="é" * 16_000) + entity(user="twice")])
+async def test_long_names_of_entities_are_looked_at_in_turns(names: list[dict[str, Any]]) -> None:
+    """To encode one takes a millisecond."""
+    broker = await services()
+    asked = request(49, 1, {"entries": [{"entity": names, "ops": []}] * 95, "validate_only": False})
+    async with longest_turn() as longest:
+        answer = await alter_client_quotas.handle(broker, *asked)
+    assert {entry["error_code"] for entry in answer["entries"]} == {int(ErrorCode.INVALID_REQUEST)}
+    assert longest.seconds < 0.05
 
 
 class Controller:

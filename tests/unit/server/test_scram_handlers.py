@@ -21,6 +21,7 @@ from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Create, SetData, Znode
 from logyard.broker.znodes.scram_credentials import ScramCredential
+from tests.support.longest_turn import longest_turn
 
 SHA256, SHA512 = 1, 2
 SALT = b"0123456789"
@@ -231,6 +232,17 @@ async def test_a_user_whose_name_zookeeper_cannot_have_is_not_looked_for(monkeyp
     missing = ErrorCode.RESOURCE_NOT_FOUND
     assert await describe(broker, name, "b") == [(name, missing, []), ("b", ErrorCode.NONE, [(SHA256, 4096)])]
     assert asked == ["/config/users/b"]
+
+
+@pytest.mark.parametrize("length", [16_000, 10_000])  # ZooKeeper cannot have the first
+async def test_long_names_of_users_are_described_in_turns(length: int) -> None:
+    """To encode one takes a millisecond."""
+    broker = await services()
+    names = [f"{number}{'é' * length}" for number in range(150)]
+    async with longest_turn() as longest:
+        found = await describe(broker, *names)
+    assert [code for _, code, _ in found] == [ErrorCode.RESOURCE_NOT_FOUND] * len(names)
+    assert longest.seconds < 0.05
 
 
 async def test_one_mechanism_is_deleted_while_the_other_is_set() -> None:
