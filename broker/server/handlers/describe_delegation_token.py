@@ -3,20 +3,20 @@
 Others are shown with Describe on the token or DescribeTokens on its owner, and left out without (facts §18.5).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 from logyard.broker.server.token_requests import check_allowed, principal_of, split
 from logyard.broker.znodes.delegation_tokens import TokenInfo
 
-TOKENS_PER_TURN = 200
-OWNERS_PER_TURN = 5000
+# What a token takes besides its renewers, in parts of an answer.
+TOKEN_PARTS = 3
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
@@ -27,26 +27,16 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     check_allowed(request.session)
     if not services.tokens.is_enabled:
         raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    owners = None
+    pauses, owners = Pauses(services), None
     if message.owners is not None:
-        owners = await _owners(services, message.owners)
+        named = pauses.between(message.owners)
+        owners = {principal_of(owner.principal_type, owner.principal_name) async for owner in named}
     shown = []
-    for number, token in enumerate(services.tokens.tokens(), 1):
+    for token in services.tokens.tokens():
         if (owners is None or token.concerns(owners)) and _may_see(services, request, token):
             shown.append(_fields(services, token))
-        if number % TOKENS_PER_TURN == 0:
-            await services.turns.next()
+        await pauses.after(TOKEN_PARTS + len(token.renewers))
     return {"error_code": 0, "tokens": shown}
-
-
-async def _owners(services: Services, asked: Sequence[Any]) -> set[str]:
-    """Return the principals that a client names, as many as it likes."""
-    found = set()
-    for number, owner in enumerate(asked, 1):
-        found.add(principal_of(owner.principal_type, owner.principal_name))
-        if number % OWNERS_PER_TURN == 0:
-            await services.turns.next()
-    return found
 
 
 def _may_see(services: Services, request: Request, token: TokenInfo) -> bool:

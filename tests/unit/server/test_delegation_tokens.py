@@ -191,6 +191,23 @@ async def test_a_hundred_thousand_owners_hold_nobody_up(broker: InsideBroker) ->
     assert longest.seconds < 2
 
 
+async def test_tokens_of_very_many_renewers_are_described_in_turns(broker: InsideBroker) -> None:
+    a = await user(broker, "a")
+    renewers = tuple(f"User:{number}" for number in range(10_000))
+    for number in range(40):
+        token = TokenInfo(f"wide-{number}", "User:a", "User:a", renewers, 1, 2**50, 2**50)
+        await broker.components.tokens.take(token.token_id, token)
+    frame = a.encode(DESCRIBE, 3, owners=None)
+    async with longest_turn() as longest:
+        a.send(frame)
+        answer = await a.frame()
+    for number in range(40):
+        await broker.components.tokens.take(f"wide-{number}", None)
+    assert answer is not None
+    assert len(answer) > 40 * 10_000 * 10
+    assert longest.seconds < 0.05
+
+
 async def test_expired_tokens_are_refused_and_deleted(broker: InsideBroker) -> None:
     a = await user(broker, "a")
     token = await created(a, lifetime_ms=1)
