@@ -46,9 +46,9 @@ class Snapshot:
     def _places(self) -> Places:
         return self._commits.keys() if self._wanted is None else self._wanted
 
-    @property
-    def topics(self) -> set[str]:
-        return {topic for topic, _ in self._places}
+    def topics(self) -> Iterator[str]:
+        """The topic of each partition, so that who looks at them may give others a turn in between."""
+        return (topic for topic, _ in self._places)
 
     def __iter__(self) -> Iterator[tuple[ErrorCode, OffsetCommit]]:
         """An error code and a commit for each partition.

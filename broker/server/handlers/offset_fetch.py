@@ -56,7 +56,7 @@ async def _group(
         return {"group_id": group_id, "error_code": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "topics": []}
     if topics is None:
         code, found = services.groups.commits.fetch(group_id, None, require_stable=require_stable)
-        described = await authorization.seen_of_many(services, request, pauses, found.topics)
+        described = await authorization.seen_of_many(services, request, pauses, found.topics())
         seen = (each for each in found if each[1].topic in described)
         return {"group_id": group_id, "error_code": int(code), "topics": await _by_topic(seen, pauses)}
     described = await authorization.topics_of_many(services, request, pauses, (topic.name for topic in topics))
