@@ -26,6 +26,9 @@ from logyard.broker.replication.isr import Heartbeat
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+# So many partitions may a client ask for besides twice those that this broker has: each that it does not have is looked
+# at by every fetch of a session, on the event loop.
+PARTITIONS_BESIDES = 4096
 
 Allowed = Callable[[str], bool] | None
 """Says which topics may be read; None: all."""
@@ -291,7 +294,8 @@ class FetchSessions:
         """Resolve a request. Partitions with an unknown topic id have the empty topic name.
 
         `allowed` is of the client; `rights` has another value when that may have changed. Session
-        errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids and names).
+        errors: FETCH_SESSION_ID_NOT_FOUND (also of one that has grown too large), INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR (ids and names).
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -308,9 +312,13 @@ class FetchSessions:
         session.begin(params, allowed, rights, now)
         session.forget(forgotten)
         session.remember(asks)
-        if not len(session):
+        size = len(session)
+        if not size:
             self._remove(session_id)
             return self._without_session(params, FINAL_EPOCH, asks, uses_topic_ids, allowed)
+        if size > PARTITIONS_BESIDES + 2 * len(self._hosted.partitions):
+            self._remove(session_id)
+            return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = next_epoch(epoch)
         self._sessions[session_id] = self._sessions.pop(session_id)
         return _Incremental(session)

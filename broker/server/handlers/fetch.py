@@ -19,6 +19,7 @@ from logyard.broker.records.downconvert import (
 from logyard.broker.replication.events import FetchedPartition, FetchParams
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.contexts import FetchContext
+from logyard.broker.replication.fetch.sessions import PARTITIONS_BESIDES
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server import fetch_rights
 from logyard.broker.server.api import Handler
@@ -34,9 +35,8 @@ OLD_FORMATS_BELOW = 4
 MUCH_BYTES = 64 * 1024
 # Shorter requests keep the event loop for 20 ms at most, whatever they name.
 SHORT_BYTES = 64 * 1024
-# What a longer one may name besides the partitions that there are (each of them asked for, and forgotten): more would
-# keep the event loop. And what each may take, with a topic's name of its own.
-PARTS_BESIDES, PART_BYTES_MAX = 4096, 512
+# What each partition of a longer one may take, with a topic's name of its own.
+PART_BYTES_MAX = 512
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -98,10 +98,11 @@ def _limit(services: Services, request: Request, params: FetchParams) -> None:
 
 
 def _check_parts(services: Services, version: int, body: memoryview) -> None:
-    """Raise CorruptData for a request that names more partitions than there are: it would take seconds, and a GB."""
+    """Raise CorruptData for a request that names many more partitions than there are, each of which is asked for or
+    forgotten: it would take seconds, and a GB."""
     metadata = services.metadata
     known = sum(len(metadata.partitions(name)) for name in metadata.topics())
-    parts_max = PARTS_BESIDES + 2 * (known + len(services.replicas.hosted.partitions))
+    parts_max = PARTITIONS_BESIDES + 2 * (known + len(services.replicas.hosted.partitions))
     if len(body) > parts_max * PART_BYTES_MAX:
         raise CorruptData(f"a Fetch request of {len(body):,} bytes is longer than one that names all partitions")
     fetch.parse_request(version, body, parts_max)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
 from logyard.broker.protocol.fetch_client import encode_request
-from logyard.broker.server.handlers.fetch import PARTS_BESIDES, SHORT_BYTES
+from logyard.broker.replication.fetch.sessions import PARTITIONS_BESIDES
+from logyard.broker.server.handlers.fetch import SHORT_BYTES
 from tests.support.inside_broker import InsideBroker
 from tests.support.sasl_client import SaslClient
 
@@ -30,7 +31,7 @@ def forgetting(count: int) -> bytes:
 
 async def test_its_connection_ends(tmp_path: Path) -> None:
     async with InsideBroker(tmp_path) as broker:
-        most = PARTS_BESIDES - 1  # the topic is a part too
+        most = PARTITIONS_BESIDES - 1  # the topic is a part too
         for version in (4, 12):
             frame = asking("no-such-topic", range(most), version)
             assert len(frame) > SHORT_BYTES
