@@ -41,7 +41,8 @@ class Member:
     """One member. `join_ticket` and `sync_ticket` are its waiting requests, None if there is none.
 
     The session ends at `deadline_ms`, on the monotonic clock. `awaits_sync`: it has joined the present generation, and
-    has not yet asked for its assignment.
+    has not yet asked for its assignment. `new_until_ms`, of one that has been in no generation: how long its first join
+    may wait, 0 for others.
     """
 
     member_id: str
@@ -57,6 +58,7 @@ class Member:
     sync_ticket: Ticket | None = None
     deadline_ms: int = 0
     awaits_sync: bool = False
+    new_until_ms: int = 0
 
     @property
     def waits(self) -> bool:

@@ -16,6 +16,10 @@ from logyard.broker.groups.events import Committer, Join, Joined, Leaver, Sync, 
 from logyard.broker.groups.members import Group, GroupState, Member
 from logyard.broker.groups.rebalance import JOIN_TIMER, SYNC_TIMER, session_timer, touch
 
+# How long the first join of a member may wait for others, as in Kafka: its client may be gone, and there may be very
+# many of them until a slow member has joined, which has a time-out of its own.
+NEW_MEMBER_JOIN_MS = 300_000
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -99,11 +103,12 @@ def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now: Now
         request.protocol_type,
         request.protocols,
         join_ticket=ticket,
+        new_until_ms=now.ms + NEW_MEMBER_JOIN_MS,
     )
     touch(member, now.ms)
     group.add(member)
     group.joined_meanwhile = True
-    effects: fx.Effects = [fx.StartTimer(session_timer(member_id), request.session_timeout_ms)]
+    effects: fx.Effects = [fx.StartTimer(session_timer(member_id), min(request.session_timeout_ms, NEW_MEMBER_JOIN_MS))]
     return effects + _reopen(group, now, rules)
 
 
@@ -286,6 +291,13 @@ def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.
     member = group.members.get(member_id)
     if member is None:
         return []
+    if member.new_until_ms and member.waits:
+        # Its client may have gone long ago: nobody is told of a lost connection.
+        left_ms = member.new_until_ms - now.ms
+        if left_ms <= 0:
+            return _remove(group, member_id, now, rules, "waits too long for its first generation")
+        touch(member, now.ms)
+        return [fx.StartTimer(name, min(member.session_timeout_ms, left_ms))]
     if member.waits:
         # A member cannot send heartbeats while its request waits: its session goes on.
         touch(member, now.ms)

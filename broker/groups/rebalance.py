@@ -96,6 +96,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
         group.wait(member, None)
         group.await_sync(member, awaits=True)
+        member.new_until_ms = 0
         touch(member, now.ms)
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
     return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
