@@ -23,7 +23,7 @@ from logyard.broker.groups.commits import Commits
 from logyard.broker.groups.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
 from logyard.broker.groups.members import Group, Member
 from logyard.broker.groups.owned_groups import LedPartition, Roster
-from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
+from logyard.broker.groups.ports import CallLater, OffsetsLog
 from logyard.broker.portions import portions
 
 log = structlog.get_logger("logyard.groups")
@@ -337,16 +337,21 @@ class GroupCoordinator:
             self._perform(group, membership.timer_fired(group, name, self._now(), self._rules))
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:
-        """Append the group's current state; `_stored` handles the result."""
+        """Append the group's current state; `_stored` handles the result, whatever it is: others wait for it."""
+        refused = asyncio.get_running_loop().create_future()
+        appended: Awaitable[ErrorCode] = refused
         assignments = dict(effect.assignments)
-        if record_format.group_bytes(group, assignments) > self._log.batch_bytes_max(group.partition):
-            # A leader may send a hundred megabytes: half a second's work, only for the log to refuse it.
-            refused = asyncio.get_running_loop().create_future()
-            refused.set_result(ErrorCode.MESSAGE_TOO_LARGE)
-            self._spawn(self._stored(group, effect, refused))
-            return
-        record: KeyValue = (record_format.group_key(group.group_id), record_format.group_value(group, assignments))
-        self._spawn(self._stored(group, effect, self._log.append(group.partition, [record])))
+        try:
+            if record_format.group_bytes(group, assignments) > self._log.batch_bytes_max(group.partition):
+                # A leader may send a hundred megabytes: half a second's work, only for the log to refuse it.
+                refused.set_result(ErrorCode.MESSAGE_TOO_LARGE)
+            else:
+                value = record_format.group_value(group, assignments)
+                appended = self._log.append(group.partition, [(record_format.group_key(group.group_id), value)])
+        except Exception as error:
+            tasks.failed("a group's record", error)
+            refused.set_result(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._spawn(self._stored(group, effect, appended))
 
     async def _stored(self, group: Group, effect: fx.StoreGroup, appended: Awaitable[ErrorCode]) -> None:
         code = answer_for_group(await appended)

@@ -6,7 +6,7 @@ at most, other than with Kafka: a group looks through those of all its members a
 
 from typing import Any
 
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode, fitting
 from logyard.broker.groups.events import Join
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -26,7 +26,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         Join(
             member_id=message.member_id,
             instance_id=message.group_instance_id if version >= 5 else None,
-            client_id=request.client_id or "",
+            client_id=fitting(request.client_id or ""),
             client_host=f"/{request.session.client_host}",
             session_timeout_ms=message.session_timeout_ms,
             rebalance_timeout_ms=message.rebalance_timeout_ms if version >= 1 else message.session_timeout_ms,

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog.testing
 
@@ -209,4 +210,21 @@ async def test_a_client_with_a_very_long_name_does_not_keep_its_group_from_being
     joined = await made.join("g", named)
     synced = await made.sync("g", Sync(joined.member_id, None, 1, assignments={joined.member_id: b"all"}))
     assert synced.error is ErrorCode.NONE
+    await made.close()
+
+
+async def test_a_group_whose_record_cannot_be_made_is_told_so() -> None:
+    """An instance id of 33 KB has no room in it. Nobody was answered, and all waited."""
+    made = await loaded(MemoryOffsetsLog(1))
+    first = await made.join("g", Join("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", b"m"),)))
+    again = asyncio.ensure_future(made.join("g", replace(JOIN, instance_id="i" * 33_000)))
+    await asyncio.sleep(0)
+    await made.join("g", replace(JOIN, member_id=first.member_id))
+    other = await again
+    waiting = asyncio.ensure_future(made.sync("g", Sync(other.member_id, "i" * 33_000, 2)))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert (await made.sync("g", Sync(first.member_id, None, 2))).error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await waiting).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert made.describe("g").state == "PreparingRebalance"
     await made.close()
