@@ -5,26 +5,25 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server.acl_fields import SECURITY_DISABLED, filter_of
 from logyard.broker.server.api import Handler
+from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes.acls import AclEntry, ResourcePattern
-
-PATTERNS_PER_TURN = 500
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     wanted = filter_of(message)
     if services.acls is None:
         return error(message, request.api_version, ErrorCode.SECURITY_DISABLED, SECURITY_DISABLED)
-    known = services.acls.known
+    known, pauses = services.acls.known, Pauses(services)
     resources = []
-    for number, pattern in enumerate(known.patterns(), 1):
+    async for pattern in pauses.between(known.patterns()):
         if wanted.takes_pattern(pattern):
-            entries = sorted(entry for entry in known.entries(pattern) if wanted.takes_entry(entry))
+            there = known.entries(pattern)
+            entries = sorted(entry for entry in there if wanted.takes_entry(entry))
             if entries:
                 resources.append(_resource(pattern, entries))
-        if number % PATTERNS_PER_TURN == 0:
-            await services.turns.next()
+            await pauses.after(len(there))
     return {"error_code": 0, "error_message": None, "resources": resources}
 
 

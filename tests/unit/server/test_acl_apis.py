@@ -9,11 +9,11 @@ import pytest
 
 from logyard.broker.protocol import codec
 from logyard.broker.znodes.acls import Operation, ResourceType
-from tests.support.longest_turn import longest_turn
+from tests.support.longest_turn import frame_of, least_answer, longest_turn
 from tests.support.principals import Acl, Client, Secured, acl
 from tests.support.sasl_client import SaslClient
 
-CREATE_ACLS = 30
+DESCRIBE_ACLS, CREATE_ACLS = 29, 30
 
 
 @pytest.fixture
@@ -179,3 +179,18 @@ async def test_many_acls_that_cannot_be_are_refused_in_portions(broker: Secured)
     found = codec.decode_response(CREATE_ACLS, 3, memoryview(answer))[1]
     assert [result.error_code for result in found.results] == [42] * len(names)
     assert longest.seconds < 0.1  # a tenth of it; 0.3 s and more in one turn
+
+
+async def test_all_acls_of_very_many_are_described_in_turns(broker: Secured) -> None:
+    """A turn was 500 resources, however many entries each has."""
+    broker.put(
+        *(
+            acl(f"User:{number}", Operation.READ, ResourceType.TOPIC, f"t{topic}")
+            for topic in range(100)
+            for number in range(1500)
+        )
+    )
+    asked = frame_of(DESCRIBE_ACLS, 3, wanted())
+    found, longest = await least_answer(broker, DESCRIBE_ACLS, 3, asked, 0.05)
+    assert sum(len(resource.acls) for resource in found.resources) == 150_000
+    assert longest < 0.05
