@@ -6,7 +6,7 @@ If all partitions are asked for, the answer leaves out those that get ELECTION_N
 from typing import Any
 
 from logyard.broker.controller.events import ElectionKind, ElectLeaders, Outcome
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -15,7 +15,7 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    kind = ElectionKind(message.election_type) if request.api_version >= 1 else ElectionKind.PREFERRED
+    kind = _kind(message.election_type) if request.api_version >= 1 else ElectionKind.PREFERRED
     pauses = Pauses(services)
     wanted: list[TopicPartition] | None = None
     if message.topic_partitions is not None:
@@ -42,6 +42,15 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     async for tp, outcome in pauses.between(outcomes.items()):
         _add(topics, tp, outcome)
     return {"error_code": 0, "replica_election_results": _results(topics)}
+
+
+def _kind(election_type: int) -> ElectionKind:
+    """Return the kind of election; raises ApiError: UNKNOWN_SERVER_ERROR, as Kafka, for one that there is not."""
+    try:
+        return ElectionKind(election_type)
+    except ValueError:
+        text = f"election type {election_type}: 0 (preferred) or 1 (unclean) is expected"
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from None
 
 
 def _add(topics: dict[str, list[Fields]], tp: TopicPartition, outcome: Outcome) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from logyard.broker import tasks
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import list_offsets as wire
@@ -139,7 +139,7 @@ class _Listing:
 
     def __init__(self, services: Services, request: Request, message: Any, described: Container[str]) -> None:
         self._version = version = request.api_version
-        isolation = Isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
+        isolation = _isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
         self._isolation = isolation if message.replica_id == CONSUMER_ID else Isolation.LOG_END
         # Only the debugging consumer may ask a follower.
         self._only_leader = message.replica_id != DEBUG_CONSUMER_ID
@@ -217,6 +217,13 @@ class _Listing:
     def fields(self) -> Fields:
         """Return the fields of the answer."""
         return {"topics": self._answered + self._refused if self._refused else self._answered}
+
+
+def _isolation(level: int) -> Isolation:
+    """Return a client's isolation; raises ApiError: UNKNOWN_SERVER_ERROR, as Kafka, for a level that there is not."""
+    if not 0 <= level < len(_ISOLATIONS):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {level}: 0 or 1 is expected")
+    return _ISOLATIONS[level]
 
 
 def _fields(version: int, answer: OffsetAnswer | OldOffsetAnswer) -> Fields:

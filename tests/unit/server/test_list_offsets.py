@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.protocol import codec
@@ -16,7 +17,7 @@ from logyard.broker.server.request import Request, Session
 from tests.support.inside_broker import InsideBroker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-PRODUCE, LIST_OFFSETS = 0, 2
+PRODUCE, LIST_OFFSETS, ELECT_LEADERS = 0, 2, 43
 BEGUN_MS = 1_700_000_000_000
 LATER_THAN_ALL = BEGUN_MS + 1_000_000
 TIMES = [-6, -5, -4, -3, -2, -1, 0, BEGUN_MS + 2_001, BEGUN_MS + 7_000, LATER_THAN_ALL]
@@ -169,3 +170,24 @@ async def test_what_was_asked_is_let_go_in_portions(broker: InsideBroker) -> Non
     fields: Any = await list_offsets.handle(broker.components.services, asked, message)  # type: ignore[misc]
     assert [topic["name"] for topic in fields["topics"]] == names
     assert message.topics == []
+
+
+@pytest.mark.parametrize("isolation", [-1, 2])
+async def test_an_isolation_level_that_there_is_not_is_refused(broker: InsideBroker, isolation: int) -> None:
+    """By -1 clients could ask for the end of the log, which is for replicas."""
+    frame = request(5, [{"name": "t", "partitions": [part(-1)]}], isolation=isolation)
+    with capture_logs() as logged:
+        answer = await answered(broker, frame)
+    (topic,) = codec.decode_response(LIST_OFFSETS, 5, memoryview(answer)[4:])[1].topics
+    assert [p.error_code for p in topic.partitions] == [int(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert logged == [], "a client would fill the log with where it was raised"
+
+
+async def test_an_election_type_that_there_is_not_is_refused(broker: InsideBroker) -> None:
+    topics = [{"topic": "t", "partitions": [0]}]
+    fields = {"election_type": 9, "topic_partitions": topics, "timeout_ms": 0}
+    with capture_logs() as logged:
+        answer = await answered(broker, codec.encode_request(ELECT_LEADERS, 1, 1, "c", fields))
+    found = codec.decode_response(ELECT_LEADERS, 1, memoryview(answer)[4:])[1]
+    assert found.error_code == int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert logged == []
