@@ -35,6 +35,14 @@ class Guard:
     begun_ms: int
     raises: bool = False
     is_verified: bool = False
+    producer_id: int = -1
+    among: "Guards | None" = None
+
+    def give_up(self) -> None:
+        """The id's coordinator knows another producer: nothing of this one is ever verified. It is not kept, since who
+        sends one made-up producer id after the other would fill the memory."""
+        if self.among is not None and self.among.of(self.producer_id) is self:
+            self.among.end(self.producer_id)
 
 
 class Guards:
@@ -56,10 +64,16 @@ class Guards:
         """
         guard = self._guards.get(producer_id)
         if guard is None or epoch > guard.epoch:
-            guard = self._guards[producer_id] = Guard(epoch, sequence, now_ms, raises)
+            guard = self._guards[producer_id] = Guard(
+                epoch, sequence, now_ms, raises, producer_id=producer_id, among=self
+            )
         elif epoch == guard.epoch and sequence < guard.lowest_sequence:
             guard.lowest_sequence = sequence
         return guard
+
+    def of(self, producer_id: int) -> Guard | None:
+        """The producer's guard, None if it has none."""
+        return self._guards.get(producer_id)
 
     def is_of(self, header: BatchHeader) -> bool:
         """Whether the producer's guard is of this very epoch."""

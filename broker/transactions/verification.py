@@ -358,6 +358,8 @@ def _settled(
         if code is ErrorCode.NONE:
             guard.is_verified = True
         else:
+            if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                guard.give_up()
             errors[tp] = _for_clients(code, knows_abortable=asker.ability is not Ability.OLD)
     return errors
 

@@ -55,6 +55,19 @@ def world() -> World:
     return World()
 
 
+def test_a_guard_that_is_given_up_is_not_kept_and_no_other_goes_with_it(world: World) -> None:
+    guard = world.begin()
+    later = world.begin(epoch=1)
+    guard.give_up()
+    assert len(world.guards) == 1, "that is of a later epoch"
+    later.give_up()
+    later.give_up()
+    assert len(world.guards) == 0
+    assert world.refusal(epoch=1) is ErrorCode.INVALID_TXN_STATE
+    world.verify(epoch=1)
+    world.append(epoch=1)
+
+
 @pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.COORDINATOR])
 def test_a_transaction_begins_with_a_verified_guard_only(world: World, origin: Origin) -> None:
     assert world.refusal(origin=origin) is ErrorCode.INVALID_TXN_STATE

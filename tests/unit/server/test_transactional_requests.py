@@ -66,6 +66,8 @@ async def test_what_the_coordinator_says_is_told_so_that_the_client_goes_on(
     world.coordinator.refusing = told
     assert await world.produce(0, partitions=[0, 1], version=version) == {0: heard, 1: heard}
     assert world.log().log_end_offset == 0
+    # What is kept for a producer that is not the id's would fill the memory: a client may make up any number of them.
+    assert len(world.log().producers.guards) == (told is not ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     world.coordinator.refusing = NONE
     assert await world.produce(0, partitions=[0, 1], version=version) == {0: NONE, 1: NONE}
 
