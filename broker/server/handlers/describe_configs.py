@@ -4,7 +4,7 @@ Topics' settings are read from ZooKeeper at each request, in one batch, as Kafka
 broker shows a change as soon as it was answered. A broker's settings are those that it uses now.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from logyard.broker.config.entries import ConfigEntry
@@ -18,13 +18,17 @@ from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
+# Several times as many as there are settings: of more names in one question it is not looked whether it comes again.
+KEYS_COMPARED = 1000
+
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     # What is asked for twice is told once, other than by Kafka: see describe_groups.py.
-    asked: dict[tuple[int, str, tuple[str, ...] | None], Any] = {}
+    asked: dict[tuple[int, str, Hashable], Any] = {}
     known: dict[str, None] = {}
-    async for resource in Pauses(services).between(message.resources):
+    pauses = Pauses(services)
+    async for resource in pauses.between(message.resources):
         asked[resource.resource_type, resource.resource_name, _keys(resource)] = resource
         if resource.resource_type == TOPIC and resource.resource_name in services.metadata:
             known[resource.resource_name] = None
@@ -46,14 +50,23 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         except ApiError as refusal:
             results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
             continue
-        fields = described(entries, _keys(resource), with_synonyms, with_docs)
+        fields = described(entries, await _wanted(pauses, resource, entries), with_synonyms, with_docs)
         results.append({**head, "error_code": 0, "error_message": None, "configs": fields})
     return {"results": results}
 
 
-def _keys(resource: Any) -> tuple[str, ...] | None:
+def _keys(resource: Any) -> Hashable:
+    """Return what tells the same question again: the names of the settings that are asked for, if they are not many."""
+    keys = resource.configuration_keys or ()
+    return tuple(keys) if len(keys) <= KEYS_COMPARED else id(resource)
+
+
+async def _wanted(pauses: Pauses, resource: Any, entries: Iterable[ConfigEntry]) -> set[str] | None:
     """Return the names of the settings that are asked for; None: all, for which Kafka takes an empty list too."""
-    return tuple(resource.configuration_keys) if resource.configuration_keys else None
+    if not resource.configuration_keys:
+        return None
+    there = {entry.name for entry in entries}
+    return {key async for key in pauses.between(resource.configuration_keys) if key in there}
 
 
 def _require(services: Services, request: Request, kind: int, name: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Container
 from typing import Any
 
+from logyard.broker.groups.members import GroupState
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import Pauses
@@ -11,20 +12,24 @@ from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
 
 TYPE = "classic"
+STATES = {state.value.lower(): state for state in GroupState}
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    states = {state.lower() for state in message.states_filter} if request.api_version >= 4 else set()
-    types = [name.lower() for name in message.types_filter] if request.api_version >= 5 else []
     pauses, listed = Pauses(services), []
+    # A client may name millions of states: none but ours is kept.
+    named = message.states_filter if request.api_version >= 4 else ()
+    states = {STATES.get(name.lower()) async for name in pauses.between(named)}
+    types = message.types_filter if request.api_version >= 5 else ()
+    ours = [True async for name in pauses.between(types) if name.lower() == TYPE]
     code, groups = services.groups.list_groups()
-    if types and TYPE not in types:
+    if types and not ours:
         groups = []
     seen: Container[str] = authorization.EVERYTHING
     if not authorization.may(services, request, RIGHTS[request.api_key].cluster, tells=False):
         seen = await authorization.seen_of_many(services, request, pauses, (group.group_id for group in groups))
     async for group in pauses.between(groups):
-        if group.group_id not in seen or (states and group.state.value.lower() not in states):
+        if group.group_id not in seen or (states and group.state not in states):
             continue
         listed.append(
             {

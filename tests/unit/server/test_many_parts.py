@@ -29,6 +29,7 @@ LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR = 2, 3, 8, 10
 JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, DELETE_GROUPS, OFFSET_DELETE = 11, 13, 14, 42, 47
 LIST_GROUPS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS = 16, 21, 23, 61
 OFFSET_FETCH, DESCRIBE_GROUPS, ADD_PARTITIONS_TO_TXN, DESCRIBE_TRANSACTIONS = 9, 15, 24, 65
+DESCRIBE_CONFIGS, LIST_TRANSACTIONS = 32, 66
 NAMES = 60_000
 PRODUCERS = 250_000
 # A turn has some milliseconds' work; without turns it takes 0.2 s and more.
@@ -339,6 +340,29 @@ async def test_many_groups_are_listed(broker: InsideBroker) -> None:
         roster.add(Group(name, state_since_ms=0))
     answer, longest_s = await timed_answer(broker, LIST_GROUPS, 4, {"states_filter": []})
     assert {group.group_id for group in answer.groups} >= set(names)
+    assert longest_s < TURN_S
+
+
+SHORT_NAMES = ["x"] * 1_500_000
+NUMBERS = [*map(str, range(1_000_000)), "cleanup.policy"]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "asked"),
+    [
+        (LIST_GROUPS, 5, {"states_filter": SHORT_NAMES, "types_filter": SHORT_NAMES}),
+        (LIST_TRANSACTIONS, 0, {"state_filters": SHORT_NAMES, "producer_id_filters": range(1_000_000)}),
+        (
+            DESCRIBE_CONFIGS,
+            4,
+            {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": NUMBERS}]},
+        ),
+    ],
+)
+async def test_filters_of_very_many_names(broker: InsideBroker, key: int, version: int, asked: dict[str, Any]) -> None:
+    answer, longest_s = await timed_answer(broker, key, version, asked)
+    if key == DESCRIBE_CONFIGS:
+        assert [entry.name for entry in answer.results[0].configs] == ["cleanup.policy"]
     assert longest_s < TURN_S
 
 
