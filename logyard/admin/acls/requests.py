@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from logyard.admin.acls import acls
 from logyard.admin.acls.acls import Acl, AclFilter, Resource
 from logyard.admin.cluster import translation
-from logyard.admin.meanings import meaning
 from logyard.broker.znodes.acls import Named, Operation, PatternType, Permission, ResourceType
+from logyard.login.meanings import meaning
 
 _LATEST = 3  # the version that has users as resources
 

@@ -12,6 +12,7 @@ from logyard.admin.cluster import connection, translation
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.login.meanings import plain, silence
 
 DESCRIBE_QUORUM = 55  # only brokers of a KRaft cluster offer it
 RETRY_PAUSE_S = 0.25
@@ -136,9 +137,7 @@ class Asking:
             except _KnowsNothing as problem:
                 last = ClusterUnreachable(f"the cluster did not answer: {problem}")
             except theirs.SaslAuthenticationFailedError as problem:
-                raise AccessRefused(
-                    f"the login of {self._settings.username!r} is refused: {connection.plain(problem)}"
-                ) from None
+                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {plain(problem)}") from None
             except theirs.BrokerResponseError as problem:
                 last = translation.api_error(problem)
                 # A new topic may not have reached the broker that was asked; after this time it does not exist.
@@ -146,7 +145,7 @@ class Asking:
                 if not problem.retriable or (unknown and time.monotonic() - started > SPREADING_S):
                     raise last from None
             except theirs.KafkaError as problem:
-                last = ClusterUnreachable(f"the cluster did not answer: {translation.silence(problem)}")
+                last = ClusterUnreachable(f"the cluster did not answer: {silence(problem)}")
             except (struct.error, UnicodeError, OverflowError) as problem:
                 if "unpack" not in str(problem) and not isinstance(problem, UnicodeDecodeError):
                     # A number or a text that requests have no room for, and will not have at the next try.

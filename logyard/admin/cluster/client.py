@@ -21,11 +21,11 @@ from logyard.admin.cluster.snapshot import (
     ReplicaSize,
 )
 from logyard.admin.cluster.told_offsets import ToldOffsets, ask_leaders
-from logyard.admin.meanings import meaning
 from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.recovery.witnesses import Probe
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition, topic_id_from_text
+from logyard.login.meanings import meaning
 
 _TOPICS_PER_REQUEST = 200
 

@@ -1,38 +1,23 @@
-"""Opens kafka-python's admin client (pinned); only this module imports it.
+"""Connects to a cluster by kafka-python's admin client, and asks by it.
 
-Faults of kafka-python 3.0.12 that this avoids:
-- its bootstrap picks one server at random and may wait for a hung one until the end; here servers are tried in turn;
-- if its constructor fails, it leaves a thread behind; here that thread is stopped;
-- its back-off for a broker that was down grows to 30 s; here to 1 s;
-- it leaves the sockets of connections that it could not make to the garbage collector (`failed_sockets.py`);
-- it drops what a broker has sent just before it closed the connection: the refusal of a login (`last_words.py`);
-- it takes a null where the protocol has none, and stumbles on it later: such an answer is none (`nulls.py`);
-- it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
-  reported as such (`_Client`);
-- it connects again and again to a server that hangs up, as listeners for other protocols do; here, when that has
-  happened twice, it is looked who listens (`other_listeners.py`).
+Its bootstrap picks one server at random and may wait for a hung one until the end: here servers are tried in turn.
+Where connections are lost, it is looked who listens (`other_listeners.py`).
 """
 
-import logging
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
-from logyard.admin.cluster.failed_sockets import direct
-from logyard.admin.cluster.last_words import hear_last_words
-from logyard.admin.cluster.nulls import misplaced_null
 from logyard.admin.cluster.other_listeners import mistake
-from logyard.admin.meanings import of_library
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
-from logyard.login import kafka_python
+from logyard.login.library.client import is_refused_login, open_admin
+from logyard.login.meanings import plain
 from logyard.login.oauth import NoToken
 from logyard.login.security import BadSettings
 
 _RETRY_PAUSE_S = 0.25
-_HASTY_CONNECTIONS = 2
 
 
 class Connection:
@@ -177,21 +162,6 @@ def _all_are(failed: Mapping[str, Exception], *kinds: type[Exception]) -> bool:
     return all(isinstance(problem, kinds) for problem in failed.values())
 
 
-def plain(problem: Exception) -> str:
-    """An error in words: the system's without its number, kafka-python's without the name of its class, brokers' by
-    what they mean."""
-    from kafka import errors as theirs
-
-    if isinstance(problem, OSError) and problem.strerror:
-        return problem.strerror.lower()
-    if isinstance(problem, theirs.RequestTimedOutError):
-        return "no answer in time"  # kafka-python's own, here
-    if isinstance(problem, theirs.BrokerResponseError):
-        return of_library(problem)
-    name = type(problem).__name__
-    return str(problem).removeprefix(f"{name}:").strip() or name
-
-
 def knock(host: str, port: int, timeout_s: float) -> OSError | None:
     """Try a TCP connection; None if it succeeds."""
     try:
@@ -203,131 +173,8 @@ def knock(host: str, port: int, timeout_s: float) -> OSError | None:
     return None
 
 
-def readable(answered: Any) -> Any:
-    """A future of kafka-python, as another one that fails where the answer does not keep to the protocol."""
-    from kafka import errors as theirs
-    from kafka.future import Future
-
-    read = Future()
-
-    def look(answer: Any) -> None:
-        try:
-            field = misplaced_null(answer)
-        except Exception as problem:
-            read.failure(problem)
-            return
-        if field is None:
-            read.success(answer)
-        else:
-            read.failure(theirs.KafkaProtocolError(f"its answer cannot be read ({field} is null)"))
-
-    answered.add_callback(look)
-    answered.add_errback(read.failure)
-    return read
-
-
-def is_refused_login(problem: BaseException) -> bool:
-    from kafka import errors as theirs
-
-    return isinstance(problem, theirs.SaslAuthenticationFailedError)
-
-
 def open_by(settings: ClusterSettings, server: str, timeout_s: float, *, hasty: bool = False) -> Connection:
     """Open the admin client by that server alone, with `hasty` only until a second connection is lost. Raises
     kafka-python's errors, with their causes."""
-    from kafka import KafkaAdminClient
-
-    login = kafka_python.options(settings)
-    quiet = logging.getLogger("kafka")
-    if quiet.level == logging.NOTSET:
-        quiet.setLevel(logging.WARNING)  # it logs every connection, in every task's log
-    client = _Client(hasty=hasty)
-    try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=[server],
-            client_id="logyard-admin",
-            request_timeout_ms=round(settings.request_timeout_s * 1000),
-            bootstrap_timeout_ms=round(timeout_s * 1000),
-            reconnect_backoff_max_ms=1000,
-            proxy_url=direct(),
-            kafka_client=client.make,
-            **login,
-        )
-    except BaseException as problem:
-        # The constructor has started a thread by now and would leave it running.
-        reason = client.stop()
-        # "Unable to bootstrap" gives no reason; the error of the last connection does.
-        if reason is not None and reason is not problem:
-            raise problem from reason
-        raise
-    return Connection(admin, client.manager)
-
-
-class _Client:
-    """Creates kafka-python's client for its admin client, and keeps its parts, to stop them and to send requests."""
-
-    def __init__(self, *, hasty: bool) -> None:
-        self.manager: Any = None
-        self._hasty = hasty
-        self._made: Any = None
-        self._net: Any = None
-
-    def make(self, **configs: Any) -> Any:
-        """Create kafka-python's client, with a manager that keeps why a connection failed; kafka-python only logs
-        that."""
-        from kafka.net.compat import KafkaNetClient
-        from kafka.net.manager import KafkaConnectionManager
-        from kafka.net.selector import NetworkSelector
-
-        hasty = self._hasty
-
-        class Manager(KafkaConnectionManager):  # type: ignore[misc]
-            last_failure: Exception | None = None
-            made = 0
-
-            def __init__(self, *arguments: Any, **options: Any) -> None:
-                super().__init__(*arguments, **options)
-                self.refused_logins: dict[Any, Exception] = {}
-                self.watched: WeakSet[Any] = WeakSet()
-
-            def maybe_raise_auth_failure(self, node_id: Any) -> None:
-                if node_id in self.refused_logins:
-                    raise self.refused_logins[node_id]
-                is_lost = self.made >= _HASTY_CONNECTIONS and node_id not in self._conns
-                if hasty and is_lost and not self.bootstrapped and self.last_failure is not None:
-                    raise self.last_failure
-
-            async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
-                return hear_last_words(await super()._build_transport(*arguments, **options))
-
-            def send(self, *arguments: Any, **options: Any) -> Any:
-                return readable(super().send(*arguments, **options))
-
-            def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
-                connection = super().get_connection(node_id, *arguments, **options)
-                if connection not in self.watched:
-                    self.watched.add(connection)
-                    self.made += 1
-
-                    def keep(problem: Exception) -> None:
-                        self.last_failure = problem
-                        if is_refused_login(problem):
-                            self.refused_logins[node_id] = problem
-
-                    connection.init_future.add_errback(keep)
-                    connection.close_future.add_errback(keep)
-                return connection
-
-        self._net = NetworkSelector(**configs)
-        self.manager = Manager(self._net, **configs)
-        self._made = KafkaNetClient(net=self._net, manager=self.manager, **configs)
-        return self._made
-
-    def stop(self) -> Exception | None:
-        """Stop the parts; returns why the last connection failed."""
-        if self._made is None:
-            return None
-        self._made.close()
-        self._net.stop()
-        reason: Exception | None = self.manager.last_failure
-        return reason
+    times = {"request_timeout_s": settings.request_timeout_s, "timeout_s": timeout_s}
+    return Connection(*open_admin(settings, server, **times, hasty=hasty))

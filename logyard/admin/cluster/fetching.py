@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
-from logyard.admin.meanings import meaning
 from logyard.broker.model import TopicPartition
+from logyard.login.meanings import meaning
 
 # From 13 on a topic is named by its id.
 _VERSION_MAX = 12

@@ -7,10 +7,10 @@ from typing import Any
 
 from logyard.admin.cluster.connection import Connection, open_by
 from logyard.admin.cluster.sign_of_life import first_sign
-from logyard.admin.meanings import meaning
 from logyard.admin.recovery.witnesses import Probe, Queue, Wire
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ErrorCode
+from logyard.login.meanings import meaning
 
 _THREADS_MAX = 16
 _TRIES = 3

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from logyard.admin.cluster import translation
-from logyard.admin.meanings import meaning
 from logyard.broker.model import TopicPartition
+from logyard.login.meanings import meaning, silence
 
 # So long one is waited for that did not answer last time, where others wait for the answer.
 _SILENT_MS = 1000
@@ -46,7 +45,7 @@ def ask_leaders(
     for leader, answer in connection.send_each(requests, patience).items():
         if isinstance(answer, Exception):
             silent.add(leader)
-            reason = f"broker {leader}: {translation.silence(answer)}"
+            reason = f"broker {leader}: {silence(answer)}"
             untold |= dict.fromkeys(by_leader[leader], reason)
             continue
         silent.discard(leader)

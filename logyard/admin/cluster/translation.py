@@ -13,9 +13,9 @@ from logyard.admin.cluster.snapshot import (
     ReplicaSize,
     TopicView,
 )
-from logyard.admin.meanings import meaning, of_library
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicId, TopicPartition, topic_id_text
+from logyard.login.meanings import meaning, of_library
 
 
 def snapshot(
@@ -190,17 +190,3 @@ def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None)
 def api_error(theirs: Any) -> ApiError:
     """Translate a BrokerResponseError of kafka-python."""
     return ApiError(ErrorCode(theirs.errno), of_library(theirs))
-
-
-def silence(theirs: Exception) -> str:
-    """Why a request of kafka-python got no answer, in words."""
-    name = type(theirs).__name__
-    said = str(theirs).removeprefix(f"{name}:").removeprefix(name).strip()
-    match name:
-        case "NodeNotReadyError" | "NoBrokersAvailable":
-            return f"no connection to broker {said}" if said.isdecimal() else "no connection to a broker"
-        case "KafkaTimeoutError" | "RequestTimedOutError":
-            return "no answer in time"
-        case "KafkaConnectionError":
-            return f"the connection was lost{f' ({said})' if said else ''}"
-    return said or name

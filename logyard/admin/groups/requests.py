@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from logyard.admin.cluster import translation
 from logyard.admin.groups.groups import DEAD, Group, GroupListing, Member
-from logyard.admin.meanings import meaning
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
+from logyard.login.meanings import meaning
 
 # Kafka's tool shows groups of consumers, and groups that only committed offsets.
 _CONSUMERS = ("consumer", "")

@@ -11,12 +11,12 @@ import pytest
 from kafka import errors as theirs
 
 from logyard.admin.cluster.client import KafkaClusterClient
-from logyard.admin.cluster.connection import by_reason, connect, plain
-from logyard.admin.cluster.translation import silence
+from logyard.admin.cluster.connection import by_reason, connect
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError
 from logyard.local.ports import HOST
+from logyard.login.meanings import plain, silence
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from kafka.protocol.admin import DescribeGroupsResponse, DescribeLogDirsResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from logyard.admin.cluster.client import KafkaClusterClient
-from logyard.admin.cluster.nulls import misplaced_null
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.protocol import codec
+from logyard.login.library.nulls import misplaced_null
 from tests.support.scripted_broker import Answer, Asked, ScriptedBroker
 
 API_VERSIONS, METADATA, DESCRIBE_GROUPS, DESCRIBE_LOG_DIRS = 18, 3, 15, 35

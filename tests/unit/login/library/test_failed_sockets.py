@@ -10,8 +10,8 @@ from kafka.net import inet
 from kafka.net.selector import NetworkSelector
 
 from logyard.admin.cluster import connection
-from logyard.admin.cluster.failed_sockets import direct
 from logyard.admin.settings import ClusterSettings
+from logyard.login.library.failed_sockets import direct
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import pytest
 from kafka import errors as theirs
 
 from logyard.admin.cluster import translation
-from logyard.admin.cluster.connection import plain
 from logyard.admin.errors import ApiError, ErrorCode, told
-from logyard.admin.meanings import meaning
+from logyard.login.meanings import meaning, plain, unanswered
 
 NAME = re.compile(r"[A-Z]{3,}_[A-Z_]+")
 
@@ -37,7 +36,11 @@ def test_what_a_broker_tells_counts_more() -> None:
 def test_errors_of_the_library_are_told_in_the_same_words() -> None:
     assert str(translation.api_error(theirs.GroupIdNotFoundError())) == "the group does not exist"
     assert plain(theirs.SaslAuthenticationFailedError("a bad password")) == "the log-in is refused (a bad password)"
+    twice = theirs.SaslAuthenticationFailedError("SaslAuthenticationFailedError: a bad password")
+    assert plain(twice) == "the log-in is refused (a bad password)"
     assert plain(theirs.KafkaConnectionError("socket disconnected")) == "socket disconnected"
+    assert unanswered(theirs.ClusterAuthorizationFailedError()) == "access to the cluster is denied"
+    assert unanswered(theirs.NodeNotReadyError("3")) == "no connection to broker 3"
     found = translation.api_error(theirs.InvalidConfigurationError("x: 5"))
     assert (found.code, str(found)) == (ErrorCode.INVALID_CONFIG, "a setting has a value that is not possible (x: 5)")
     assert told(translation.api_error(theirs.TopicAuthorizationFailedError())) == (

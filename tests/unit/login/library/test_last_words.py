@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kafka.net.transport import KafkaTCPTransport
 
-from logyard.admin.cluster.last_words import hear_last_words
+from logyard.login.library.last_words import hear_last_words
 
 
 @pytest.mark.parametrize("mended", [True, False])

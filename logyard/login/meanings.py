@@ -1,4 +1,5 @@
-"""What Kafka's error codes mean, in words for those who gave a command: brokers tell many of them without a text."""
+"""What Kafka's error codes and kafka-python's errors mean, in words for those who gave a command: brokers tell many
+codes without a text."""
 
 from typing import Any
 
@@ -132,6 +133,45 @@ def meaning(number: int) -> str:
 def of_library(theirs: Any) -> str:
     """Return what a BrokerResponseError of kafka-python means, with what the broker has said; its own text begins with
     `[Error 69] GroupIdNotFoundError`."""
-    said = str(theirs).partition(type(theirs).__name__)[2].removeprefix(":").strip()
+    name = type(theirs).__name__
+    said = str(theirs).partition(name)[2].removeprefix(":").strip()
+    said = said.removeprefix(f"{name}:").strip()  # that of a login is in there twice
     means = meaning(theirs.errno)
     return f"{means} ({said})" if said else means
+
+
+def plain(problem: Exception) -> str:
+    """An error in words: the system's without its number, kafka-python's without the name of its class, brokers' by
+    what they mean."""
+    from kafka import errors as theirs
+
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror.lower()
+    if isinstance(problem, theirs.RequestTimedOutError):
+        return "no answer in time"  # kafka-python's own, here
+    if isinstance(problem, theirs.BrokerResponseError):
+        return of_library(problem)
+    name = type(problem).__name__
+    return str(problem).removeprefix(f"{name}:").strip() or name
+
+
+def silence(theirs: Exception) -> str:
+    """Why a request of kafka-python got no answer, in words."""
+    name = type(theirs).__name__
+    said = str(theirs).removeprefix(f"{name}:").removeprefix(name).strip()
+    match name:
+        case "NodeNotReadyError" | "NoBrokersAvailable":
+            return f"no connection to broker {said}" if said.isdecimal() else "no connection to a broker"
+        case "KafkaTimeoutError" | "RequestTimedOutError":
+            return "no answer in time"
+        case "KafkaConnectionError":
+            return f"the connection was lost{f' ({said})' if said else ''}"
+    return said or name
+
+
+def unanswered(theirs: Exception) -> str:
+    """Why a request of kafka-python failed, in words: what a broker refuses it by, else why there is no answer."""
+    from kafka import errors
+
+    is_refusal = isinstance(theirs, errors.BrokerResponseError)
+    return plain(theirs) if is_refusal or isinstance(theirs, OSError) else silence(theirs)
