@@ -89,7 +89,8 @@ class ClusterClient(Protocol):
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
-        """The settings of many topics; deleted topics are left out."""
+        """The settings of many topics; deleted topics are left out, and of those whose settings this user may not see
+        nothing is told (an empty mapping)."""
         ...
 
     def alter_topic_configs(

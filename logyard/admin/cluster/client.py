@@ -28,6 +28,8 @@ from logyard.broker.model import Assignment, TopicPartition, topic_id_from_text
 from logyard.login.meanings import meaning
 
 _TOPICS_PER_REQUEST = 200
+# Kafka's numbers of what has settings.
+_TOPIC, _BROKER = 2, 4
 
 
 class KafkaClusterClient(Asking):
@@ -75,24 +77,23 @@ class KafkaClusterClient(Asking):
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
         try:
-            return self._configs("TOPIC", topic)
+            return self._configs(_TOPIC, topic)
         except ApiError as problem:
             if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic in self.witnessed([topic]).topics:
                 raise ClusterUnreachable(f"topic {topic}: the broker that was asked does not know it yet") from None
             raise
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
-        from kafka.admin import ConfigResource
-
         found: dict[str, dict[str, ConfigValue]] = {}
         for first in range(0, len(topics), _TOPICS_PER_REQUEST):
-            resources = [ConfigResource("TOPIC", topic) for topic in topics[first : first + _TOPICS_PER_REQUEST]]
-            answer = self._repeat(partial(self._admin.describe_configs, resources, config_filter="all"))
-            found.update({name: translation.configs(values) for name, values in answer.get("topic", {}).items()})
+            part = topics[first : first + _TOPICS_PER_REQUEST]
+            for result in self._repeat(partial(self._describe_configs, _TOPIC, part, defaults=False)):
+                if result.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    found[result.resource_name] = translation.configs(result.configs)
         return found
 
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
-        return self._configs("BROKER", str(broker))
+        return self._configs(_BROKER, str(broker))
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         return list(self.log_dirs(brokers).replicas)
@@ -201,12 +202,12 @@ class KafkaClusterClient(Asking):
     def alter_topic_configs(
         self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
     ) -> None:
-        self._alter_configs("TOPIC", topic, values, delete, validate_only)
+        self._alter_configs(_TOPIC, topic, values, delete, validate_only)
 
     def alter_broker_configs(
         self, broker: int | None, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
     ) -> None:
-        self._alter_configs("BROKER", "" if broker is None else str(broker), values, delete, validate_only)
+        self._alter_configs(_BROKER, "" if broker is None else str(broker), values, delete, validate_only)
 
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
@@ -300,36 +301,39 @@ class KafkaClusterClient(Asking):
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
         return probe_brokers(self._settings, addresses, timeout_s)
 
-    def _configs(self, kind: str, name: str) -> dict[str, ConfigValue]:
+    def _configs(self, kind: int, name: str) -> dict[str, ConfigValue]:
         from kafka import errors as theirs
-        from kafka.admin import ConfigResource
-
-        resource = ConfigResource(kind, name)
 
         def ask() -> Any:
-            answer = self._admin.describe_configs([resource], include_synonyms=True, config_filter="all")
-            found = answer.get(kind.lower(), {}).get(name)
-            if not found:
-                # The broker leaves out a resource that it does not know (yet).
-                raise theirs.UnknownTopicOrPartitionError(f"{kind.lower()} {name}: no configuration was returned")
-            return found
+            (result,) = self._describe_configs(kind, [name])
+            if result.error_code:
+                # kafka-python's own call passes over it: a missing right would look like a topic that is not there.
+                raise theirs.for_code(result.error_code)(*filter(None, [result.error_message]))
+            return result.configs
 
         return translation.configs(self._repeat(ask))
 
+    def _describe_configs(self, kind: int, names: Sequence[str], *, defaults: bool = True) -> Any:
+        """What a broker answers of each; only a broker itself knows its own settings."""
+        from kafka.protocol.admin import DescribeConfigsRequest
+
+        resources = [(kind, name, None) for name in names]
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=defaults, min_version=1)
+        return self._connection.send(request, int(names[0]) if kind == _BROKER else None).results
+
     def _alter_configs(
-        self, kind: str, name: str, values: Mapping[str, str], delete: Sequence[str], validate_only: bool
+        self, kind: int, name: str, values: Mapping[str, str], delete: Sequence[str], validate_only: bool
     ) -> None:
         from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
         changes = [(key, 0, value) for key, value in values.items()] + [(key, 1, None) for key in delete]
         if not changes:
             return
-        resource = 4 if kind == "BROKER" else 2
         # Only a broker itself takes its own settings; those of all brokers, which have no name, any of them.
-        node = int(name) if kind == "BROKER" and name else None
+        node = int(name) if kind == _BROKER and name else None
 
         def once() -> Any:
-            request = IncrementalAlterConfigsRequest(resources=[(resource, name, changes)], validate_only=validate_only)
+            request = IncrementalAlterConfigsRequest(resources=[(kind, name, changes)], validate_only=validate_only)
             return self._connection.send(request, node)
 
         for entry in self._repeat(once).responses:

@@ -17,6 +17,16 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicId, TopicPartition, topic_id_text
 from logyard.login.meanings import meaning, of_library
 
+# ConfigEntry.ConfigSource.
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+
 
 def snapshot(
     metadata: Mapping[str, Any], reassignments: Mapping[TopicPartition, Assignment] | None, taken_at_ms: int
@@ -141,18 +151,22 @@ def _assigned_topics(assignment: Any) -> list[str]:
     return [str(entry["topic"]) for entry in assignment.get("assigned_partitions") or ()]
 
 
-def configs(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ConfigValue]:
+def configs(entries: Iterable[Any]) -> dict[str, ConfigValue]:
+    """The settings of one result of a DescribeConfigs response, by name."""
     return {
-        key: ConfigValue(
-            e.get("value"), e["config_source"], bool(e["read_only"]), bool(e.get("is_sensitive")), _default(e)
-        )
-        for key, e in entries.items()
+        e.name: ConfigValue(e.value, source(e.config_source), bool(e.read_only), bool(e.is_sensitive), _default(e))
+        for e in entries
     }
 
 
-def _default(entry: Mapping[str, Any]) -> str | None:
+def source(number: int) -> str:
+    """Kafka's name of where a value comes from."""
+    return _SOURCES.get(number, "UNKNOWN")
+
+
+def _default(entry: Any) -> str | None:
     """The default among the places that an entry's value could come from; they are told only if they were asked for."""
-    found = [one.get("value") for one in entry.get("synonyms") or () if one["source"] == "DEFAULT_CONFIG"]
+    found: list[str | None] = [one.value for one in entry.synonyms or () if source(one.source) == "DEFAULT_CONFIG"]
     return found[0] if found else None
 
 

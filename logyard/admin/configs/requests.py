@@ -23,16 +23,8 @@ from logyard.admin.configs.entities import (
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.znodes.scram_credentials import ITERATIONS_MAX
 
-# Kafka's numbers of resources and of the sources of a value (ConfigResource.Type, ConfigEntry.ConfigSource).
+# ConfigResource.Type.
 _RESOURCES = {TOPICS: 2, BROKERS: 4, BROKER_LOGGERS: 8}
-_SOURCES = {
-    1: "DYNAMIC_TOPIC_CONFIG",
-    2: "DYNAMIC_BROKER_CONFIG",
-    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    4: "STATIC_BROKER_CONFIG",
-    5: "DEFAULT_CONFIG",
-    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
-}
 _QUOTA_TYPES = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _SET, _DELETE = 0, 1
@@ -61,9 +53,10 @@ def describe(sender: ConfigSender, entity: Entity, *, everything: bool = False) 
     result = sender.ask(make, _node(entity)).results[0]
     translation.refuse(result.error_code, result.error_message)
     found = [_setting(entry) for entry in result.configs]
-    wanted = {TOPICS: 1, BROKERS: 3 if entity.name == DEFAULT else 2, BROKER_LOGGERS: 0}[entity.type]
-    own = _SOURCES.get(wanted)
-    return sorted((one for one in found if everything or own is None or one.source == own), key=lambda one: one.name)
+    if not everything and entity.type != BROKER_LOGGERS:
+        own = translation.source({TOPICS: 1, BROKERS: 3 if entity.name == DEFAULT else 2}[entity.type])
+        found = [one for one in found if one.source == own]
+    return sorted(found, key=lambda one: one.name)
 
 
 def alter(sender: ConfigSender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
@@ -155,9 +148,9 @@ def _setting(entry: Any) -> Setting:
     return Setting(
         name=entry.name,
         value=entry.value,
-        source=_SOURCES.get(entry.config_source, "UNKNOWN"),
+        source=translation.source(entry.config_source),
         sensitive=bool(entry.is_sensitive),
-        synonyms=tuple(Synonym(_SOURCES.get(s.source, "UNKNOWN"), s.name, s.value) for s in entry.synonyms or ()),
+        synonyms=tuple(Synonym(translation.source(s.source), s.name, s.value) for s in entry.synonyms or ()),
     )
 
 

@@ -136,9 +136,11 @@ def judge(
         if tp in first and tp in last:
             overdue += max((offset if offset >= 0 else last[tp]) - first[tp], 0)
     retention_ms, retention_bytes = _limit(configs, "retention.ms"), _limit(configs, "retention.bytes")
-    policy = policy_of(configs)
+    policy = policy_of(configs) if configs else "unknown"
     findings = []
-    if not policy or ("delete" in policy and retention_ms is None and retention_bytes is None):
+    if not configs:
+        findings.append("how long its records are kept is not known: this login may not see its settings")
+    elif not policy or ("delete" in policy and retention_ms is None and retention_bytes is None):
         findings.append("it has no limit: its records are kept for ever")
     if retention_bytes is not None and "delete" in policy:
         over = [tp for tp, size in largest.items() if size > 2 * retention_bytes]

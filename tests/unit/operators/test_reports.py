@@ -125,6 +125,13 @@ def test_a_report_says_that_a_named_topic_does_not_exist(cluster: MemoryCluster)
     assert ctx["ti"].values["outcome"]["rows"][1][-1] == "it does not exist"
 
 
+def test_limits_that_may_not_be_seen_are_not_said_to_be_none(cluster: MemoryCluster) -> None:
+    tp = TopicPartition("plain", 0)
+    found = judge("plain", MemoryClient(cluster).snapshot(), {}, [], {tp: 0}, {tp: 10}, {})
+    assert found.policy == "unknown"
+    assert found.findings == ("how long its records are kept is not known: this login may not see its settings",)
+
+
 def test_limits_are_judged(cluster: MemoryCluster) -> None:
     client = MemoryClient(cluster)
     snapshot, sizes, tp = client.snapshot(), client.replica_sizes(), TopicPartition("plain", 0)

@@ -1,5 +1,6 @@
 """Settings side by side, and the names that fields suggest."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,11 +58,10 @@ def test_one_alone_differs_from_nothing() -> None:
 
 
 def test_the_default_is_among_the_places_that_a_broker_tells() -> None:
-    entry = {"value": "1", "config_source": STATIC, "read_only": False, "is_sensitive": False}
-    told = [{"name": "x", "value": "1", "source": STATIC}, {"name": "x", "value": "7", "source": DEFAULT}]
-    assert configs({"x": entry | {"synonyms": told}})["x"].default == "7"
-    assert configs({"x": entry | {"synonyms": told[:1]}})["x"].default is None
-    assert configs({"x": entry})["x"].default is None
+    entry = {"name": "x", "value": "1", "config_source": 4, "read_only": False, "is_sensitive": False}
+    told = [SimpleNamespace(value="1", source=4), SimpleNamespace(value="7", source=5)]
+    found = [configs([SimpleNamespace(**entry, synonyms=places)])["x"] for places in (told, told[:1], [])]
+    assert [(one.source, one.default) for one in found] == [(STATIC, "7"), (STATIC, None), (STATIC, None)]
 
 
 def test_the_route_compares_topics_and_brokers(viewer: PageClient, cluster: MemoryCluster) -> None:

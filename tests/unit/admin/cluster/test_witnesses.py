@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kafka.errors import KafkaConnectionError
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataResponse
 
 from logyard.admin.cluster import asking, connection
@@ -35,14 +37,6 @@ class Brokers:
         self.unmet: dict[int, int] = {}  # broker → one that it does not know, although that one is back
         self.any: Iterator[int] = iter(())  # who is asked where any broker will do; then always BEHIND
 
-    @property
-    def admin(self) -> "Brokers":
-        return self
-
-    def describe_configs(self, *_: object, **__: object) -> dict[str, Any]:
-        """A broker leaves out what it does not know."""
-        return {}
-
     def offers(self, api_key: int) -> bool:
         return self.kraft and api_key == DESCRIBE_QUORUM
 
@@ -52,6 +46,9 @@ class Brokers:
         broker = next(self.any, BEHIND) if node is None else node
         if broker in self.away:
             raise KafkaConnectionError("socket disconnected")
+        if isinstance(request, DescribeConfigsRequest):
+            there = self.knows[broker] or ()
+            return SimpleNamespace(results=[_settings_of(name, name in there) for _, name, _ in request.resources])
         named = None if request.topics is None else [topic.name for topic in request.topics]
         whole = codec.encode_response(METADATA, VERSION, 1, self._fields(broker, named))
         return MetadataResponse.decode(whole[4 + 4 + 1 :], version=VERSION)
@@ -79,6 +76,11 @@ class Brokers:
                 for name in (there if named is None else named)
             ],
         }
+
+
+def _settings_of(topic: str, is_known: bool) -> SimpleNamespace:
+    code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return SimpleNamespace(resource_name=topic, error_code=int(code), error_message=None, configs=[])
 
 
 def client(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, total_timeout_s: float = 0.0) -> KafkaClusterClient:
