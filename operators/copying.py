@@ -17,6 +17,7 @@ from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.hooks.records import RecordsHook, cluster_of, headers_of, partitions_of
 from logyard.operators.reading import REQUEST_S
 from logyard.operators.selecting import EARLIEST, LATEST, Selecting, Selection
+from logyard.operators.topic_ids import partitions_told
 from logyard.operators.transaction_outcomes import transaction_options
 from logyard.operators.writing import EndsItsTransaction, Writer, counted, timestamp_of
 
@@ -96,7 +97,8 @@ class CopyRecordsOperator(EndsItsTransaction):
             partitions = self._partitions(consumer, target)
             # What is hidden from anybody is not searched: the number that are found would tell it.
             hidden = fields_of(rules, self.topic, ())
-            selecting = Selecting(consumer, selection, hidden, self.wait_timeout_s)
+            told = partitions_told(hook, self.topic, self.log.warning)
+            selecting = Selecting(consumer, selection, hidden, self.wait_timeout_s, told)
             keeps = self._keeps(selecting, partitions)
             records = (as_written(message, keep_partition=keeps) for message in selecting.records())
             if self.checks_only:

@@ -63,11 +63,14 @@ def _place(name: str, text: str, words: Sequence[str]) -> int | tuple[str, int]:
 class Selecting:
     """The records of a selection, read by a consumer of RecordsHook up to the ends of now.
 
-    `fields`: what the search may not see. `looked_at`: how many records were read to find those that are meant.
+    `fields`: what the search may not see. `told`: how many partitions the topic is known to have; the broker that is
+    asked here may not have heard of all. `looked_at`: how many records were read to find those that are meant.
     """
 
-    def __init__(self, consumer: Any, selection: Selection, fields: Fields | None, patience_s: float) -> None:
-        self._consumer, self._selection = consumer, selection
+    def __init__(
+        self, consumer: Any, selection: Selection, fields: Fields | None, patience_s: float, told: int = 0
+    ) -> None:
+        self._consumer, self._selection, self._told = consumer, selection, told
         self._fields, self._patience_s = fields, patience_s
         self.looked_at = 0
         self.bounds = self._bounds()
@@ -93,6 +96,8 @@ class Selecting:
         """The ranges between start and end; empty ones are left out."""
         selection = self._selection
         there = partitions_of(self._consumer, [selection.topic], REQUEST_S)
+        heard = {tp.partition for tp in there}
+        there += [library().TopicPartition(selection.topic, p) for p in range(self._told) if p not in heard]
         absent = set(selection.partitions) - {tp.partition for tp in there}
         if absent:
             raise ApiError(

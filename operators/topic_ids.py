@@ -1,4 +1,5 @@
-"""Where records were read: offsets say nothing of another cluster, nor of a topic that was made anew since."""
+"""Where records were read: offsets say nothing of another cluster, nor of a topic that was made anew since; and what
+the controller knows of a topic, of which another broker may not have heard all."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,17 @@ def ids_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) 
         warn("the ids of the topics are not known (%s)", problem)
         return {}
     return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
+
+
+def partitions_told(hook: ClusterHook, topic: str, warn: Callable[..., None]) -> int:
+    """How many partitions of the topic the controller's broker knows; 0 where nobody tells."""
+    try:
+        with hook.client(_PATIENCE_S) as client:
+            found = client.witnessed([topic]).topics.get(topic)
+    except (ApiError, ClusterUnreachable) as problem:
+        warn("topic %s has the partitions that one broker knows: the controller does not tell (%s)", topic, problem)
+        return 0
+    return 0 if found is None else len(found.partitions)
 
 
 def made_anew(client: ClusterClient, known: Mapping[str, str]) -> list[str]:

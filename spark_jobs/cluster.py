@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster's metadata at one moment, as one broker knows it, and the lease API of each broker that answers.
+    """A cluster's metadata at one moment, as one broker knows it but with all partitions of its topics, and the lease
+    API of each broker that answers.
 
     `witness` asks the controller about topics, as `witnessed` does: without it that one broker is believed.
     """
@@ -176,7 +177,7 @@ def connect(arguments: argparse.Namespace) -> Cluster:
     tokens = _Tokens(arguments, described)
     client = MetadataClient(bootstrap, security)
     try:
-        seen = client.look(arguments.topic or None)
+        seen = client.completed(client.look(arguments.topic or None))
         cluster = Cluster(seen, {}, ttl_ms=arguments.lease_ttl_s * 1000, witness=partial(witnessed, arguments))
         for broker_id in cluster.metadata.brokers:
             try:

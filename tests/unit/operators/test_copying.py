@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 pytest.importorskip("airflow.sdk")
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.contents.masks import bared, fields_of, read_rules
@@ -21,6 +23,8 @@ from logyard.operators.reading import Reading
 from logyard.operators.selecting import Selection
 from logyard.operators.writing import Ended, counted
 from tests.support.airflow_tasks import context, run
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
@@ -54,6 +58,21 @@ def test_everything_is_copied_with_keys_and_nulls(kafka: MockKafka) -> None:
     assert sum(one["end"] - one["start"] for one in result["offsets"].values()) >= 22
     assert values(found) == sorted([f"value {n}" for n in range(20)] + ["other", "null"])
     assert {key for _, key, value, _ in found if value is None} == {b"gone"}
+
+
+def test_a_partition_that_one_broker_has_not_heard_of_is_copied(
+    kafka: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def heard(consumer: Any, topics: list[str], timeout_s: float) -> list[Any]:
+        return [TopicPartition(topics[0], 0)]
+
+    monkeypatch.setattr("logyard.operators.selecting.partitions_of", heard)
+    assert copy(kafka, "of-one-broker")[0]["records"] == 20
+    MemoryClient(admin).create_topic(NewTopic("source", 4, 1))
+    assert copy(kafka, "of-the-controller")[0]["records"] == 22
+    admin.hung = {1}
+    assert copy(kafka, "of-one-broker-again")[0]["records"] == 20
+    assert "topic source has the partitions that one broker knows" in "".join(capsys.readouterr())
 
 
 def test_a_record_is_copied_whole(kafka: MockKafka) -> None:

@@ -22,13 +22,15 @@ PARTITION |= {"replica_nodes": [1], "isr_nodes": [1], "offline_replicas": []}
 
 class Yard:
     """Three brokers, of which the first is asked where any will do. `controllers`: whom each takes for the controller;
-    who is that knows topics, by error code (`codes`), and the others none. `starting`: how many more looks at topics
-    find a broker that has just started."""
+    who is that knows topics, by error code (`codes`), and the others none, but for `informed`. `partitions`: how many
+    of each topic a broker knows. `starting`: how many more looks at topics find a broker that has just started."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {"t": ErrorCode.NONE}
         self.controllers = {1: 2, 2: 2, 3: 2}
         self.away: set[int] = set()
+        self.informed: set[int] = set()
+        self.partitions = dict.fromkeys(self.controllers, 1)
         self.starting = 0
         self.brokers = [ScriptedBroker(partial(self._answer, b), b) for b in self.controllers]
 
@@ -38,7 +40,7 @@ class Yard:
         if asked.api_key == API_VERSIONS:
             keys = [{"api_key": key, "min_version": 0, "max_version": most} for key, most in OFFERED.items()]
             return {"error_code": 0, "api_keys": keys}
-        codes = self.codes if self.controllers[broker] == broker else {}
+        codes = self.codes if self.controllers[broker] == broker or broker in self.informed else {}
         named = list(codes) if asked.body.topics is None else [topic.name for topic in asked.body.topics]
         here = [{"node_id": b.broker_id, "host": "127.0.0.1", "port": b.port, "rack": None} for b in self.brokers]
         if named and self.starting:
@@ -52,7 +54,9 @@ class Yard:
                     "error_code": int(code := codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)),
                     "name": name,
                     "is_internal": False,
-                    "partitions": [] if code else [PARTITION],
+                    "partitions": []
+                    if code
+                    else [{**PARTITION, "partition_index": n} for n in range(self.partitions[broker])],
                 }
                 for name in named
             ],
@@ -93,6 +97,30 @@ async def test_the_controller_lists_all_topics_and_those_it_has_no_answer_for(ya
     assert (await yard.asked(lambda client: client.look(None))).topics == {}
     told = await yard.asked(lambda client: client.witnessed(None))
     assert (list(told.topics), told.missing) == (["t"], ("half-made",))
+
+
+def completed(client: MetadataClient) -> Metadata:
+    return client.completed(client.look(["t", "gone"]))
+
+
+@pytest.mark.parametrize("controller", [2, 3, -1])
+async def test_partitions_that_one_broker_has_not_heard_of_are_there(yard: Yard, controller: int) -> None:
+    """Without a controller another broker's word has to do, of which one may be away."""
+    yard.controllers = dict.fromkeys(yard.controllers, controller)
+    yard.informed = {1, 2, 3}
+    yard.partitions = {1: 2, 2: 5, 3: 5}
+    yard.away = {2, 3} - {2 if controller == 2 else 3}
+    told = await yard.asked(completed)
+    assert sorted(told.topics["t"]) == list(range(5))
+    assert told.missing == ("gone",)
+
+
+async def test_where_nobody_else_answers_one_broker_has_to_do(yard: Yard) -> None:
+    yard.controllers = dict.fromkeys(yard.controllers, -1)
+    yard.informed, yard.away = {1}, {2, 3}
+    assert list((await yard.asked(completed)).topics["t"]) == [0]
+    yard.codes = {}
+    assert (await yard.asked(completed)).topics == {}
 
 
 async def test_without_a_controller_nobody_can_tell(yard: Yard) -> None:
