@@ -44,6 +44,8 @@ from logyard.spark_jobs.turns import Turns, add_option, take_turns
 FINDINGS_IN_SUMMARY = 50
 # How many are told in the log, if the report cannot have them.
 FINDINGS_IN_LOG = 1000
+# A directory is a stray if it is one at both of two looks: a replica's may come or go while a broker lists them.
+STRAYS_AGAIN_S = 2.0
 # A tenth of a second's work.
 SMALL_BYTES = 64 * 1024 * 1024
 
@@ -209,13 +211,26 @@ def of_all_topics(cluster: clusters.Cluster) -> list[Finding]:
     """Return the findings of a whole cluster that belong to no topic: topics without metadata, stray directories."""
     said = "not audited: the brokers returned no metadata for this topic"
     findings = [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
+    suspected: dict[int, set[str]] = {}
     for broker in cluster.brokers.values():
         try:
-            findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
+            suspected[broker.broker_id] = set(partitions_status(broker)["strays"])
         except LeaseError as error:
-            said = f"its directories were not looked at: {error}"
-            findings.append(Finding(WARN, "stray", "", -1, broker.broker_id, "", -1, -1, said))
+            findings.append(_not_looked_at(broker.broker_id, error))
+    if any(suspected.values()):
+        time.sleep(STRAYS_AGAIN_S)
+    for broker_id, seen in suspected.items():
+        try:
+            again = partitions_status(cluster.brokers[broker_id])["strays"] if seen else ()
+            findings += stray_findings(broker_id, sorted(seen.intersection(again)))
+        except LeaseError as error:
+            findings.append(_not_looked_at(broker_id, error))
     return findings
+
+
+def _not_looked_at(broker_id: int, error: LeaseError) -> Finding:
+    text = f"its directories were not looked at: {error}"
+    return Finding(WARN, "stray", "", -1, broker_id, "", -1, -1, text)
 
 
 def _bytes(replicas: Sequence[Replica]) -> int:

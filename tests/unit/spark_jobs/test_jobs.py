@@ -130,8 +130,9 @@ def test_a_damaged_leader_is_not_compacted_and_hurts_only_its_partition(
 
 
 def test_audit_finds_nothing_in_sound_replicas_and_covers_the_active_segment(
-    yard: Yard, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    yard: Yard, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(audit, "STRAYS_AGAIN_S", 0.0)
     for broker in yard.brokers.values():
         for replica in broker.replicas.values():
             replica.config["cleanup.policy"] = "delete"

@@ -47,6 +47,14 @@ def test_a_broker_that_does_not_answer_does_not_end_the_audit(monkeypatch: pytes
     assert "its directories were not looked at: broker 1 at http://127.0.0.1:1" in said
 
 
+def test_a_directory_that_came_or_went_meanwhile_is_no_stray(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([["/data/odd", "/data/new-0", "/data/gone-0"], ["/data/odd", "/data/newer-0"]])
+    monkeypatch.setattr(job, "STRAYS_AGAIN_S", 0.0)
+    monkeypatch.setattr(job, "partitions_status", lambda broker: {"strays": next(looks)})
+    found = findings_of(monkeypatch, Metadata("c", (1,), {}), {1: BrokerHttp(1, "127.0.0.1:1", "t")})
+    assert [(each["check"], each["file"]) for each in found] == [("stray", "/data/odd")]
+
+
 class Told(NamedTuple):
     """What a whole run of the job left: its status, its summary, and its other lines."""
 
