@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from logyard.local.demo.loader import Acknowledged, Reach
 from logyard.local.errors import LocalError
@@ -100,7 +100,7 @@ def checksum(table: pd.DataFrame) -> str:
 def read_topic(reach: Reach, topic: str) -> pd.DataFrame:
     """Read all records of the topic with a stock consumer, which checks the CRCs.
 
-    Raises LocalError if the consumer reports an error, or if nothing arrives for half a minute.
+    Raises LocalError if the client or the consumer reports an error, or if nothing arrives for half a minute.
     """
     consumer = Consumer(
         {
@@ -117,6 +117,8 @@ def read_topic(reach: Reach, topic: str) -> pd.DataFrame:
     )
     try:
         return _read_all(consumer, topic)
+    except KafkaException as error:
+        raise LocalError(f"reading {topic}: {error.args[0].str()}") from error
     finally:
         consumer.close()
 

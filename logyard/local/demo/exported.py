@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 from logyard.local.demo import checks
@@ -14,7 +15,12 @@ def read(directory: Path) -> pd.DataFrame:
     files = [str(path) for path in sorted(directory.rglob("*.parquet"))]
     if not files:
         raise LocalError(f"no Parquet file was exported to {directory}")
-    table = ds.dataset(files, format="parquet").to_table(columns=checks.COLUMNS)
+    try:
+        table = ds.dataset(files, format="parquet").to_table(columns=checks.COLUMNS)
+    except (pa.ArrowException, OSError) as error:
+        raise LocalError(
+            f"what was exported to {directory} cannot be read: {next(iter(str(error).splitlines()), error)}"
+        ) from error
     rows = {name: table.column(name).to_pylist() for name in checks.COLUMNS}
     return pd.DataFrame(rows, columns=checks.COLUMNS).sort_values(checks.PLACE, ignore_index=True)
 

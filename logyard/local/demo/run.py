@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from logyard.admin.errors import LogyardError
 from logyard.local import interrupts
 from logyard.local.demo import dataset
 from logyard.local.demo.dags import DagRuns
@@ -46,12 +47,24 @@ def run(directory: Path, *, keep: bool = False, secure: bool = False, console: C
             raise
         finally:
             report.seconds = round(time.monotonic() - started, 1)
-            report.write(directory / "report.json")
+            # It may be a full disk that has ended the demo: what was started is stopped all the same.
+            unwritten = _write(report, directory / "report.json")
             if not keep:
                 with interrupts.ignored():
                     platform.abandon()
             report.print(console)
-            console.print(f"the same as JSON: {directory / 'report.json'}", highlight=False)
+            console.print(unwritten or f"the same as JSON: {directory / 'report.json'}", highlight=False)
+        if unwritten:
+            raise LocalError(unwritten)
+
+
+def _write(report: Report, path: Path) -> str:
+    """Write the report; returns why that failed, "" if it did not."""
+    try:
+        report.write(path)
+    except OSError as error:
+        return f"the report could not be written to {path}: {error.strerror or error}"
+    return ""
 
 
 def _steps(platform: Platform, settings: Settings, display: Display, report: Report) -> None:
@@ -79,7 +92,7 @@ def _reported(display: Display, report: Report, number: int, total: int, name: s
         with display.step(number, total, title):
             yield step.figures
         step.passed = True
-    except LocalError as error:
+    except (LocalError, LogyardError) as error:
         step.error = str(error)
         raise LocalError(f"step {number} ({name}): {error}") from error
     finally:

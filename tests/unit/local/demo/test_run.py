@@ -1,5 +1,6 @@
 """The driver around the steps, with steps of its own: reporting, failing, cleaning up."""
 
+import errno
 import io
 import json
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from logyard.admin.ports import EnsembleUnreachable
 from logyard.local.demo import run as demo
+from logyard.local.demo.report import Report
 from logyard.local.demo.steps import Step, result
 from logyard.local.errors import LocalError
 from logyard.local.interrupts import Interrupted
@@ -70,6 +73,30 @@ def test_all_is_well(run: Run) -> None:
     assert report["steps"][1]["figures"] == {"records": 12}
     assert "records: 12" in said
     assert calls == ["clear", "traffic closed", "abandon"]
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_report_that_cannot_be_written_leaves_nothing_running(
+    run: Run, monkeypatch: pytest.MonkeyPatch, passes: bool
+) -> None:
+    write = Report.write
+
+    def full(report: Report, path: Path) -> None:
+        write(report, path)
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Report, "write", full)
+    do = (lambda yard: {}) if passes else failing(LocalError("the disk is full"))
+    _, error, calls = run([Step("one", "do one", do)], expected=LocalError)
+    assert error.endswith("report.json: No space left on device" if passes else "step 1 (one): the disk is full")
+    assert calls == ["clear", "traffic closed", "abandon"]
+
+
+def test_an_error_of_the_cluster_is_one_of_its_step(run: Run) -> None:
+    step = Step("one", "do one", failing(EnsembleUnreachable("no ZooKeeper server answers")))
+    report, error, _ = run([step], expected=LocalError)
+    assert error == report["error"] == "step 1 (one): no ZooKeeper server answers"
+    assert report["steps"][1]["error"] == "no ZooKeeper server answers"
 
 
 def test_a_failure_names_step_and_reason_and_ends_everything(run: Run) -> None:
