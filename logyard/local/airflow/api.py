@@ -64,7 +64,9 @@ class AirflowApi:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._username, self._password = username, password
-        self._http = httpx.Client(base_url=base_url.rstrip("/"), timeout=timeout_s, transport=transport)
+        # No proxy of the environment: it cannot reach an Airflow on loopback, and must not see the password.
+        where = base_url.rstrip("/")
+        self._http = httpx.Client(base_url=where, timeout=timeout_s, transport=transport, trust_env=False)
         self._token = ""
 
     def __enter__(self) -> "AirflowApi":

@@ -93,6 +93,7 @@ def environment(home: Home, port: int, settings: Mapping[str, str], base: Mappin
     programs = str(Path(sys.executable).parent)  # spark-submit, logyard
     return {
         **kept,
+        **_direct(kept),
         **home.keys(),
         "PATH": os.pathsep.join([programs, kept.get("PATH", os.defpath)]),
         "AIRFLOW_HOME": str(home.directory),
@@ -134,6 +135,12 @@ def environment(home: Home, port: int, settings: Mapping[str, str], base: Mappin
         "PYTHONUNBUFFERED": "1",
         **settings,
     }
+
+
+def _direct(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which no proxy is asked for what is on loopback: tasks report to the API server there."""
+    known = base.get("no_proxy") or base.get("NO_PROXY")
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(filter(None, [known, HOST, "localhost"])))
 
 
 def connections(

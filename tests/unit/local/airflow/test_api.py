@@ -1,6 +1,8 @@
 """The REST client against a scripted server: log-in, runs, failures with their logs, what it does not wait for."""
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -37,6 +39,29 @@ def api(server: Server) -> AirflowApi:
 
 def task(name: str, state: str, try_number: int = 1) -> dict[str, Any]:
     return {"task_id": name, "state": state, "try_number": try_number, "map_index": -1, "start_date": "2026"}
+
+
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would get the password."""
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"scheduler": {"status": "healthy"}}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with AirflowApi(f"http://127.0.0.1:{server.server_port}", "admin", "secret") as client:
+            assert client.health()["scheduler"] == "healthy"
+        server.shutdown()
 
 
 def test_a_run_is_triggered_waited_for_and_read() -> None:

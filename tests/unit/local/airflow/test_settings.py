@@ -51,6 +51,18 @@ def test_everything_is_bound_to_loopback_and_ours(home: Home) -> None:
     assert home.password() not in json.dumps(found)
 
 
+def test_a_proxy_is_not_asked_for_what_is_here(home: Home) -> None:
+    """Tasks could not report to the API server, and their tokens would go to the proxy."""
+    names = ("no_proxy", "NO_PROXY")
+    for base, wanted in (
+        ({"HTTP_PROXY": "http://proxy:3128"}, "127.0.0.1,localhost"),
+        ({"http_proxy": "http://proxy:3128", "NO_PROXY": ".corp"}, ".corp,127.0.0.1,localhost"),
+        ({"no_proxy": "a", "NO_PROXY": "b"}, "a,127.0.0.1,localhost"),
+    ):
+        found = environment(home, 18080, {}, base)
+        assert [found[name] for name in names] == [wanted, wanted]
+
+
 def test_connections_can_be_tested(home: Home) -> None:
     assert environment(home, 18080, {}, {})["AIRFLOW__CORE__TEST_CONNECTION"] == "Enabled"
 
