@@ -65,8 +65,9 @@ platform.add_commands(app)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status: 0 success, 1 refused or failed, 2 misused, 128 + signal."""
     interrupts.raise_once()
+    _open_closed()
     # A name that the terminal's encoding has no letters for, or that is no text, ends no command.
-    with suppress(AttributeError, ValueError):  # there is no output, or none of a terminal
+    with suppress(AttributeError, ValueError):  # there is no output of a terminal
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -99,6 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(_misuse(error), int(status))
     return status if isinstance(status, int) else 0
+
+
+def _open_closed() -> None:
+    """Who starts a command may have closed its input or output (`<&-`): nothing is read there, and nothing shown."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # for the rest of the process
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _give_up_output() -> None:

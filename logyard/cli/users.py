@@ -170,7 +170,7 @@ def _wanted(user: str, mechanism: str, iterations: int, file: Path | None) -> li
 def _password(user: str, file: Path | None) -> str:
     """The password: of the file, else of the environment, else typed twice."""
     if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else options.read_file("--password-file", file)
+        text = _standard_input() if str(file) == "-" else options.read_file("--password-file", file)
         return _given(text.split("\n", 1)[0].rstrip("\r"), f"--password-file {file}: its first line")
     if VARIABLE in os.environ:
         return _given(os.environ[VARIABLE], VARIABLE)
@@ -179,9 +179,19 @@ def _password(user: str, file: Path | None) -> str:
     return str(typer.prompt(f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True))
 
 
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise LocalError("--password-file -: no UTF-8 text") from None
+
+
 def _given(password: str, where: str) -> str:
     if not password:
         raise LocalError(f"{where} is empty: the password is expected there")
+    # In some locales, and in the environment, bytes that are no text come as halves of letters.
+    if any("\ud800" <= letter <= "\udfff" for letter in password):
+        raise LocalError(f"{where} is no UTF-8 text")
     return password
 
 

@@ -1,5 +1,7 @@
 """`logyard users add --zookeeper`: a user before the first broker starts."""
 
+import io
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,20 @@ def test_one_way_is_needed(run: Run, znodes: TreeZnodes, password: str) -> None:
     status, _, problem = run("users", "add", "--user", "a", "--password-file", password)
     assert status != 0
     assert "name the cluster" in problem
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_password_that_is_no_text_is_refused(
+    run: Run, znodes: TreeZnodes, monkeypatch: pytest.MonkeyPatch, errors: str
+) -> None:
+    """Python decodes the input strictly or not, as the locale is, and the environment never."""
+    add = ("users", "add", "--zookeeper", "z:1", "--user", "a")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"s\xff3cret\n"), encoding="utf-8", errors=errors))
+    status, said, problem = run(*add, "--password-file", "-")
+    assert (status, said, problem.count("\n"), "s\\" in problem) == (1, "", 1, False)
+    assert "no UTF-8 text" in problem
+    monkeypatch.setenv(VARIABLE, os.fsdecode(b"s\xff3cret"))
+    assert run(*add) == (1, "", f"logyard: {VARIABLE} is no UTF-8 text\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\r\ns3cret\n"])

@@ -163,6 +163,24 @@ def test_an_error_of_the_system_is_one_line(
     assert capsys.readouterr().err == "logyard: /x/y: Permission denied\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "shell", "said", "status"),
+    [
+        ("users add --bootstrap-server h:1 --user a --password-file -", "<&-", "its first line is empty", 1),
+        ("users add --bootstrap-server h:1 --user a", "<&-", "no password: give --password-file FILE", 1),
+        ("dump-log --files leader-epoch-checkpoint", ">&-", "", 0),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(
+    words: str, shell: str, said: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n0\n")
+    command = f"{sys.executable} -m logyard.cli.main {words} {shell}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (status, bool(said))
+    assert said in done.stderr
+
+
 LINE = "2026-11-21 23:23:43.000000 INFO    [2] topics were created  event_id={n} kind=CreateTopics topics=['t', 'é']\n"
 
 
