@@ -147,7 +147,7 @@ def plain(problem: Exception) -> str:
 
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror.lower()
-    if isinstance(problem, theirs.RequestTimedOutError):
+    if isinstance(problem, (theirs.RequestTimedOutError, theirs.KafkaTimeoutError)):
         return "no answer in time"  # kafka-python's own, here
     if isinstance(problem, theirs.BrokerResponseError):
         return of_library(problem)

@@ -4,9 +4,12 @@ Its bootstrap picks one server at random and may wait for a hung one until the e
 Where connections are lost, it is looked who listens (`other_listeners.py`).
 """
 
+import logging
 import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from logyard.admin.cluster.other_listeners import mistake
@@ -17,7 +20,11 @@ from logyard.login.meanings import plain
 from logyard.login.oauth import NoToken
 from logyard.login.security import BadSettings
 
+log = logging.getLogger(__name__)
+
 _RETRY_PAUSE_S = 0.25
+# So long nothing is said; who gives up soon says why, in a moment.
+NOTICE_S = 5.0
 
 
 class Connection:
@@ -92,6 +99,25 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
     server's name resolves, that is final unless the settings wait for names; and so it is where none of them is a
     broker's listener for these settings.
     """
+    with _noticed(servers, timeout_s):
+        return _connected(settings, servers, timeout_s)
+
+
+@contextmanager
+def _noticed(servers: Sequence[str], timeout_s: float) -> Iterator[None]:
+    """Say after a while what is waited for: a server that takes connections and is silent takes all of the time."""
+    text = "no answer yet from %s: it is tried for %.0f s"
+    notice = threading.Timer(NOTICE_S, log.warning, (text, ", ".join(servers), timeout_s))
+    notice.daemon = True
+    if timeout_s >= 2 * NOTICE_S:
+        notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
+
+
+def _connected(settings: ClusterSettings, servers: Sequence[str], timeout_s: float) -> Connection:
     deadline = time.monotonic() + timeout_s
     failed: dict[str, Exception] = {}
     is_first = True

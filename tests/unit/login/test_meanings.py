@@ -39,6 +39,7 @@ def test_errors_of_the_library_are_told_in_the_same_words() -> None:
     twice = theirs.SaslAuthenticationFailedError("SaslAuthenticationFailedError: a bad password")
     assert plain(twice) == "the log-in is refused (a bad password)"
     assert plain(theirs.KafkaConnectionError("socket disconnected")) == "socket disconnected"
+    assert plain(theirs.KafkaTimeoutError("Unable to bootstrap from ['h:1']")) == "no answer in time"
     assert unanswered(theirs.ClusterAuthorizationFailedError()) == "access to the cluster is denied"
     assert unanswered(theirs.NodeNotReadyError("3")) == "no connection to broker 3"
     found = translation.api_error(theirs.InvalidConfigurationError("x: 5"))

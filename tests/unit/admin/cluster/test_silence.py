@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from kafka import errors as theirs
 
+from logyard.admin.cluster import connection
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.connection import by_reason, connect
 from logyard.admin.ports import ClusterUnreachable
@@ -49,6 +51,20 @@ def test_who_refuses_connections_has_seen_no_password() -> None:
     assert str(raised.value) == (
         f"no broker answered: {HOST}:1, {HOST}:2 (connection refused); check that they run, and their addresses"
     )
+
+
+@pytest.mark.parametrize(("timeout_s", "notices"), [(0.6, 1), (0.1, 0)])
+def test_who_waits_long_is_told_for_what(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, timeout_s: float, notices: int
+) -> None:
+    """A server that takes connections and is silent takes all of the time."""
+    monkeypatch.setattr(connection, "NOTICE_S", 0.1)
+    with socket.create_server((HOST, 0)) as silent:
+        place = f"{HOST}:{silent.getsockname()[1]}"
+        with pytest.raises(ClusterUnreachable, match=r"\(no answer in time\)"):
+            connect(ClusterSettings.read(place, {"request_timeout_s": 0.1}), [place], timeout_s)
+    said = [record.message for record in caplog.records if record.name == connection.__name__]
+    assert said == [f"no answer yet from {place}: it is tried for 1 s"] * notices
 
 
 # None of them makes the resolver ask DNS: there is no such interface, and a name has no empty part.
