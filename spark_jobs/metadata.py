@@ -129,11 +129,14 @@ class MetadataClient:
 
     def _others(self, topics: Sequence[str], brokers: Sequence[int]) -> list[Metadata]:
         """Return what the controller knows of these topics, or what a few brokers do; nothing, if none answers."""
+        left = list(brokers)
         try:
             return [metadata_of(self._of_controller(topics))]
         except Exception:  # there is none now, or it does not answer; whatever the library raises
-            found = []
-        for broker in brokers[: OTHERS_ASKED + 1]:
+            with suppress(Exception):
+                left.remove(int(self._asked(None, [])["controller_id"]))  # it is not waited for again
+        found = []
+        for broker in left[: OTHERS_ASKED + 1]:
             with suppress(Exception):
                 found.append(metadata_of(self._asked(broker, topics)))
         return found

@@ -7,6 +7,7 @@
 """
 
 import argparse
+import http.client
 import json
 import ssl
 import sys
@@ -39,8 +40,9 @@ def problem_of(url: str, authority: str | None = None, component: str | None = N
         )
         with opener.open(url, timeout=ANSWER_S) as answer:
             said = answer.read(ANSWER_BYTES)
-    except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors; ValueError: the URL is none
-        return f"{url}: {error}"
+    # URLError and HTTPError are OSErrors; ValueError: the URL is none; HTTPException: what answers is no HTTP.
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return f"{url}: {str(error).strip() or type(error).__name__}"
     return _problem_of_component(said, component) if component else ""
 
 

@@ -1,6 +1,7 @@
 """The health check asks real servers: one that is well, one that is not, none at all."""
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -51,6 +52,25 @@ def encrypted(authority: Authority) -> Iterator[int]:
     context.load_cert_chain(authority.issue("broker", ("127.0.0.1",)).pem)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     yield from served(server)
+
+
+def test_what_is_no_http_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a port with TLS is asked without."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            link, _ = server.accept()
+            link.recv(4096)
+            link.sendall(b"\x15\x03\x01\x00\x02\x02\x46\n")
+            link.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert main([url := f"http://127.0.0.1:{server.getsockname()[1]}/health"]) == 1
+        thread.join()
+    said = capsys.readouterr().err
+    assert said.startswith(f"{url}: ")
+    assert said.count("\n") == 1
 
 
 def test_a_service_that_is_well_and_one_that_is_not(plain: int) -> None:
