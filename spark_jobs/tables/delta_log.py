@@ -175,7 +175,8 @@ def _number(key: str) -> int:
 
 
 def _actions(content: bytes) -> Iterator[Action]:
-    for line in content.decode().splitlines():
+    # At "\n" alone: other writers' texts may have what `str.splitlines` takes for an end too, such as U+2028.
+    for line in content.decode().split("\n"):
         if line.strip():
             yield json.loads(line)
 

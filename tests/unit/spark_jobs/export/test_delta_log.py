@@ -147,6 +147,16 @@ def test_another_writer_may_take_a_number_first(flights: Flights, objects: Memor
     assert offsets(objects) == list(range(20))
 
 
+def test_texts_of_another_writer_may_have_any_letter(flights: Flights, objects: MemoryObjects) -> None:
+    """Delta's own writers leave U+2028 and U+0085, which some take for ends of lines, as they are."""
+    run(flights)
+    told = {"commitInfo": {"operation": "OPTIMIZE", "userMetadata": "one\u2028two\x85three"}}
+    objects.put(f"{LOG}/{1:020d}.json", f"{json.dumps(told, ensure_ascii=False)}\r\n".encode())
+    flights.grow(pairs(8))
+    run(flights)
+    assert offsets(objects) == list(range(20))
+
+
 def listed(flights: Flights, objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many commits a run with something new is told of by listings."""
     found = 0
