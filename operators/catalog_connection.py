@@ -43,4 +43,4 @@ def settings_of_catalog(connection: StoreConnection) -> dict[str, str]:
 
 def secrets_of(settings: Mapping[str, str]) -> list[str]:
     """Return the values that are kept out of logs: by their names, or because they are addresses with passwords."""
-    return [v for name, v in settings.items() if _SECRET.search(name) or re.search(r"://[^/\s]*:[^/\s]*@", v)]
+    return [v for name, v in settings.items() if _SECRET.search(name) or re.search(r"://[^/\s@]*:[^\s@]*@", v)]

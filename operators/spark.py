@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from airflow.sdk import Asset, AssetAlias, Context
 
@@ -339,7 +338,9 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
 
 def refuse_credentials(job: str, destination: str) -> None:
     """Raise BadSettings where a destination has a password: it would be on the job's command line."""
-    if urlsplit(destination).password:
+    from logyard.spark_jobs.objects.urls import has_login  # not where a DAG is parsed
+
+    if has_login(destination):
         raise BadSettings(f"{job}: no credentials in the destination: name a connection in store_conn_id")
 
 

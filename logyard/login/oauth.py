@@ -70,9 +70,9 @@ class TokenSource:
 
 
 def _ask(security: Security) -> tuple[str, float]:
-    """Ask the endpoint: the token and its life in seconds. Raises NoToken."""
+    """Ask the endpoint: the token and its life in seconds. Raises NoToken, BadSettings."""
     url = security.oauth_token_url or ""
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    if not _is_http(url):
         raise BadSettings(f"oauth_token_url {url!r}: an http or https URL is expected")
     form = {"grant_type": "client_credentials"}
     if security.oauth_scope:
@@ -98,6 +98,13 @@ def _ask(security: Security) -> tuple[str, float]:
         raise NoToken(f"the token endpoint {url} answers without an access_token")
     life = answer.get("expires_in")
     return token, min(life, _LIFE_MAX_S) if isinstance(life, (int, float)) and life > 0 else _LIFE_S
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urllib.parse.urlsplit(url).scheme in ("http", "https")
+    except ValueError:  # a bracket that is not closed, say
+        return False
 
 
 def _trusted(cafile: str | None) -> ssl.SSLContext:

@@ -139,14 +139,24 @@ def directory_of(destination: str) -> str:
         return destination.rstrip("/")
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
         return os.path.abspath(destination)
-    url = urlsplit(destination)
-    if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+    path = _local_path(destination)
+    if path is None:
         raise ExportRefused(
             f"--destination {destination}: an export goes to a directory that the driver and all executors see (a path,"
             " or file:///PATH), or to s3://, gs:// or abfss://; others: mount it, or copy the files that the manifests"
             " name"
         )
-    return unquote(url.path)
+    return path
+
+
+def _local_path(destination: str) -> str | None:
+    """The path that a file: URL names on this machine, None for another URL."""
+    try:
+        url = urlsplit(destination)
+    except ValueError:  # a bracket that is not closed, say
+        return None
+    is_here = url.scheme.lower() == "file" and url.netloc in ("", "localhost") and url.path.startswith("/")
+    return unquote(url.path) if is_here else None
 
 
 def store_of(arguments: argparse.Namespace) -> ManifestStore:

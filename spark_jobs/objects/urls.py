@@ -20,6 +20,8 @@ SCHEMES = {
     "wasbs": "Azure",
 }
 _LIBRARYS = {"s3a": "s3", "gcs": "gs", "azure": "az", "wasb": "abfs", "wasbs": "abfss"}
+# A user with a password, which may hold '/' (nearly half of Amazon's secret keys do): no bucket's name has a colon.
+_LOGIN = re.compile(r"(?<=://)[^/@]*:[^@]*@")
 _AZURE_HOST = re.compile(r"[a-z0-9]{3,24}\.(?:blob|dfs)\.[a-z0-9.-]+")
 
 
@@ -47,12 +49,15 @@ def parse(destination: str) -> StoreUrl:
     The root of a bucket is refused: an export's names (`data/`, `_manifest/`) would lie beside everybody's. So are
     credentials, which belong in a file or the environment.
     """
-    url = urlsplit(destination)
+    try:
+        url = urlsplit(destination)
+    except ValueError:
+        raise BadUrl(f"{_shown(destination)}: it cannot be read as a URL") from None
     scheme = url.scheme.lower()
     path = url.path.strip("/")
     if "?" in destination or "#" in destination:
         raise BadUrl(f"{_shown(destination)}: a store's URL has no '?' or '#'")
-    if url.password is not None or (url.username is not None and not scheme.startswith(("abfs", "wasb"))):
+    if has_login(destination) or (url.username is not None and not scheme.startswith(("abfs", "wasb"))):
         raise BadUrl(f"{_shown(destination)}: credentials do not belong in a URL: give --store FILE")
     if not url.netloc or not path:
         raise BadUrl(f"{_shown(destination)}: name a bucket and a folder in it, such as {scheme}://BUCKET/FOLDER")
@@ -66,6 +71,11 @@ def parse(destination: str) -> StoreUrl:
     return StoreUrl(SCHEMES[scheme], f"{_LIBRARYS.get(scheme, scheme)}://{host}/{path}")
 
 
+def has_login(destination: str) -> bool:
+    """Whether a destination, which may be no URL, has a user with a password in it."""
+    return _LOGIN.search(destination) is not None
+
+
 def _shown(destination: str) -> str:
     """Return a URL without what may be a secret in it."""
-    return re.sub(r"(://)[^/@]*:[^/@]*@", r"\1", destination).partition("?")[0].partition("#")[0]
+    return _LOGIN.sub("", destination).partition("?")[0].partition("#")[0]

@@ -45,8 +45,9 @@ def test_a_refusal_names_the_client_and_not_its_secret(tmp_path: Path) -> None:
     assert "hunter2" not in str(found.value)
     with pytest.raises(NoToken, match="gives no token"):
         TokenSource(security(endpoint.url)).token()
-    with pytest.raises(BadSettings, match="an http or https URL"):
-        TokenSource(security("file:///etc/passwd")).token()
+    for url in ("file:///etc/passwd", "http://[token.example"):
+        with pytest.raises(BadSettings, match="an http or https URL"):
+            TokenSource(security(url)).token()
 
 
 def test_an_endpoint_that_fails_costs_nothing_while_the_token_lives(

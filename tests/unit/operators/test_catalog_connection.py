@@ -53,7 +53,9 @@ def test_a_connection_of_something_else_is_refused_in_one_line(extra: str) -> No
         ("s3.secret-access-key", "x", True),
         ("header.Authorization", "Basic eDp5", True),
         ("uri", "postgresql+psycopg2://u:p@h/d", True),
+        ("uri", "postgresql+psycopg2://u:p/q@h/d", True),
         ("uri", "https://h/api", False),
+        ("uri", "https://h:8181/api", False),
         ("warehouse", "yard", False),
     ],
 )

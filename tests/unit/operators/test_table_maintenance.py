@@ -72,10 +72,11 @@ def test_without_a_table_it_is_skipped_or_refused() -> None:
         operator(table="").job_arguments((), SparkPlace("local"))
 
 
-def test_credentials_come_by_a_connection() -> None:
+@pytest.mark.parametrize("login", [f"me:{SECRET}", f"me:{SECRET}/more+{SECRET}="])
+def test_credentials_come_by_a_connection(login: str) -> None:
     """The command line of a job is in logs, and every user of the machine sees it."""
     with pytest.raises(BadSettings, match="no credentials in the destination") as told:
-        operator(destination=f"s3://me:{SECRET}@lake/t").job_arguments((), SparkPlace("local"))
+        operator(destination=f"s3://{login}@lake/t").job_arguments((), SparkPlace("local"))
     assert SECRET not in str(told.value)
 
 

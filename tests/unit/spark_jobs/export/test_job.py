@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_a_file_url_is_a_directory(flights: Flights) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["hdfs://host:8020/x", "oss://bucket/x", "https://host/x", "file://elsewhere/x", "s3:/x"]
+    "url", ["hdfs://host:8020/x", "oss://bucket/x", "https://host/x", "file://elsewhere/x", "file://[x", "s3:/x"]
 )
 def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Flights) -> None:
     flights.grow(pairs(4))
@@ -58,7 +59,7 @@ def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Fli
     given = parser.parse_args(["--log-dir", str(flights.log), "--destination", url])
     before = set(Path.cwd().iterdir())
     with pytest.raises(
-        ExportRefused, match=rf"--destination {url}: .* or to s3://, gs:// or abfss://; others: mount it"
+        ExportRefused, match=rf"--destination {re.escape(url)}: .* or to s3://, gs:// or abfss://; others: mount it"
     ):
         job.export(given, HereWorkers())
     assert set(Path.cwd().iterdir()) == before
