@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators.hooks.records import RecordsFailed, asked, library, partitions_of, refusal
 
@@ -143,10 +143,10 @@ def _check_read(name: str, start: int, end: int) -> None:
         )
 
 
-def log_of(consumer: Any, tp: Any) -> Range:
+def log_of(consumer: Any, tp: Any, patience_s: float = REQUEST_S) -> Range:
     """The first offset of a partition, and the one behind the last that can be read. Raises ApiError, RecordsFailed."""
     name = f"{tp.topic}-{tp.partition}"
-    found: Range | None = asked(name, consumer.get_watermark_offsets, tp, timeout=REQUEST_S)
+    found: Range | None = asked(name, consumer.get_watermark_offsets, tp, timeout=patience_s)
     if found is None:
         raise RecordsFailed(f"{name}: no broker tells its offsets")
     return found
@@ -172,4 +172,24 @@ def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> d
             raise refusal(f"committed offset of {name}", tp.error)
         low, high = log_of(consumer, tp)
         found[name] = max(tp.offset, low) if has_group else high
+    return found
+
+
+def first_of_new(consumer: Any, known: Mapping[str, int], patience_s: float) -> dict[str, int]:
+    """The first offsets of the partitions that topics have beyond their last one in `known` ("topic-partition" → any
+    offset); those whose leader does not answer are left for the next time. Raises ApiError, RecordsFailed."""
+    last: dict[str, int] = {}
+    for name in known:
+        topic, _, partition = name.rpartition("-")
+        last[topic] = max(last.get(topic, -1), int(partition))
+    one = list(last) if len(last) == 1 else []  # all topics by one question, rather than each by its own
+    views = asked("metadata", consumer.list_topics, *one, timeout=patience_s).topics
+    found: dict[str, int] = {}
+    for topic in sorted(last.keys() & views.keys()):
+        for partition in sorted(p for p in views[topic].partitions if p > last[topic]):
+            try:
+                low, _ = log_of(consumer, library().TopicPartition(topic, partition), patience_s)
+            except LogyardError:
+                return found
+            found[f"{topic}-{partition}"] = low
     return found

@@ -138,6 +138,7 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
             apply_function_args=list(self.apply_function_args or ()),
             apply_function_kwargs=dict(self.apply_function_kwargs or {}),
             client_options=self.options(),
+            whole_topics=True,
             poll_interval_s=self.poke_interval,
             deadline_ms=deadline_ms,
         )

@@ -16,6 +16,7 @@ from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, library, refusal
+from logyard.operators.reading import first_of_new
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, WaitFailed, constructor_fields, settle_s
 from logyard.operators.triggers.watch import REREAD_S
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 _BATCH = 100
 _POLL_S = 0.2
 _ASK_S = 5.0
+# How often the topics are asked for partitions that they did not have before.
+PARTITIONS_S = 60.0
 
 
 class AwaitRecordTrigger(BaseTrigger):
@@ -41,6 +44,7 @@ class AwaitRecordTrigger(BaseTrigger):
     :param cluster_id: the cluster that the offsets are of; empty: the one that is read first.
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
         the record. It must be what JSON has, or the wait fails. None: the first record.
+    :param whole_topics: read the partitions too that the topics get meanwhile, each from its first record.
     :param poll_interval_s: seconds between two looks when nothing came.
     :param deadline_ms: when the wait ends, in ms since 1970.
     """
@@ -55,6 +59,7 @@ class AwaitRecordTrigger(BaseTrigger):
         apply_function_args: Sequence[Any] | None = None,
         apply_function_kwargs: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
+        whole_topics: bool = False,
         poll_interval_s: float = 2.0,
         deadline_ms: int,
     ) -> None:
@@ -66,6 +71,7 @@ class AwaitRecordTrigger(BaseTrigger):
         self.apply_function_args = apply_function_args
         self.apply_function_kwargs = apply_function_kwargs
         self.client_options = client_options
+        self.whole_topics = whole_topics
         self.poll_interval_s = poll_interval_s
         self.deadline_ms = deadline_ms
 
@@ -90,11 +96,14 @@ class AwaitRecordTrigger(BaseTrigger):
         clock = asyncio.get_running_loop().time
         # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
-        positions = dict(self.offsets)
+        positions, asked_at = dict(self.offsets), clock()
         link = _Link(self._connected, self.client_options, self.cluster_id)
         try:
             while True:
                 reading, messages = await link.reading(positions, clock()), []
+                if reading is not None and self.whole_topics and clock() - asked_at >= PARTITIONS_S:
+                    await reading.run(reading.widen, positions)
+                    asked_at = clock()
                 if reading is not None:
                     messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
                     values = await reading.run(self._accepted, messages, positions)
@@ -210,7 +219,23 @@ class _Reading:
 
     def begin(self, positions: Mapping[str, int]) -> None:
         self.consumer = self._hook.consumer("logyard", self._options)
+        self._assign(positions)
+
+    def _assign(self, positions: Mapping[str, int]) -> None:
         self.consumer.assign([_partition(name, offset) for name, offset in positions.items()])
+
+    def widen(self, positions: dict[str, int]) -> None:
+        """Read the partitions too that the topics have got since, as far as brokers tell them now; adds them to
+        `positions`."""
+        try:
+            added = first_of_new(self.consumer, positions, _ASK_S)
+        except LogyardError as problem:
+            _log.info("whether the topics have new partitions is not known now: %s", problem)
+            return
+        if added:
+            _log.info("%s: new, and read from the first record", ", ".join(added))
+            positions |= added
+            self._assign(positions)
 
     def cluster(self, positions: Mapping[str, int]) -> str:
         """The id of the cluster; empty: it has none. Raises ApiError, RecordsFailed."""

@@ -14,11 +14,15 @@ pytest.importorskip("airflow.sdk")
 from confluent_kafka import KafkaError, KafkaException
 
 from logyard.admin.errors import ApiError
+from logyard.broker.model import TopicPartition
 from logyard.operators.hooks.records import RecordsHook, library
-from logyard.operators.reading import first_offsets
+from logyard.operators.reading import first_of_new, first_offsets
+from logyard.operators.sensors.records import AwaitRecordSensor
 from logyard.operators.triggers.base import FAILED
 from logyard.operators.triggers.records import AwaitRecordTrigger
-from tests.support.airflow_tasks import remade
+from tests.support.airflow_tasks import context, remade, run
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
 TRIGGERS = 40  # more than the threads that asyncio has for all
@@ -217,3 +221,44 @@ def test_a_commit_that_nobody_tells_is_not_taken_for_none() -> None:
     with pytest.raises(ApiError, match="committed offset of t-0: TOPIC_AUTHORIZATION_FAILED"):
         first_offsets(consumer, ["t"], has_group=True)
     assert first_offsets(consumer, ["t"], has_group=False) == {"t-0": 10}
+
+
+def wanted(message: Any) -> bool:
+    """What the sensor of the next test accepts: named by its path."""
+    return bool(message.value() == b"yes")
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_partitions_that_a_topic_gets_meanwhile_are_read(
+    kafka: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    """Or those that the broker, which was asked at the start, had not heard of."""
+    topic = f"wider{deferrable}"
+    kafka.write(topic, [(None, "no")])
+    kafka.write(topic, [(None, "no"), (None, "yes")], partition=3)
+    heard = {f"{topic}-{partition}": 0 for partition in range(3)}
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", lambda *_, **__: heard)
+    monkeypatch.setattr("logyard.operators.triggers.records.PARTITIONS_S", 0.1)
+    fields: dict[str, Any] = {"group": topic, "apply_function": f"{__name__}.wanted", "timeout": 10}
+    sensor = AwaitRecordSensor(task_id="s", topics=[topic], deferrable=deferrable, poke_interval=0.1, **fields)
+    found, _ = run(sensor, context())
+    assert (found["record"]["partition"], found["record"]["offset"]) == (3, 1)
+    assert found["offsets"] == {f"{topic}-0": 1, f"{topic}-1": 0, f"{topic}-2": 0, f"{topic}-3": 2}
+    assert admin.group_commits[topic][TopicPartition(topic, 3)] == 2
+
+
+def test_new_partitions_whose_leader_is_away_are_asked_for_again() -> None:
+    views = {
+        "t": SimpleNamespace(partitions=dict.fromkeys(range(5))),
+        "u": SimpleNamespace(partitions={0: None, 1: None}),
+    }
+    away = {4}
+
+    def log(tp: Any, timeout: float) -> tuple[int, int] | None:
+        return None if tp.partition in away else (tp.partition * 10, 100)
+
+    consumer = SimpleNamespace(list_topics=lambda *_, **__: SimpleNamespace(topics=views), get_watermark_offsets=log)
+    known = {"t-0": 5, "t-2": 5, "u-1": 0, "gone-0": 7}
+    assert first_of_new(consumer, known, 1) == {"t-3": 30}
+    away.clear()
+    assert first_of_new(consumer, known, 1) == {"t-3": 30, "t-4": 40}
