@@ -91,7 +91,7 @@ def read_lag(
     open_ones = {tp for partitions in uncommitted.values() for tp in partitions}
     silent: set[int] = set()
     ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets} | open_ones, snapshot, silent)
-    starts = read_ends(client, open_ones, snapshot, silent, EARLIEST)
+    starts = _read_starts(client, open_ones, snapshot, silent)
     rounds = {group: rounds[group] for group in committed}
     return Lag(committed, rounds, ends, number, problem, uncommitted, starts)
 
@@ -120,6 +120,17 @@ def read_ends(
     return dict(told.offsets)
 
 
+def _read_starts(
+    client: DescribingClient, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot, silent: set[int]
+) -> dict[TopicPartition, int]:
+    """First offsets of the few partitions without a commit. That no leader of these tells anything (one is just being
+    elected, or the topic was deleted) is no reason to show no lag of all the others."""
+    try:
+        return read_ends(client, partitions, snapshot, silent, EARLIEST)
+    except ClusterUnreachable:
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
     """One group with its committed offsets; `ends` is None where they could not be read (`problem` says why).
@@ -146,7 +157,7 @@ def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -
     try:
         silent: set[int] = set()
         ends = read_ends(client, assigned | set(committed) | set(uncommitted), snapshot, silent)
-        starts = read_ends(client, uncommitted, snapshot, silent, EARLIEST)
+        starts = _read_starts(client, uncommitted, snapshot, silent)
     except LogyardError as problem:
         return GroupDetail(group, committed, None, str(problem), {}, uncommitted)
     return GroupDetail(group, committed, ends, None, starts, uncommitted)

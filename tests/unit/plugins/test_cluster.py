@@ -2,7 +2,8 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from logyard.admin.cluster.snapshot import (
     TopicView,
     broker_json,
 )
+from logyard.admin.cluster.told_offsets import ToldOffsets
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import LATEST, ClusterUnreachable
 from logyard.admin.reassignment.disks import DiskTooFull
@@ -256,6 +258,28 @@ def test_a_broker_that_this_machine_does_not_reach_lacks_only_its_own_lag() -> N
     assert client.asked == 1, "for the last offsets, and for the first ones not again"
     with pytest.raises(ClusterUnreachable):
         read_ends(client, [T1], client.snapshot(), set())
+
+
+class Electing(MemoryClient):
+    """A client whose partition `t-1` has another leader than the last snapshot says."""
+
+    def told_offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int = LATEST) -> ToldOffsets:
+        told = super().told_offsets({tp: leader for tp, leader in leaders.items() if tp != T1}, timestamp)
+        return replace(told, untold={T1: "t-1: NOT_LEADER_OR_FOLLOWER"}) if T1 in leaders else told
+
+
+def test_an_election_takes_the_lag_of_its_own_partition_alone() -> None:
+    """It was the only one without a commit, so nobody told a first offset, and no group had any lag."""
+    cluster = MemoryCluster({1: None})
+    client = Electing(cluster)
+    client.create_topic(NewTopic("t", 2, 1))
+    client.snapshot()
+    cluster.group_commits = {"a": {T0: 1}}
+    cluster.end_offsets = {T0: 10, T1: 10}
+    lag = read_lag(client, _groups("a"), client.snapshot(), None)
+    assert (lag.of("a"), lag.unread("a")) == ({T0: 9}, {T1: None})
+    detail = read_group(client, "a", client.snapshot())
+    assert (detail.ends, detail.problem) == ({T0: 10}, None)
 
 
 def test_partitions_without_a_commit_are_unread() -> None:
