@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from logyard.admin.settings import BadSettings
+from logyard.login.addresses import has_login
 from logyard.operators.store_connection import StoreConnection
 
 # By one of these PyIceberg knows which kind of catalog it is.
@@ -43,4 +44,4 @@ def settings_of_catalog(connection: StoreConnection) -> dict[str, str]:
 
 def secrets_of(settings: Mapping[str, str]) -> list[str]:
     """Return the values that are kept out of logs: by their names, or because they are addresses with passwords."""
-    return [v for name, v in settings.items() if _SECRET.search(name) or re.search(r"://[^/\s@]*:[^\s@]*@", v)]
+    return [v for name, v in settings.items() if _SECRET.search(name) or has_login(v)]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.settings import BadSettings
+from logyard.login.addresses import has_login
 from logyard.operators import assets, job_outcomes, lineages, written_topics
 from logyard.operators.airflow_names import (
     AirflowException,
@@ -338,8 +339,6 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
 
 def refuse_credentials(job: str, destination: str) -> None:
     """Raise BadSettings where a destination has a password: it would be on the job's command line."""
-    from logyard.spark_jobs.objects.urls import has_login  # not where a DAG is parsed
-
     if has_login(destination):
         raise BadSettings(f"{job}: no credentials in the destination: name a connection in store_conn_id")
 

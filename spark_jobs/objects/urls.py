@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from logyard.broker.errors import LogyardError
+from logyard.login.addresses import has_login, without_login
 
 # Scheme → the store's kind.
 SCHEMES = {
@@ -20,8 +21,6 @@ SCHEMES = {
     "wasbs": "Azure",
 }
 _LIBRARYS = {"s3a": "s3", "gcs": "gs", "azure": "az", "wasb": "abfs", "wasbs": "abfss"}
-# A user with a password, which may hold '/' (nearly half of Amazon's secret keys do): no bucket's name has a colon.
-_LOGIN = re.compile(r"(?<=://)[^/@]*:[^@]*@")
 _AZURE_HOST = re.compile(r"[a-z0-9]{3,24}\.(?:blob|dfs)\.[a-z0-9.-]+")
 
 
@@ -71,11 +70,6 @@ def parse(destination: str) -> StoreUrl:
     return StoreUrl(SCHEMES[scheme], f"{_LIBRARYS.get(scheme, scheme)}://{host}/{path}")
 
 
-def has_login(destination: str) -> bool:
-    """Whether a destination, which may be no URL, has a user with a password in it."""
-    return _LOGIN.search(destination) is not None
-
-
 def _shown(destination: str) -> str:
     """Return a URL without what may be a secret in it."""
-    return _LOGIN.sub("", destination).partition("?")[0].partition("#")[0]
+    return without_login(destination).partition("?")[0].partition("#")[0]

@@ -10,6 +10,7 @@ STARTS = ("create_task", "ensure_future", "TaskGroup", "Thread", "start_new_thre
 
 # Who may start something by hand, and what becomes of an exception there.
 KNOWN = {
+    "admin.cluster.connection": "a warning in the log, which raises nothing",
     "broker.tasks": "the one place: logged, counted, tried again",
     "broker.cleaner.child": "its thread ends the process where it ends, and the broker starts another",
     "operators.triggers.watch": "_poll hands every exception to all who wait, and the next to wait begins it anew",
