@@ -63,6 +63,9 @@ def dump_log(path: Path, detail: Detail, faults: Faults) -> Iterator[str]:
         end = log.size if detail.max_bytes is None else min(log.size, detail.max_bytes)
         valid = 0
         for position, header in log.batches(0, end):
+            if not compression.is_known(header.compression):
+                kind = f"compression type {header.compression} does not exist"
+                raise CorruptData(f"{path} from position {position} on: {kind}")
             data = log.part(position, header.length)
             yield _batch_line(data, position, header, faults)
             valid = position + header.length

@@ -101,6 +101,19 @@ def test_broken_files_are_told_and_end_with_status_1(run: Any, tmp_path: Path) -
     assert "Found out of order timestamp in :" in err
 
 
+def test_a_codec_that_does_not_exist_ends_its_own_file_alone(run: Any, tmp_path: Path, log: Path) -> None:
+    whole, *_ = sorted(log.glob("*.log"))
+    broken = tmp_path / f"{ZERO}.log"
+    data = bytearray(whole.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    data[second + 22] |= 7  # the lowest bits of the batch's attributes
+    broken.write_bytes(data)
+    status, out, err = run("dump-log", "--files", f"{broken},{whole}")
+    assert status == 1
+    assert err.startswith(f"{broken} from position {second} on: compression type 7 does not exist\n")
+    assert out.count("baseOffset: ") == 1 + run("dump-log", "--files", str(whole))[1].count("baseOffset: ")
+
+
 def test_an_index_that_is_being_written_is_no_fault(run: Any, tmp_path: Path) -> None:
     path = dumped.write_broken(tmp_path / "bad-0")
     (path / f"{ZERO}.index").write_bytes(bytes(80))
