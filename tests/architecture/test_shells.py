@@ -142,6 +142,7 @@ SHELLS = {
     "broker.zk.own_session": "starts its watch again in a task",
     "broker.zk.registration": "waits until the broker's old registration is gone",
     "broker.zk.session": "waits for the session and for answers",
+    "broker.zk.log_dir_news": "writes in a task, and again where ZooKeeper refuses",
     "broker.zk.session_watches": "looks again in a task whenever a watch was called",
     "admin.cluster.asking": "measures its timeouts, and pauses between attempts",
     "admin.cluster.client": "says when a snapshot was taken",

@@ -202,5 +202,5 @@ def knock(host: str, port: int, timeout_s: float) -> OSError | None:
 def open_by(settings: ClusterSettings, server: str, timeout_s: float, *, hasty: bool = False) -> Connection:
     """Open the admin client by that server alone, with `hasty` only until a second connection is lost. Raises
     kafka-python's errors, with their causes."""
-    times = {"request_timeout_s": settings.request_timeout_s, "timeout_s": timeout_s}
-    return Connection(*open_admin(settings, server, **times, hasty=hasty))
+    request_s = settings.request_timeout_s
+    return Connection(*open_admin(settings, server, request_timeout_s=request_s, timeout_s=timeout_s, hasty=hasty))
