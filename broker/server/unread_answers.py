@@ -2,7 +2,8 @@
 
 Rule 1: what fits into a transport's buffer (64 KiB a connection) is not counted; the rest is.
 Rule 2: beyond `bytes_max` no connection starts a request whose answer may be large; produces, groups and replication
-        go on. When others have read, the waiting connections go on in the order in which they came.
+        go on. When others have read, the waiting connections go on in the order in which they came, AT_ONCE_S in a turn
+        of the event loop.
 Rule 3: meanwhile a connection that reads less than 64 KiB in ten seconds is aborted, so that a few do not block all.
 """
 
@@ -15,6 +16,7 @@ import structlog
 
 from logyard.broker import tasks
 
+AT_ONCE_S = 0.01
 LOOK_S = 1.0
 STALLED_S = 10.0
 STALLED_BYTES = 64 * 1024
@@ -49,6 +51,7 @@ class UnreadAnswers:
         self._monotonic = monotonic
         self._unread: dict[Reader, _Unread] = {}
         self._waiting: dict[Callable[[], None], None] = {}
+        self._is_letting_in = False
         self._watch: asyncio.Task[None] | None = None
         self.size = 0
         self.cut_off = 0
@@ -105,12 +108,23 @@ class UnreadAnswers:
             self._watch = tasks.keep("unread answers", self._abort_stalled)
 
     def _let_in(self) -> None:
-        for _ in range(len(self._waiting)):
-            if self.is_full or not self._waiting:
-                break
-            retry = next(iter(self._waiting))
-            del self._waiting[retry]
-            retry()
+        """Let the waiting connections go on; but not one within another, whose answer has changed the size."""
+        if self._waiting and not self._is_letting_in:
+            self._is_letting_in = True
+            self._let_some_in()
+
+    def _let_some_in(self) -> None:
+        until, rests = self._monotonic() + AT_ONCE_S, False
+        try:
+            while self._waiting and not self.is_full and not rests:
+                retry = next(iter(self._waiting))
+                del self._waiting[retry]
+                retry()
+                rests = self._monotonic() >= until
+        finally:
+            self._is_letting_in = rests
+        if rests:
+            asyncio.get_running_loop().call_soon(self._let_some_in)
 
     async def _abort_stalled(self) -> None:
         while self.is_full:

@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -205,6 +206,58 @@ async def test_cold_reads_count_before_they_are_answers() -> None:
     answers.loading(-150)
     assert let_in
     assert not answers.is_full
+
+
+class Peer:
+    """A connection whose request waits, and whose peer then reads nothing of an answer of one byte."""
+
+    peer, bytes_read = "peer", 0
+
+    def __init__(self, answers: UnreadAnswers, went_on: "list[Peer]") -> None:
+        self.answers, self.went_on = answers, went_on
+        answers.wait(self.go_on)
+
+    def go_on(self) -> None:
+        self.went_on.append(self)
+        self.answers.add(self, 1)
+
+    def abort(self) -> None: ...
+
+
+def test_thousands_wait_and_their_answers_are_not_read() -> None:
+    answers = UnreadAnswers(10_000, lambda: 0.0)
+    answers.loading(9_999)
+    went_on: list[Peer] = []
+    waiting = [Peer(answers, went_on) for _ in range(5_000)]
+    answers.loading(-9_000)
+    assert went_on == waiting
+    assert (answers.size, answers.waiting, answers.is_full) == (5_999, 0, False)
+
+
+async def test_thousands_that_go_on_leave_others_a_turn() -> None:
+    seconds = 0.0
+    answers = UnreadAnswers(10_000, lambda: seconds)
+    answers.loading(9_999)
+    in_turns = [0]
+
+    def go_on() -> None:
+        nonlocal seconds
+        seconds += 0.001
+        in_turns[-1] += 1
+
+    waiting = [partial(go_on) for _ in range(1000)]
+    for each in waiting:
+        answers.wait(each)
+    answers.loading(-9_000)
+    answers.forget(waiting[-1])
+    while answers.waiting:
+        in_turns.append(0)
+        await asyncio.sleep(0)
+    assert sum(in_turns) == 999
+    assert max(in_turns) < 20
+    answers.wait(waiting[0])
+    answers.loading(-1)
+    assert not answers.waiting, "there is room, as before"
 
 
 def test_no_bound() -> None:
