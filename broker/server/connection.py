@@ -34,8 +34,9 @@ BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
 # Larger requests are not started before an earlier one's append: those that wait for it are copied.
 AHEAD_BYTES_MAX = 16 * 1024
-# Half a megabyte of requests of 14 bytes took a second. A few are not timed; one of a KB may take 2 ms.
-AT_ONCE_S, UNTIMED = 0.01, 16
+# Half a megabyte of requests of 14 bytes took a second. One of a KB may take 2 ms: each eighth looks at the time, but
+# not one that comes alone, which is at the buffer's begin.
+AT_ONCE_S, UNTIMED = 0.01, 8
 _SIZE = struct.Struct(">i")
 
 
@@ -240,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         self.writer.flush()
 
     def _take_frames(self) -> None:
-        untimed, begun_s = UNTIMED, 0.0
+        begun_s = 0.0
         while self._transport is not None:
             begin = self._start + 4
             if begin > self._end:
@@ -259,11 +260,11 @@ class Connection(asyncio.BufferedProtocol):
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
                 self._hold_reading()
                 return
-            if untimed:
-                untimed -= 1
-            elif self.clock() - (begun_s := begun_s or self.clock()) >= AT_ONCE_S:
-                self._rest()
-                return
+            if begin > 4 and not self._frames % UNTIMED:
+                begun_s = begun_s or self.clock()
+                if self.clock() - begun_s >= AT_ONCE_S:
+                    self._rest()
+                    return
             self._frames += 1
             self._start = end
             self._handle(memoryview(self._buffer)[begin:end])
