@@ -191,6 +191,8 @@ class LogRegistry:
                 del self._half_made[path]
             except DiskError as error:
                 failure = error  # this directory goes offline; the next one is tried
+                if error.is_passing:
+                    break  # another directory gives no descriptors
                 continue
             self.current[tp] = log
             self._wanted.pop(tp, None)
@@ -201,10 +203,20 @@ class LogRegistry:
     def _create(self, tp: TopicPartition, path: str, config: TopicConfig, start: int | None = None) -> PartitionLog:
         self._forget(tp, path)
         now_ms = self._clock.now_ms()
-        state = recovery.fresh(self._disk, path, config, start or 0, now_ms)
+        try:
+            state = recovery.fresh(self._disk, path, config, start or 0, now_ms)
+        except DiskError:
+            self._unmake(path)
+            raise
         return PartitionLog(
             self._disk, tp, path, config, state, now_ms=now_ms, host=self._host, is_future=start is not None
         )
+
+    def _unmake(self, path: str) -> None:
+        """Remove a directory whose log could not be made: at the next start it would be a second one of its replica."""
+        with suppress(DiskError):
+            self._disk.remove_tree(path)
+            self._sync_names(path.rpartition("/")[0])
 
     # -- moving between directories -------------------------------------------------------------------------
 
@@ -237,10 +249,15 @@ class LogRegistry:
         if future is not None or directory.holds(log.directory):
             return future
         future = self._create(tp, f"{directory.root}/{marked}", log.config, log.log_start_offset)
+        if log.topic_id is not None:
+            try:
+                future.assign_topic_id(log.topic_id)
+            except DiskError:
+                future.discard("its topic's id could not be written")
+                self._unmake(future.directory)
+                raise
         log.is_moving = True
         directory.replicas += 1
-        if log.topic_id is not None:
-            future.assign_topic_id(log.topic_id)
         self.futures[tp] = future
         return future
 

@@ -54,8 +54,8 @@ class LogState:
 class Checkpointed:
     """The partition's entries in the log directory's checkpoints; `clean` if the last shutdown was.
 
-    `same_boot`: the machine has not restarted since, so every write is there, synced or not. `cleaned`: the log has been
-    compacted below it.
+    `same_boot`: the machine has not restarted since, so every write is there, synced or not.
+    `cleaned`: the offset below which the log has been compacted.
     """
 
     recovery_point: int = 0

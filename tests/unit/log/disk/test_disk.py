@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ class TestBoth:
         disk.remove_tree(f"{root}/c")
         assert disk.list(root) == []
         assert disk.space(root)[0] > 0
+
+    def test_an_empty_directory_goes_without_a_file_descriptor(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        disk.make_directory(f"{root}/a")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+            disk.remove_tree(f"{root}/a")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert disk.list(root) == []
 
     def test_a_missing_file_is_not_a_disk_failure(self, place: tuple[Disk, str]) -> None:
         disk, root = place
