@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import ApiError, CorruptData
 from logyard.broker.log import checkpoints
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_aborted
@@ -63,9 +63,6 @@ def dump_log(path: Path, detail: Detail, faults: Faults) -> Iterator[str]:
         end = log.size if detail.max_bytes is None else min(log.size, detail.max_bytes)
         valid = 0
         for position, header in log.batches(0, end):
-            if not compression.is_known(header.compression):
-                kind = f"compression type {header.compression} does not exist"
-                raise CorruptData(f"{path} from position {position} on: {kind}")
             data = log.part(position, header.length)
             yield _batch_line(data, position, header, faults)
             valid = position + header.length
@@ -108,7 +105,8 @@ class LogFile:
         return memoryview(data)
 
     def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every whole batch. Raises CorruptData for a length that no batch can have."""
+        """Position and header of every whole batch. Raises CorruptData for a length that no batch can have, and for a
+        codec that does not exist."""
         while position + LOG_OVERHEAD + _LENGTH_MIN <= end:
             head = self.part(position, min(HEADER_SIZE, end - position))
             length = int.from_bytes(head[_LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
@@ -121,7 +119,8 @@ class LogFile:
                 return
             try:
                 header = batch.parse_header(head)
-            except CorruptData as problem:
+                compression.name(header.compression)
+            except (ApiError, CorruptData) as problem:
                 raise CorruptData(f"{self._path} from position {position} on: {problem}") from None
             yield position, header
             position += header.length

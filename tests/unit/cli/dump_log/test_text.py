@@ -112,6 +112,10 @@ def test_a_codec_that_does_not_exist_ends_its_own_file_alone(run: Any, tmp_path:
     assert status == 1
     assert err.startswith(f"{broken} from position {second} on: compression type 7 does not exist\n")
     assert out.count("baseOffset: ") == 1 + run("dump-log", "--files", str(whole))[1].count("baseOffset: ")
+    broken.with_suffix(".index").touch()
+    index = broken.with_suffix(".timeindex")
+    index.write_bytes(whole.with_suffix(".timeindex").read_bytes())
+    assert f"{broken} from position {second} on: compression type 7" in run("dump-log", "--files", str(index))[2]
 
 
 def test_an_index_that_is_being_written_is_no_fault(run: Any, tmp_path: Path) -> None:
