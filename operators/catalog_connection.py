@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 
 from logyard.admin.settings import BadSettings
-from logyard.login.addresses import has_login
-from logyard.operators.store_connection import StoreConnection
+from logyard.operators.store_connection import StoreConnection, has_login
 
 # By one of these PyIceberg knows which kind of catalog it is.
 _KINDS = ("type", "uri", "py-catalog-impl")
