@@ -34,7 +34,7 @@ from logyard.broker.log.producer_history import ProducerHistory
 from logyard.broker.log.producers import Origin, SeenBatch
 from logyard.broker.log.recovery import recovery, replay
 from logyard.broker.log.segment import creation, swap
-from logyard.broker.log.segment.index import RELATIVE_OFFSET_MAX, AbortedTxn
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import LATER_THAN_ANY, SegmentList
 from logyard.broker.log.timestamp_search import FoundRecord, TimestampSearch, find_now
@@ -244,9 +244,7 @@ class PartitionLog:
         segment = segments.active
         size = len(chunk.data)
         if not segment.has_room(size, chunk.last_offset, chunk.max_timestamp, now_ms, config):
-            # From the log's end on, as in Kafka, also where the leader compacted what would be next: offsets that are
-            # missing between two segments were lost (recovery).
-            segment = self.roll(max(self.log_end_offset, chunk.last_offset - RELATIVE_OFFSET_MAX), now_ms)
+            segment = self.roll(chunk.first_offset, now_ms)
         if chunk.has_old:
             self.epochs.clear()
         self.epochs.follow(chunk.epochs)

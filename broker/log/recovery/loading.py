@@ -25,11 +25,8 @@ def read_logs(
     """
     states: list[LogState | LogyardError] = []
     starts, points = directory.offsets[layout.LOG_STARTS], directory.offsets[layout.RECOVERY_POINTS]
-    cleaned = directory.offsets[layout.CLEANER_OFFSETS]
     for name, tp in group:
-        known = Checkpointed(
-            points.get(tp, 0), starts.get(tp), directory.clean, directory.same_boot, cleaned.get(tp, 0)
-        )
+        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean, directory.same_boot)
         path = f"{directory.root}/{name}"
         try:
             state = recovery.load(directory.disk, path, topic_config(tp.topic), known, now_ms=now_ms, note=note)

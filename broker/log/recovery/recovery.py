@@ -55,14 +55,12 @@ class Checkpointed:
     """The partition's entries in the log directory's checkpoints; `clean` if the last shutdown was.
 
     `same_boot`: the machine has not restarted since, so every write is there, synced or not.
-    `cleaned`: the offset below which the log has been compacted.
     """
 
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean: bool = False
     same_boot: bool = False
-    cleaned: int = 0
 
 
 def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, now_ms: int) -> LogState:
@@ -225,15 +223,13 @@ class _Loader:
     def may_have_lost_its_end(self, following: int) -> bool:
         """Whether a power loss may have removed the end of the segment before the one with base `following`.
 
-        Each segment begins where the one before ends, in compacted logs, too: what a cleaning leaves of a segment ends
-        with an empty batch. So a hole is genuine only below what Kafka's cleaner has done, and where an earlier version
-        appended over offsets that were compacted away. A process's writes survive its end: only if the machine
-        restarted, pages may be lost. Replicas fetch dropped records again.
+        A follower leaves a hole where it appends over offsets that were compacted away. A process's writes survive its
+        end, so a hole is genuine unless the machine restarted and lost pages. Replicas fetch dropped records again.
         """
         if following < self.end:
             return True
-        hole = following > max(self.end, self.known.cleaned)
-        if hole and self.known.same_boot and not self.config.compacted:
+        hole = following > self.end and not self.config.compacted
+        if hole and self.known.same_boot:
             self.note(
                 f"{self.directory}: offsets {self.end} to {following - 1} are missing; the log continues after them"
             )

@@ -151,7 +151,7 @@ class TestRefusals:
         for first in (0, 1 << 31, (1 << 31) + 2):
             log.append_as_follower(memoryview(fetched(first, [b"v" * 80, b"w" * 80])))
         group = bases_of(log)[:2]
-        assert group == [0, 2]
+        assert group == [0, 1 << 31]
         self.refused(disk, log, [write_part(disk, log, group)], [group], "too far from 0")
 
     def test_groups_that_are_not_adjacent_closed_segments(self) -> None:
