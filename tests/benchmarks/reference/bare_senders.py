@@ -1,8 +1,8 @@
 """What it costs at least to send a topic's records from its files: bare processes that know nothing else.
 
 They answer ApiVersions, Metadata, ListOffsets and Fetch of one topic for kcat: no rights, quotas, sessions, leadership,
-or look at what is in memory. So a row of `consume` has the floor of the same run, for the same client and files. At the
-end of a partition they answer after 10 ms, which is as long as kcat lets a broker wait:
+or look at what is in memory. So a row of `consume` has the floor of the same run, for the same client and files. Their
+rate says nothing, since what they answer at the end of a partition is late:
 
     python -m tests.benchmarks.reference.bare_senders NUMBER PORTS TOPIC FILE...
 

@@ -78,7 +78,6 @@ def floor(cluster: RealCluster, topic: str, count: int, size: int, what: str) ->
     read = yield from _read(cluster, command(cluster, topic), count, FLOOR_READS)
     amount = count * size / 1e6
     return {
-        f"{what}, floor: bare senders, MB/s": amount / read.seconds,
         f"{what}, floor: bare senders, CPU s per GB": read.brokers_s / amount * 1000,
         f"{what}, floor: their client's CPU s per GB": read.own_s / amount * 1000,
     }

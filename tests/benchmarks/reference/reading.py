@@ -54,7 +54,6 @@ def many_readers(cluster: RealCluster, *, readers: int, megabytes: int = 600, co
         least = yield from kcat.in_steps(cast(RealCluster, bare), words, READS, readers)
     return {
         **found,
-        "floor: bare senders, MB/s": amount / least.seconds,
         "floor: bare senders, CPU s per GB": least.brokers_s / amount * 1000,
         "floor: their clients' CPU s per GB": least.own_s / amount * 1000,
     }
