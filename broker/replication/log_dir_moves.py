@@ -23,6 +23,7 @@ from logyard.broker.replication.throttle import UNLIMITED, ByteRate
 
 THROTTLE_PAUSE_S = 0.1
 READ_AGAIN_PAUSE_S = 0.02
+WITHOUT_DESCRIPTORS_PAUSE_S = 1.0
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Pause = Callable[[float], Awaitable[None]]
@@ -111,8 +112,18 @@ class LogDirMoves:
             self._spawn(self._move(tp))
 
     async def _move(self, tp: TopicPartition) -> None:
+        has_waited = False
         try:
-            await self._fill(tp)
+            while True:
+                try:
+                    return await self._fill(tp)
+                except StorageError as error:
+                    if not error.is_passing:
+                        raise
+                    if not has_waited:
+                        self._note(f"{tp}: its move to another log directory waits: {error}")
+                        has_waited = True
+                await self._pause(WITHOUT_DESCRIPTORS_PAUSE_S)
         except LogyardError as error:
             # The directory failed, or a batch was damaged: the move continues at the next start, or on request.
             self._note(f"{tp}: its move to another log directory stops: {error}")

@@ -163,6 +163,23 @@ async def test_a_move_is_held_back_by_its_quota() -> None:
     await broker.stop()
 
 
+@pytest.mark.parametrize("openings", range(6))
+async def test_a_move_goes_on_once_there_are_file_descriptors(openings: int) -> None:
+    """Until the broker's next start nobody would continue it, and its log was not compacted."""
+    broker = await led()
+    whole = content(broker.log)
+    assert broker.moves.alter({A0: TWO}) == {A0: ErrorCode.NONE}
+    broker.disk.openings = openings
+    for _ in range(300):
+        await asyncio.sleep(0)
+    broker.disk.openings = None
+    await broker.ended()
+    assert broker.log.directory == f"{TWO}/a-0"
+    assert content(broker.log) == whole
+    assert sum("waits" in note for note in broker.notes) <= 1
+    await broker.stop()
+
+
 async def test_a_replica_that_is_deleted_ends_its_move() -> None:
     broker = await led()
     broker.moves.alter({A0: TWO})
