@@ -71,9 +71,13 @@ def _connected(servers: Sequence[harness.Server], count: int) -> Iterator[list[s
 
 
 def _paced(links: Sequence[socket.socket], requests: Sequence[bytes], count: int, a_second: int) -> list[float]:
-    """Send `count` requests at that pace, link after link; seconds from each one's due time to its answer."""
+    """Send `count` requests at that pace, link after link; seconds from each one's sending to its answer.
+
+    Not from the time when it is due: the sender waits for answers a millisecond at a time, so that it is the later the
+    fewer it still waits for. It does not wait for one link's answer before it sends by another.
+    """
     selector = selectors.DefaultSelector()
-    due: dict[socket.socket, list[float]] = {link: [] for link in links}
+    sent: dict[socket.socket, list[float]] = {link: [] for link in links}
     for link in links:
         selector.register(link, selectors.EVENT_READ)
     taken: list[float] = []
@@ -82,19 +86,19 @@ def _paced(links: Sequence[socket.socket], requests: Sequence[bytes], count: int
         now = time.perf_counter()
         while number < count and begun + number / a_second <= now:
             link = links[number % len(links)]
+            sent[link].append(time.perf_counter())
             link.sendall(requests[number % len(links) % len(requests)])
-            due[link].append(begun + number / a_second)
             number += 1
         for key, _ in selector.select(0.001):
             peer = key.fileobj
             assert isinstance(peer, socket.socket)
-            _take(peer, due[peer], taken)
+            _take(peer, sent[peer], taken)
     selector.close()
     assert len(taken) == count, f"{len(taken)} of {count} answers"
     return taken
 
 
-def _take(link: socket.socket, due: list[float], taken: list[float]) -> None:
+def _take(link: socket.socket, sent: list[float], taken: list[float]) -> None:
     """Take what has come; every answer to the same request has the same size and comes whole, as small as it is."""
     data = link.recv(65536)
     assert data, "the broker closed a connection"
@@ -102,7 +106,7 @@ def _take(link: socket.socket, due: list[float], taken: list[float]) -> None:
     while at < len(data):
         (size,) = struct.unpack_from(">i", data, at)
         at += 4 + size
-        taken.append(now - due.pop(0))
+        taken.append(now - sent.pop(0))
     assert at == len(data), "half an answer"
 
 
