@@ -10,8 +10,8 @@ A form may name any connection: a generic one that says no kind of catalog belon
 import re
 from collections.abc import Mapping
 
-from logyard.admin.settings import BadSettings
-from logyard.operators.store_connection import StoreConnection, has_login
+from logyard.admin.settings import BadSettings, has_login
+from logyard.operators.store_connection import StoreConnection
 
 # By one of these PyIceberg knows which kind of catalog it is.
 _KINDS = ("type", "uri", "py-catalog-impl")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Asset, AssetAlias, Context
 
-from logyard.admin.settings import BadSettings
+from logyard.admin.settings import BadSettings, has_login
 from logyard.operators import assets, job_outcomes, lineages, written_topics
 from logyard.operators.airflow_names import (
     AirflowException,
@@ -26,7 +26,7 @@ from logyard.operators.job_summary import JobFailed, elsewhere, summary
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
-from logyard.operators.store_connection import has_login, settings_of_store
+from logyard.operators.store_connection import settings_of_store
 from logyard.operators.topic_ids import surely_same
 from logyard.operators.tries import Tries
 

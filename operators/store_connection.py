@@ -9,7 +9,6 @@ A connection without credentials leaves them to the environment and the machine'
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -17,9 +16,6 @@ from logyard.admin.settings import BadSettings
 
 # What needs the provider's own code, and would be missed in silence.
 _UNREAD = ("role_arn", "profile_name", "assume_role_method", "credential_config_file", "connection_string")
-
-# A user with a password, which may hold '/': nearly half of Amazon's secret keys do.
-_LOGIN = re.compile(r"(?<=://)[^/@]*:[^@]*@")
 
 
 class StoreConnection(Protocol):
@@ -106,8 +102,3 @@ _TYPES: Mapping[str, Callable[[StoreConnection], Mapping[str, Any]]] = {
     "azure_data_lake": _azure,
     "generic": _own_names,
 }
-
-
-def has_login(address: str) -> bool:
-    """Whether an address, which may be no URL, has a user with a password in it."""
-    return _LOGIN.search(address) is not None

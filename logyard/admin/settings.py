@@ -10,6 +10,7 @@ from typing import Any
 
 from logyard.admin.schema_registry import SchemaRegistry, read_registry
 from logyard.login import security
+from logyard.login.addresses import has_login as has_login  # operators reach logyard.login by their hooks alone
 from logyard.login.security import BadSettings as BadSettings  # raised here too
 from logyard.login.security import Security
 

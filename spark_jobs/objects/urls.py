@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from logyard.broker.errors import LogyardError
+from logyard.login.addresses import has_login, without_login
 
 # Scheme → the store's kind.
 SCHEMES = {
@@ -20,8 +21,6 @@ SCHEMES = {
     "wasbs": "Azure",
 }
 _LIBRARYS = {"s3a": "s3", "gcs": "gs", "azure": "az", "wasb": "abfs", "wasbs": "abfss"}
-# A user with a password, which may hold '/': nearly half of Amazon's secret keys do.
-_LOGIN = re.compile(r"(?<=://)[^/@]*:[^@]*@")
 _AZURE_HOST = re.compile(r"[a-z0-9]{3,24}\.(?:blob|dfs)\.[a-z0-9.-]+")
 
 
@@ -57,7 +56,7 @@ def parse(destination: str) -> StoreUrl:
     path = url.path.strip("/")
     if "?" in destination or "#" in destination:
         raise BadUrl(f"{_shown(destination)}: a store's URL has no '?' or '#'")
-    if _LOGIN.search(destination) or (url.username is not None and not scheme.startswith(("abfs", "wasb"))):
+    if has_login(destination) or (url.username is not None and not scheme.startswith(("abfs", "wasb"))):
         raise BadUrl(f"{_shown(destination)}: credentials do not belong in a URL: give --store FILE")
     if not url.netloc or not path:
         raise BadUrl(f"{_shown(destination)}: name a bucket and a folder in it, such as {scheme}://BUCKET/FOLDER")
@@ -73,4 +72,4 @@ def parse(destination: str) -> StoreUrl:
 
 def _shown(destination: str) -> str:
     """Return a URL without what may be a secret in it."""
-    return _LOGIN.sub("", destination).partition("?")[0].partition("#")[0]
+    return without_login(destination).partition("?")[0].partition("#")[0]
