@@ -296,3 +296,10 @@ class World:
         assert answer.error == 0, answer
         assert answer.partitions[0].error == 0, answer
         await self.settle()
+
+
+def known_state(world: World, topic: str = "t", partition: int = 0) -> PartitionState:
+    """The state of a partition that has one."""
+    found = world.state(topic, partition)
+    assert found is not None
+    return found

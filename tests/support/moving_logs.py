@@ -91,14 +91,20 @@ def copy(log: PartitionLog, future: PartitionLog) -> None:
     future.advance_log_start(log.log_start_offset)
 
 
-async def moved(store: LogStore) -> PartitionLog:
-    """Move the replica to the second directory."""
+async def copied(store: LogStore) -> PartitionLog:
+    """Fill a copy in the second directory, ready to take the log's place."""
     log = store.logs.get(A0)
     future = store.logs.begin_move(A0, TWO)
     assert log is not None
     assert future is not None
     copy(log, future)
     await store.prepare_promotion(A0)
+    return future
+
+
+async def moved(store: LogStore) -> PartitionLog:
+    """Move the replica to the second directory."""
+    await copied(store)
     return store.promote(A0)
 
 

@@ -16,14 +16,9 @@ from logyard.broker.znodes import brokers as broker_znode
 from logyard.broker.znodes import configs, delete_topics, partition_state, preferred_election
 from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 from tests.support.controller_world import World
+from tests.support.controller_world import known_state as state
 
 TP = TopicPartition("t", 0)
-
-
-def state(world: World, topic: str = "t", partition: int = 0) -> PartitionState:
-    found = world.state(topic, partition)
-    assert found is not None
-    return found
 
 
 # Death and return

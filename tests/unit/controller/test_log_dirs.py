@@ -1,17 +1,12 @@
 """Brokers that lose log directories, or cannot open logs for a while."""
 
-from logyard.broker.model import PartitionState, TopicPartition
+from logyard.broker.model import TopicPartition
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create
 from tests.support.controller_world import World
+from tests.support.controller_world import known_state as state
 
 TP = TopicPartition("t", 0)
-
-
-def state(world: World, topic: str = "t", partition: int = 0) -> PartitionState:
-    found = world.state(topic, partition)
-    assert found is not None
-    return found
 
 
 async def test_failed_directory(world: World) -> None:

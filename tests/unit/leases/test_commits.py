@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,25 @@ import pytest
 from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segment import swap
 from logyard.broker.model import TopicPartition
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, latest, lease_directories, ready_to_commit
 from tests.support.logs import content
 
 SHA = "0" * 64
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, log: PartitionLog, happens: Callable[[], object]) -> None:
+    """Have this happen between the making of the replacements and the swap."""
+    prepare = log.prepare_replacement
+
+    def prepared(*args: Any) -> Any:
+        made = prepare(*args)
+        happens()
+        return made
+
+    monkeypatch.setattr(log, "prepare_replacement", prepared)
 
 
 class TestCommit:
@@ -156,14 +170,7 @@ class TestCommit:
             log = world.store.logs.get(TP)
             assert log is not None
             before = content(log)
-            prepare = log.prepare_replacement
-
-            def overtaken(*args: Any) -> Any:
-                made = prepare(*args)
-                world.lead(leader_epoch=1)
-                return made
-
-            monkeypatch.setattr(log, "prepare_replacement", overtaken)
+            overtaken(monkeypatch, log, lambda: world.lead(leader_epoch=1))
             path = f"/leases/{lease['lease_id']}/commit"
             assert await world.refusal("POST", path, body) == (409, "fenced")
             assert content(log) == before
@@ -177,14 +184,8 @@ class TestCommit:
             log = world.store.logs.get(TP)
             assert log is not None
             before, compacted = content(log), log.config
-            prepare = log.prepare_replacement
-
-            def overtaken(*args: Any) -> Any:
-                made = prepare(*args)
-                log.config = replace(compacted, cleanup_policy=frozenset({"delete"}))
-                return made
-
-            monkeypatch.setattr(log, "prepare_replacement", overtaken)
+            kept = replace(compacted, cleanup_policy=frozenset({"delete"}))
+            overtaken(monkeypatch, log, lambda: setattr(log, "config", kept))
             path = f"/leases/{lease['lease_id']}/commit"
             assert await world.refusal("POST", path, body) == (409, "not_compacted")
             assert content(log) == before

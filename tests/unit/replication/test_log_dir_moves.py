@@ -127,6 +127,17 @@ async def test_every_requested_move_is_answered() -> None:
     await broker.stop()
 
 
+async def killed(broker: Broker) -> Broker:
+    """Kill it, and start another on the same disk: nobody has told it yet what it leads or follows."""
+    broker.moves.close()
+    await broker.ended()
+    await broker.store.abandon()
+    broker.disk.restart()
+    again = Broker(broker.disk)
+    await again.store.load()
+    return again
+
+
 async def test_after_a_kill_the_move_goes_on() -> None:
     broker = await led()
     broker.moves.alter({A0: TWO})
@@ -137,12 +148,7 @@ async def test_after_a_kill_the_move_goes_on() -> None:
     copied = future.log_end_offset
     assert 0 < copied < broker.log.log_end_offset
     whole = content(broker.log)
-    broker.moves.close()
-    await broker.ended()
-    await broker.store.abandon()
-    broker.disk.restart()
-    again = Broker(broker.disk)
-    await again.store.load()
+    again = await killed(broker)
     half = again.store.logs.future(A0)
     assert half is not None
     assert half.log_end_offset >= copied
@@ -228,12 +234,7 @@ async def test_a_replica_whose_move_waits_for_a_leader_is_not_compacted() -> Non
     broker.moves.alter({A0: TWO})
     for _ in range(5):
         await asyncio.sleep(0)
-    broker.moves.close()
-    await broker.ended()
-    await broker.store.abandon()
-    broker.disk.restart()
-    again = Broker(broker.disk)
-    await again.store.load()
+    again = await killed(broker)
     half = again.store.logs.future(A0)
     assert half is not None
     assert 0 < half.log_end_offset < again.log.log_end_offset

@@ -9,7 +9,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.model import TopicPartition
 from tests.support.logs import names
-from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copy, settled, state, write
+from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copied, copy, settled, state, write
 
 
 async def test_a_copy_whose_log_was_in_a_lost_directory_becomes_the_log_when_that_is_back() -> None:
@@ -18,10 +18,7 @@ async def test_a_copy_whose_log_was_in_a_lost_directory_becomes_the_log_when_tha
     house = House()
     store, log = await house.filled()
     before = state(log)
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
+    await copied(store)
     await store.abandon()
     house.disk.restart()
     house.disk.rename(f"{ONE}/a-0", f"{ONE}/a-0.{uuid.UUID(int=99).hex}-delete")
@@ -42,11 +39,8 @@ async def test_a_copy_whose_log_was_in_a_lost_directory_becomes_the_log_when_tha
 async def test_a_copy_beside_its_log_has_no_mark_any_more() -> None:
     """From now on the log may have more that is durable, so that the copy could no longer take its place."""
     house = House()
-    store, log = await house.filled()
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
+    store, _ = await house.filled()
+    await copied(store)
     await store.abandon()
     house.disk.restart()
     again = await house.start()

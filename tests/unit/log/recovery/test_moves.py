@@ -14,7 +14,7 @@ from logyard.broker.log.disk.port import read_whole
 from logyard.broker.log.producers import LOOKED_AT_ONCE, ProducerEntry
 from logyard.broker.model import TopicPartition
 from tests.support.logs import content, names
-from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copy, moved, settled, state, write
+from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copied, copy, moved, settled, state, write
 
 
 async def test_a_move_keeps_records_epochs_and_producers() -> None:
@@ -156,11 +156,8 @@ async def test_a_truncation_cuts_the_copy_as_well() -> None:
 
 async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
     house = House()
-    store, log = await house.filled()
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
+    store, _ = await house.filled()
+    await copied(store)
     text = read_whole(house.disk, f"{TWO}/{layout.RECOVERY_POINTS}").decode()
     assert text == "0\n1\na 0 24\n"
     assert read_whole(house.disk, f"{TWO}/{layout.LOG_STARTS}").decode() == "0\n1\na 0 3\n"
@@ -245,11 +242,8 @@ async def test_a_disk_that_does_not_let_the_old_log_go_leaves_one_log(monkeypatc
 
 async def test_a_marked_copy_is_no_log_while_a_directory_is_offline() -> None:
     house = House()
-    store, log = await house.filled()
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    await store.prepare_promotion(A0)
+    store, _ = await house.filled()
+    await copied(store)
     await store.abandon()
     house.disk.restart()
     house.disk.fail(ONE)
