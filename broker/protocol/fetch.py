@@ -21,7 +21,7 @@ VERSION_MAX = 17
 _FLEXIBLE = 12
 _TOPIC_IDS = 13
 _REPLICA_STATE = 15
-BYTES_MAX = 0x7FFFFFFF
+BYTES_MAX = PARTS_MAX = 0x7FFFFFFF
 # Smaller record sets are copied into the answer: that is cheaper than writing one more buffer.
 COPIED_BYTES_MAX = 4096
 
@@ -98,7 +98,7 @@ class FetchedPartition(NamedTuple):
 # -- requests
 
 
-def parse_request(version: int, body: memoryview, parts_max: int = BYTES_MAX) -> FetchRequest:
+def parse_request(version: int, body: memoryview, parts_max: int = PARTS_MAX) -> FetchRequest:
     """Decode the body of a Fetch request. Raises CorruptData, also for more than `parts_max` topics and partitions."""
     if not 0 <= version <= VERSION_MAX:
         raise CorruptData(f"Fetch has no version {version}")

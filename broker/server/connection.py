@@ -23,7 +23,7 @@ from logyard.broker.server import addresses, receive_buffers, refused_frames
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
-from logyard.broker.server.unread_answers import UnreadAnswers
+from logyard.broker.server.unread_answers import AT_ONCE_S, UnreadAnswers
 
 BUFFER_BYTES_MIN = receive_buffers.BUFFER_BYTES
 # A larger buffer is released when it is empty; up to this size it is kept for the next large request.
@@ -36,7 +36,7 @@ PIPELINE_MAX = 100
 AHEAD_BYTES_MAX = 16 * 1024
 # Half a megabyte of requests of 14 bytes took a second. One of a KB may take 2 ms: each eighth looks at the time, but
 # not one that comes alone, which is at the buffer's begin.
-AT_ONCE_S, UNTIMED = 0.01, 8
+UNTIMED = 8
 _SIZE = struct.Struct(">i")
 
 

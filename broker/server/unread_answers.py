@@ -16,6 +16,7 @@ import structlog
 
 from logyard.broker import tasks
 
+# What waited together has so long; then others have a turn of the event loop.
 AT_ONCE_S = 0.01
 LOOK_S = 1.0
 STALLED_S = 10.0

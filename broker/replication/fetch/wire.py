@@ -31,12 +31,23 @@ _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 # -- Serving
 
 
-def asked(version: int, body: memoryview, listener: str, topic_name: Callable[[TopicId], str | None]) -> plain.Asked:
-    """Decode the body of a Fetch request. Raises CorruptData. An unknown topic id gives the empty topic name."""
-    found = plain.asked(version, body, listener, topic_name) if version >= plain.FIRST else None
-    if found is not None:
-        return found
-    request = fetch.parse_request(version, body)
+def asked(
+    version: int,
+    body: memoryview,
+    listener: str,
+    topic_name: Callable[[TopicId], str | None],
+    parts_max: int | None = None,
+) -> plain.Asked:
+    """Decode the body of a Fetch request. An unknown topic id gives the empty topic name.
+
+    Raises CorruptData, with `parts_max` also for more topics and partitions than that.
+    """
+    if parts_max is None:
+        found = plain.asked(version, body, listener, topic_name) if version >= plain.FIRST else None
+        if found is not None:
+            return found
+        parts_max = fetch.PARTS_MAX
+    request = fetch.parse_request(version, body, parts_max)
     asks, forgotten = fetch_asks(request, version, topic_name)
     return fetch_params(request, version, listener), request.session_id, request.session_epoch, asks, forgotten
 

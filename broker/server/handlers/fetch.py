@@ -41,10 +41,9 @@ PART_BYTES_MAX = 512
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     version, session, body = request.api_version, request.session, request.body
-    if len(body) > SHORT_BYTES:
-        _check_parts(services, version, body)
+    parts_max = None if len(body) <= SHORT_BYTES else _parts_max(services, body)
     params, session_id, session_epoch, asks, forgotten = wire.asked(
-        version, body, session.listener, services.metadata.topic_name
+        version, body, session.listener, services.metadata.topic_name, parts_max
     )
     session.is_broker = is_follower = params.from_follower
     if session.sends_files and version >= OLD_FORMATS_BELOW:
@@ -97,15 +96,15 @@ def _limit(services: Services, request: Request, params: FetchParams) -> None:
         params.min_bytes = params.max_bytes
 
 
-def _check_parts(services: Services, version: int, body: memoryview) -> None:
-    """Raise CorruptData for a request that names many more partitions than there are, each of which is asked for or
-    forgotten: it would take seconds, and a GB."""
+def _parts_max(services: Services, body: memoryview) -> int:
+    """Return how many topics and partitions a long request may name, each of them asked for or forgotten: many more
+    than there are would take seconds, and a GB. Raises CorruptData for a body that must have more."""
     metadata = services.metadata
     known = sum(len(metadata.partitions(name)) for name in metadata.topics())
     parts_max = PARTITIONS_BESIDES + 2 * (known + len(services.replicas.hosted.partitions))
     if len(body) > parts_max * PART_BYTES_MAX:
         raise CorruptData(f"a Fetch request of {len(body):,} bytes is longer than one that names all partitions")
-    fetch.parse_request(version, body, parts_max)
+    return parts_max
 
 
 def _answer_old(

@@ -10,12 +10,12 @@ import pytest
 from logyard.broker.server.answer_writer import TOGETHER_BYTES
 from logyard.broker.server.connection import (
     AHEAD_BYTES_MAX,
-    AT_ONCE_S,
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
     BUFFER_BYTES_MIN,
     PIPELINE_MAX,
 )
+from logyard.broker.server.unread_answers import AT_ONCE_S
 from tests.support.connected import OTHER, PRODUCE, Server, frame, sized
 
 
