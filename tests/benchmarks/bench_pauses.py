@@ -19,7 +19,13 @@ COLD_BYTES = 512 << 20
 SECONDS = 20
 PER_SECOND = 100
 FETCH_BYTES = 1 << 20
-CONFIG = {"offsets.topic.replication.factor": "1", "log.segment.bytes": str(32 << 20), "log.cleaner.enable": "false"}
+# The records are of 2023: their segments would be deleted while they are read.
+CONFIG = {
+    "offsets.topic.replication.factor": "1",
+    "log.segment.bytes": str(32 << 20),
+    "log.cleaner.enable": "false",
+    "log.retention.ms": "-1",
+}
 
 
 def measure(directory: Path) -> list[Row]:
