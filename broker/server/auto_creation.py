@@ -85,8 +85,10 @@ class AutoCreate:
         }
 
     async def _make(self, topics: Sequence[dict[str, Any]]) -> dict[str, ErrorCode]:
-        codes = dict.fromkeys((topic["name"] for topic in topics), ErrorCode.LEADER_NOT_AVAILABLE)
-        fresh = [topic for topic in topics if topic["name"] not in self._in_flight]
+        # A client may name one twice, by two ids: what is asked for is asked for once.
+        named = {topic["name"]: topic for topic in topics}
+        codes = dict.fromkeys(named, ErrorCode.LEADER_NOT_AVAILABLE)
+        fresh = [topic for name, topic in named.items() if name not in self._in_flight]
         if fresh:
             self._in_flight.update(dict.fromkeys(topic["name"] for topic in fresh))
             asking = tasks.spawn("create topics at their first use", self._ask(fresh))
