@@ -40,8 +40,8 @@ _FROM = {
 class Member:
     """One member. `join_ticket` and `sync_ticket` are its waiting requests, None if there is none.
 
-    The session ends at `deadline_ms`, on the monotonic clock. `awaits_sync`: it has joined the present generation, and
-    has not yet asked for its assignment. `new_until_ms`, of one that has been in no generation: how long its first join
+    The session ends at `deadline_ms`, on the monotonic clock. `awaits_sync`: it is of the present generation, and has
+    not yet asked for its assignment. `new_until_ms`, of one that has been in no generation: how long its first join
     may wait, 0 for others.
     """
 

@@ -1,10 +1,11 @@
 """A rebalance: members join, the leader assigns, the assignments are stored and sent (facts §16).
 
 Rule 1: `prepare` begins a rebalance, `complete_join` ends the joining; then the group becomes Stable, or begins again.
-Rule 2: dynamic members that have not joined by the deadline are dropped; static ones stay until their session ends.
+Rule 2: dynamic members that have not joined by the deadline are dropped; static ones stay, and are assigned what they
+        may come back for until their session ends, which begins anew, or until the sync deadline.
 Rule 3: assignments are sent only after they were stored.
-Rule 4: who has joined, and has not asked for an assignment by the sync deadline, is dropped, in a stable group too:
-        what was assigned to such a member nobody reads, although it sends heartbeats.
+Rule 4: who has not asked for an assignment by the sync deadline is dropped, in a stable group too: what was assigned to
+        such a member nobody reads, although it may send heartbeats.
 """
 
 from logyard.broker.clock import Now
@@ -91,10 +92,10 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
     group.protocol = group.select_protocol()
     group.move(GroupState.COMPLETING, now)
     effects.append(fx.Note(f"generation {group.generation}, {len(group.members)} members, {group.protocol}"))
-    for member in present:
-        assert member.join_ticket is not None
-        effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
-        group.wait(member, None)
+    for member in group.members.values():
+        if member.join_ticket is not None:
+            effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
+            group.wait(member, None)
         group.await_sync(member, awaits=True)
         member.new_until_ms = 0
         touch(member, now.ms)

@@ -92,3 +92,21 @@ def test_a_member_that_leaves_before_its_sync_is_not_waited_for() -> None:
     membership.join(group, request("a"), 5, "unused", at(60_000), RULES)
     assert group.state is GroupState.COMPLETING
     assert group.unsynced == 1
+
+
+def test_a_static_member_that_does_not_come_back_is_dropped_before_the_end_of_a_long_session() -> None:
+    """Its partitions were read by nobody until then, which may be half an hour; Kafka 3.9 does not wait so long."""
+    group = joined_by("ab", static="b")
+    stored(group, synced_by(group, "a", 3))
+    synced_by(group, "b", 4)
+    membership.join(group, request(), 5, "c", at(7000), RULES)
+    membership.join(group, request("a"), 6, "unused", at(7000), RULES)
+    membership.timer_fired(group, ("join",), at(67_000), RULES)
+    assert list(group.members) == ["a", "b", "c"]
+    assert group.state is GroupState.COMPLETING
+    assert group.members["b"].deadline_ms == 77_000, "its session begins anew"
+    for name in "ac":
+        membership.sync(group, Sync(name, None, 2), 7, 67_000)
+    membership.timer_fired(group, SYNC_TIMER, at(127_000), RULES)
+    assert list(group.members) == ["a", "c"]
+    assert group.state is GroupState.PREPARING
