@@ -306,6 +306,14 @@ def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.
     return _remove(group, member_id, now, rules, "sent no heartbeat in time")
 
 
+def loaded(group: Group, now: Now, rules: Rules) -> fx.Effects:
+    """The group was read from the log. One that has more members by now than it may have begins a rebalance, in which
+    the last to join again find it full, as in Kafka."""
+    if group.state is not GroupState.STABLE or len(group.members) <= rules.size_max:
+        return []
+    return rebalance.prepare(group, now, rules.initial_delay_ms)
+
+
 def resign(group: Group, now: Now) -> fx.Effects:
     """Another broker coordinates this group now: answer all waiting requests with NOT_COORDINATOR."""
     effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER), fx.CancelTimer(SYNC_TIMER)]

@@ -134,8 +134,12 @@ class GroupCoordinator:
         log.info("groups loaded", partition=partition, groups=len(led.groups))
         async for portion in portions(_with_members(list(led.groups.values()))):
             for group, member in portion if self.roster.is_current(partition, led) else ():
-                if member is not None and led.groups.get(group.group_id) is group:
+                if led.groups.get(group.group_id) is not group:
+                    continue
+                if member is not None:
                     self._begin_session(group, member)
+                elif effects := membership.loaded(group, self._now(), self._rules):
+                    self._perform(group, effects)
 
     def _begin_session(self, group: Group, member: Member) -> None:
         """Begin the session of a loaded group's member, unless it has left or joined again meanwhile."""

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 import structlog.testing
 
 from logyard.broker.clock import ManualClock
@@ -18,19 +19,19 @@ from tests.support.memory_offsets_log import MemoryOffsetsLog
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
 
 
-def coordinator(log: MemoryOffsetsLog, initial_delay_ms: int = 0) -> GroupCoordinator:
+def coordinator(log: MemoryOffsetsLog, initial_delay_ms: int = 0, size_max: int = 100) -> GroupCoordinator:
     ids = itertools.count()
     return GroupCoordinator(
         log,
         ManualClock(),
         asyncio.get_running_loop().call_later,
         lambda: str(next(ids)),
-        membership.Rules(initial_delay_ms=initial_delay_ms),
+        membership.Rules(initial_delay_ms=initial_delay_ms, size_max=size_max),
     )
 
 
-async def loaded(log: MemoryOffsetsLog) -> GroupCoordinator:
-    made = coordinator(log)
+async def loaded(log: MemoryOffsetsLog, size_max: int = 100) -> GroupCoordinator:
+    made = coordinator(log, size_max=size_max)
     for partition in range(log.partition_count):
         made.on_leader(partition)
     while made.availability("g") is not ErrorCode.NONE or made.list_groups()[0] is not ErrorCode.NONE:
@@ -59,6 +60,34 @@ async def test_group_lives_through_a_change_of_coordinator() -> None:
     assert second.leave("g", [Leaver(joined.member_id)]) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert await second.commits.delete_group("g") is ErrorCode.NONE
     assert list(second.commits.fetch("g", None)[1]) == []
+    await second.close()
+
+
+@pytest.mark.parametrize(("size_max", "state"), [(2, "Stable"), (1, "PreparingRebalance")])
+async def test_a_group_that_has_too_many_members_by_now_begins_a_rebalance(size_max: int, state: str) -> None:
+    """group.max.size was lowered, and the brokers restarted: the group kept its size for ever."""
+    log = MemoryOffsetsLog(1)
+    first = await loaded(log)
+    one = await first.join("g", JOIN)
+    waiting = asyncio.ensure_future(first.join("g", JOIN))
+    await asyncio.sleep(0)
+    await first.join("g", replace(JOIN, member_id=one.member_id))
+    other = await waiting
+    assert (await first.sync("g", Sync(one.member_id, None, 2))).error is ErrorCode.NONE
+    await first.close()
+
+    second = await loaded(log, size_max)
+    await asyncio.sleep(0)
+    assert second.describe("g").state == state
+    told = {second.heartbeat("g", each.member_id, None, 2) for each in (one, other)}
+    assert told == {ErrorCode.NONE if state == "Stable" else ErrorCode.REBALANCE_IN_PROGRESS}
+    if state != "Stable":
+        again = asyncio.ensure_future(second.join("g", replace(JOIN, member_id=other.member_id)))
+        await asyncio.sleep(0)
+        refused = await second.join("g", replace(JOIN, member_id=one.member_id))
+        assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await again).error is ErrorCode.NONE
+        assert [member.member_id for member in second.describe("g").members] == [other.member_id]
     await second.close()
 
 
