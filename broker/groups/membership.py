@@ -107,7 +107,7 @@ def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now: Now
     )
     touch(member, now.ms)
     group.add(member)
-    group.joined_meanwhile = True
+    group.joined_meanwhile = group.generation == 0
     effects: fx.Effects = [fx.StartTimer(session_timer(member_id), min(request.session_timeout_ms, NEW_MEMBER_JOIN_MS))]
     return effects + _reopen(group, now, rules)
 

@@ -88,6 +88,18 @@ def test_dynamic_member_is_sent_back_for_its_id() -> None:
     )
 
 
+def test_a_group_that_was_empty_is_held_open_once() -> None:
+    """As with Kafka: a client a second would keep all of them waiting for the rebalance time-out."""
+    group = stable_pair()
+    for name in "ab":
+        membership.leave(group, Leaver(name), at(7000), RULES)
+    assert (group.state, group.generation) == (GroupState.EMPTY, 2)
+    assert joined(membership.join(group, request(), 5, "c", at(8000), RULES)) == {}
+    assert joined(membership.join(group, request(), 6, "d", at(9000), RULES)) == {}
+    answers = joined(membership.timer_fired(group, ("join",), at(11_000), RULES))
+    assert {ticket: answer.generation for ticket, answer in answers.items()} == {5: 3, 6: 3}
+
+
 def test_heartbeat_answers_by_state() -> None:
     group = stable_pair()
     assert membership.heartbeat(group, "a", None, 1, 7000) is ErrorCode.NONE
