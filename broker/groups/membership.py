@@ -46,6 +46,9 @@ def join(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: N
     if not request.member_id:
         return _join_new(group, request, ticket, new_member_id, now, rules)
     if request.member_id in group.pending:
+        if request.instance_id is not None:
+            # As in Kafka. There could be two members of one instance: Kafka would load none of the partition's groups.
+            return [fx.AnswerJoin(ticket, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))]
         del group.pending[request.member_id]
         return [
             fx.CancelTimer(("pending", request.member_id)),

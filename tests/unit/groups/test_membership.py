@@ -100,6 +100,18 @@ def test_a_group_that_was_empty_is_held_open_once() -> None:
     assert {ticket: answer.generation for ticket, answer in answers.items()} == {5: 3, 6: 3}
 
 
+def test_an_id_that_was_given_to_a_dynamic_member_is_no_static_ones() -> None:
+    """Of one instance there were two members then: Kafka cannot load such a group, nor any other of its partition."""
+    group = Group("g")
+    membership.join(group, request(instance_id="i"), 1, "i-1", at(0), AT_ONCE)
+    membership.join(group, request(needs_known_id=True), 2, "a", at(0), AT_ONCE)
+    refused = joined(membership.join(group, request("a", instance_id="i"), 3, "x", at(0), AT_ONCE))
+    assert refused == {3: Joined(ErrorCode.UNKNOWN_SERVER_ERROR, "a")}
+    assert (list(group.members), group.static_members) == (["i-1"], {"i": "i-1"})
+    membership.join(group, request("a"), 4, "x", at(0), AT_ONCE)
+    assert list(group.members) == ["i-1", "a"]
+
+
 def test_heartbeat_answers_by_state() -> None:
     group = stable_pair()
     assert membership.heartbeat(group, "a", None, 1, 7000) is ErrorCode.NONE
