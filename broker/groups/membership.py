@@ -108,11 +108,16 @@ def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now: Now
         join_ticket=ticket,
         new_until_ms=now.ms + NEW_MEMBER_JOIN_MS,
     )
-    touch(member, now.ms)
     group.add(member)
     group.joined_meanwhile = group.generation == 0
-    effects: fx.Effects = [fx.StartTimer(session_timer(member_id), min(request.session_timeout_ms, NEW_MEMBER_JOIN_MS))]
-    return effects + _reopen(group, now, rules)
+    return [_begin_session(member, now), *_reopen(group, now, rules)]
+
+
+def _begin_session(member: Member, now: Now) -> fx.StartTimer:
+    """A member has joined, perhaps with another session time-out; the first join of one may wait for so long only."""
+    touch(member, now.ms)
+    left_ms = member.new_until_ms - now.ms if member.new_until_ms else member.session_timeout_ms
+    return fx.StartTimer(session_timer(member.member_id), min(member.session_timeout_ms, max(left_ms, 0)))
 
 
 def _reopen(group: Group, now: Now, rules: Rules) -> fx.Effects:
@@ -148,8 +153,7 @@ def _replace_static(
     member.sync_ticket = None
     group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-    touch(member, now.ms)
-    effects.append(fx.StartTimer(session_timer(new_member_id), member.session_timeout_ms))
+    effects.append(_begin_session(member, now))
     if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
         return effects + _reopen(group, now, rules)
     # The join is answered once the new id is in the log: otherwise the next coordinator would fence it.
@@ -168,14 +172,13 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Ru
     if group.state is GroupState.STABLE and unchanged and member.member_id != group.leader_id:
         touch(member, now.ms)
         return [fx.AnswerJoin(ticket, group.joined(member))]
-    # The one that runs may be of a longer session.
-    effects: fx.Effects = [fx.StartTimer(session_timer(member.member_id), request.session_timeout_ms)]
+    effects: fx.Effects = []
     if member.join_ticket is not None:
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
     group.wait(member, ticket)
     group.offer(member, request.protocols)
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-    touch(member, now.ms)
+    effects.append(_begin_session(member, now))
     return effects + _reopen(group, now, rules)
 
 

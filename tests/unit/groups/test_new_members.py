@@ -67,3 +67,10 @@ def test_a_session_that_is_longer_goes_on_in_a_generation() -> None:
     assert group.state is GroupState.COMPLETING
     effects = membership.timer_fired(group, ("session", "a"), at(NEW_MEMBER_JOIN_MS), RULES)
     assert effects == [fx.StartTimer(("session", "a"), 1_500_000)]
+
+
+def test_who_asks_again_waits_no_longer_than_from_the_first_time_on() -> None:
+    group = Group("g")
+    membership.join(group, request(session_ms=1_800_000), 1, "a", at(0), membership.Rules())
+    effects = membership.join(group, request("a", session_ms=1_800_000), 2, "unused", at(100_000), membership.Rules())
+    assert fx.StartTimer(("session", "a"), NEW_MEMBER_JOIN_MS - 100_000) in effects
