@@ -116,14 +116,15 @@ class UnreadAnswers:
 
     def _let_some_in(self) -> None:
         until, rests = self._monotonic() + AT_ONCE_S, False
-        try:
-            while self._waiting and not self.is_full and not rests:
-                retry = next(iter(self._waiting))
-                del self._waiting[retry]
+        while self._waiting and not self.is_full and not rests:
+            retry = next(iter(self._waiting))
+            del self._waiting[retry]
+            try:
                 retry()
-                rests = self._monotonic() >= until
-        finally:
-            self._is_letting_in = rests
+            except Exception as error:  # the others go on: it may be long until any peer reads again
+                tasks.failed("a connection that goes on", error)
+            rests = self._monotonic() >= until
+        self._is_letting_in = rests
         if rests:
             asyncio.get_running_loop().call_soon(self._let_some_in)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from logyard.broker import tasks
 from logyard.broker.model import Endpoint
 from logyard.broker.server import listener as listener_module
 from logyard.broker.server import unread_answers as answers_module
@@ -232,6 +233,18 @@ def test_thousands_wait_and_their_answers_are_not_read() -> None:
     answers.loading(-9_000)
     assert went_on == waiting
     assert (answers.size, answers.waiting, answers.is_full) == (5_999, 0, False)
+
+
+def test_one_that_fails_keeps_no_other_from_going_on() -> None:
+    answers = UnreadAnswers(10_000, lambda: 0.0)
+    answers.loading(9_999)
+    went_on: list[int] = []
+    for number in range(3):
+        answers.wait(partial(went_on.append, number) if number != 1 else partial(divmod, 1, 0))
+    before = tasks.failures["a connection that goes on"]
+    answers.loading(-9_000)
+    assert (went_on, answers.waiting) == ([0, 2], 0)
+    assert tasks.failures["a connection that goes on"] == before + 1
 
 
 async def test_thousands_that_go_on_leave_others_a_turn() -> None:
