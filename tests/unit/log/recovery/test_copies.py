@@ -10,6 +10,7 @@ from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.model import TopicPartition
 from tests.support.logs import names
 from tests.support.moving_logs import A0, CONFIG, ONE, TOPIC_ID, TWO, House, copied, copy, settled, state, write
+from tests.support.virtual_loop import run_virtually
 
 
 async def test_a_copy_whose_log_was_in_a_lost_directory_becomes_the_log_when_that_is_back() -> None:
@@ -50,24 +51,27 @@ async def test_a_copy_beside_its_log_has_no_mark_any_more() -> None:
     await again.abandon()
 
 
-async def test_files_that_retention_took_from_the_copy_do_not_stay_in_its_new_place() -> None:
+def test_files_that_retention_took_from_the_copy_do_not_stay_in_its_new_place() -> None:
     """They are removed after a delay, in which the directory gets another name."""
-    house = House()
-    store, log = await house.filled()
-    log.config = replace(CONFIG, file_delete_delay_ms=50)
-    future = store.logs.begin_move(A0, TWO)
-    assert future is not None
-    copy(log, future)
-    log.advance_log_start(12)
-    future.advance_log_start(12)
-    assert delete_old_segments(future, 0) > 0
-    await store.prepare_promotion(A0)
-    new = store.promote(A0)
-    assert any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory))
-    async with asyncio.timeout(5):
-        while any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory)):
-            await asyncio.sleep(0.01)
-    await store.abandon()
+
+    async def history() -> None:
+        house = House()
+        store, log = await house.filled()
+        log.config = replace(CONFIG, file_delete_delay_ms=50)
+        future = store.logs.begin_move(A0, TWO)
+        assert future is not None
+        copy(log, future)
+        log.advance_log_start(12)
+        future.advance_log_start(12)
+        assert delete_old_segments(future, 0) > 0
+        await store.prepare_promotion(A0)
+        new = store.promote(A0)
+        assert any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory))
+        await asyncio.sleep(1.0)
+        assert not any(name.endswith(layout.DELETED) for name in names(house.disk, new.directory))
+        await store.abandon()
+
+    run_virtually(history())
 
 
 async def test_a_broker_that_stops_while_a_copy_is_flushed_keeps_its_checkpoints() -> None:
