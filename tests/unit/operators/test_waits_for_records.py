@@ -190,12 +190,13 @@ async def test_offsets_of_one_cluster_are_not_read_in_another(
 ) -> None:
     """The connection is edited during the wait, or while the task was on its way to the triggerer."""
     made: list[Elsewhere] = []
+    left = list(settings)  # a test that runs again has the same list
 
     async def read(_: RecordsHook) -> str:
-        return settings.pop(0) if len(settings) > 1 else settings[0]
+        return left.pop(0) if len(left) > 1 else left[0]
 
     def consumer(*_: object) -> Elsewhere:
-        made.append(Elsewhere(settings[0] if made or known else "first"))
+        made.append(Elsewhere(left[0] if made or known else "first"))
         return made[-1]
 
     monkeypatch.setattr(RecordsHook, "consumer", consumer)
