@@ -18,9 +18,9 @@ from logyard.operators.contents.formats import BYTES, Formats
 from logyard.operators.contents.schemas.problems import BadRecord
 from logyard.operators.fields import as_integer, as_mapping, as_names
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, partitions_of
-from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits
+from logyard.operators.reading import REQUEST_S, Reading, log_of, since_commits, with_told
 from logyard.operators.results import hand_over
-from logyard.operators.topic_ids import Origin, ids_of, refuse_made_anew
+from logyard.operators.topic_ids import Origin, refuse_made_anew, told_of
 
 NEVER, EACH_BATCH, AT_END = "never", "end_of_batch", "end_of_operator"
 FAIL, SKIP, KEEP = "fail", "skip", "keep"
@@ -132,9 +132,11 @@ class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
                     return log_of(other, tp)[1]
 
             with closing(hook.consumer(self.group, options)) as consumer:
-                wanted = partitions_of(consumer, topics, REQUEST_S)
+                heard = partitions_of(consumer, topics, REQUEST_S)
                 # Asked before the offsets: those that are read are then of this topic, or of none.
-                ids = self._ids(sorted({tp.topic for tp in wanted}))
+                told = told_of(hook, topics, self.log.warning)
+                wanted = with_told(heard, told)
+                ids = {name: view.topic_id for name, view in told.items() if view.topic_id is not None}
                 reading = since_commits(consumer, wanted, self.log.warning, end_of)
                 cluster_id = cluster_of(consumer, wanted[0].topic, REQUEST_S) if wanted else None
                 return {**self._read(context, reading, ids, formats, process), "cluster_id": cluster_id}
@@ -180,9 +182,6 @@ class ConsumeFromTopicOperator(TakesClientOptions, ClusterOperator):
         read = {topic for topic, _ in reading.uncommitted()}
         refuse_made_anew(client, self.group, {topic: ids[topic] for topic in read & ids.keys()})
         reading.commit()
-
-    def _ids(self, topics: Sequence[str]) -> dict[str, str]:
-        return {} if self.checks_only else ids_of(self.hook, topics, self.log.warning)
 
     def _process(self) -> Callable[[list[Any]], list[Any]]:
         """What is done with a batch; returns the results to keep. Raises BadSettings."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from logyard.admin.cluster.snapshot import TopicView
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators.hooks.records import RecordsFailed, asked, library, partitions_of, refusal
@@ -105,6 +106,13 @@ class Reading:
             if tp.error is not None:
                 raise refusal(f"commit of {tp.topic}-{tp.partition}", tp.error)
         self._committed |= moved
+
+
+def with_told(heard: Sequence[Any], told: Mapping[str, TopicView]) -> list[Any]:
+    """The partitions that one broker has told (`partitions_of`), and those that the controller knows beside them."""
+    there = {(tp.topic, tp.partition) for tp in heard}
+    known = {(topic, part.partition) for topic, view in told.items() for part in view.partitions}
+    return [*heard, *(library().TopicPartition(topic, number) for topic, number in sorted(known - there))]
 
 
 def since_commits(

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from logyard.admin.cluster.identity import led_elsewhere
+from logyard.admin.cluster.snapshot import TopicView
 from logyard.admin.errors import ApiError
 from logyard.admin.ports import ClusterClient, ClusterUnreachable
 from logyard.admin.topics.changes import TopicConflict
 from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.hooks.records import chosen
 
 _PATIENCE_S = 5.0
 
@@ -50,6 +52,27 @@ def partitions_told(hook: ClusterHook, topic: str, warn: Callable[..., None]) ->
         warn("topic %s has the partitions that one broker knows: the controller does not tell (%s)", topic, problem)
         return 0
     return 0 if found is None else len(found.partitions)
+
+
+def told_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) -> Mapping[str, TopicView]:
+    """The topics that are named, or that a `^…` means, as the controller's broker knows them; none where nobody tells.
+
+    Raises BadSettings (no expression).
+    """
+    is_meant = chosen(topics)
+    names = None if any(name.startswith("^") for name in topics) else topics
+    try:
+        with hook.client(_PATIENCE_S) as client:
+            seen = client.witnessed(names).topics
+    except (ApiError, ClusterUnreachable) as problem:
+        warn(
+            "%s: read is what one broker knows of, and whether a topic is made anew meanwhile is not known: the "
+            "controller does not tell (%s)",
+            ", ".join(topics),
+            problem,
+        )
+        return {}
+    return {name: view for name, view in seen.items() if is_meant(name)}
 
 
 def made_anew(client: ClusterClient, known: Mapping[str, str]) -> list[str]:

@@ -163,6 +163,13 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
     return [confluent.TopicPartition(topic, p) for topic in sorted(found) for p in sorted(found[topic].partitions)]
 
 
+def chosen(topics: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a topic is one of those that are named, or that a `^…` means. Raises BadSettings (no expression)."""
+    named = {name for name in topics if not name.startswith("^")}
+    expressions = [_expression(name) for name in topics if name.startswith("^")]
+    return lambda topic: topic in named or any(one.match(topic) for one in expressions)
+
+
 def _expression(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)

@@ -4,13 +4,17 @@ import time
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 pytest.importorskip("airflow.sdk")
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.operators import reading
 from logyard.operators.consuming import ConsumeFromTopicOperator
 from logyard.operators.hooks.records import asked
 from tests.support.airflow_tasks import context, run
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
 pytestmark = pytest.mark.airflow
@@ -37,3 +41,33 @@ def test_the_time_that_a_function_takes_is_no_silence_of_the_brokers(
     arguments: dict[str, Any] = {"max_batch_size": 1, "poll_timeout": 0.5, "apply_function_batch": process}
     result, _ = run(ConsumeFromTopicOperator(task_id="c", topics=["slow"], group="slow", **arguments), context())
     assert result["records"] == 3
+
+
+@pytest.mark.parametrize(("topic", "name"), [("named", "named"), ("by-expression", "^by-ex.*")])
+def test_what_one_broker_has_not_heard_of_is_read(
+    kafka: MockKafka,
+    admin: MemoryCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    topic: str,
+    name: str,
+) -> None:
+    for partition in range(4):
+        kafka.write(topic, [(None, "x")], partition)
+
+    def heard(consumer: Any, topics: list[str], timeout_s: float) -> list[Any]:
+        return [TopicPartition(topic, 0)]
+
+    def consumed(group: str) -> int:
+        reader = ConsumeFromTopicOperator(task_id="c", topics=[name], group=f"{topic}-{group}")
+        found: int = run(reader, context())[0]["records"]
+        return found
+
+    monkeypatch.setattr("logyard.operators.consuming.partitions_of", heard)
+    MemoryClient(admin).create_topic(NewTopic("another", 4, 1))
+    assert consumed("of-one-broker") == 1
+    MemoryClient(admin).create_topic(NewTopic(topic, 4, 1))
+    assert consumed("of-the-controller") == 4
+    admin.hung = {1}
+    assert consumed("of-one-broker-again") == 1
+    assert "read is what one broker knows of" in "".join(capsys.readouterr())
