@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from logyard.login import librdkafka, security
 from logyard.spark_jobs.data_source.options import BadOption
@@ -118,7 +119,10 @@ def _client(given: Mapping[str, str]) -> dict[str, str]:
     if "bootstrap.servers" not in settings:
         if "clusterfile" not in given:
             raise BadOption("kafka.bootstrap.servers or clusterFile: say which cluster to write to")
-        settings["bootstrap.servers"] = _read(given["clusterfile"], "clusterFile").get("bootstrap", "")
+        servers = _read(given["clusterfile"], "clusterFile").get("bootstrap")
+        if not isinstance(servers, str) or not servers:
+            raise BadOption(f"clusterFile {given['clusterfile']}: it names no brokers (bootstrap)")
+        settings["bootstrap.servers"] = servers
     return settings
 
 
@@ -129,9 +133,13 @@ def _security(path: str) -> dict[str, str]:
         raise BadOption(f"security {path}: {problem}") from None
 
 
-def _read(path: str, name: str) -> dict[str, str]:
+def _read(path: str, name: str) -> dict[str, Any]:
+    """The object in a JSON file, as it is: null is no value."""
     try:
         with open(path, encoding="utf-8") as file:
-            return {str(key): str(value) for key, value in json.load(file).items()}
-    except (OSError, ValueError, AttributeError) as error:
+            found = json.load(file)
+    except (OSError, ValueError) as error:
         raise BadOption(f"{name} {path}: a JSON object is expected ({error})") from None
+    if not isinstance(found, dict):
+        raise BadOption(f"{name} {path}: a JSON object is expected, not {type(found).__name__}")
+    return found

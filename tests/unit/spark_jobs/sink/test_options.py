@@ -77,6 +77,33 @@ def test_what_is_refused(given: dict[str, str], stream: bool, text: str) -> None
     assert text in str(refused.value)
 
 
+def test_null_in_a_file_is_no_value(tmp_path: Path) -> None:
+    """It was the text None: a user, a file, a host of that name."""
+    cluster, security = tmp_path / "cluster.json", tmp_path / "security.json"
+    cluster.write_text(json.dumps({"bootstrap": "c:3"}))
+    security.write_text(
+        json.dumps({"security_protocol": "SSL", "username": None, "ssl_cafile": None, "ssl_check_hostname": None})
+    )
+    given = {"topic": "t", "clusterFile": str(cluster), "security": str(security)}
+    assert parse(given, stream=False).client == {"bootstrap.servers": "c:3", "security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize("content", ['{"bootstrap": null}', "{}", '{"bootstrap": ""}', '{"bootstrap": 7}'])
+def test_a_cluster_file_that_names_no_brokers(tmp_path: Path, content: str) -> None:
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(content)
+    with pytest.raises(BadOption, match="names no brokers"):
+        parse({"topic": "t", "clusterFile": str(cluster)}, stream=False)
+
+
+@pytest.mark.parametrize("content", ["null", "[]", '"a"', "{"])
+def test_a_file_that_has_no_object(tmp_path: Path, content: str) -> None:
+    security = tmp_path / "security.json"
+    security.write_text(content)
+    with pytest.raises(BadOption, match="a JSON object is expected"):
+        parse({"topic": "t", "security": str(security), **BOOTSTRAP}, stream=False)
+
+
 def test_no_cluster() -> None:
     with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers or clusterFile"):
         parse({"topic": "t"}, stream=False)
