@@ -36,11 +36,9 @@ def replicas(options: Options) -> list[Replica]:
     if options.pattern is None:
         _learn_named(cluster, options)
     else:
-        cluster.learn_all()
+        learn_pattern(cluster, options)
     wanted = _wanted(cluster, options)
     check_there(options, wanted)
-    if silent := options.names(cluster.metadata.missing) if options.pattern is not None else []:
-        raise BadOption(f"subscribePattern: the brokers have no answer for topic {silent[0]} at the moment: read again")
     run_id = clusters.run_id("read")
     leases: list[Lease] = []
     try:
@@ -50,6 +48,14 @@ def replicas(options: Options) -> list[Replica]:
     except BaseException:
         end_run(leases, "the read could not be planned")
         raise
+
+
+def learn_pattern(cluster: clusters.Cluster, options: Options) -> None:
+    """Have the controller list the topics of a pattern. Raises JobFailed where it cannot be told now which there are,
+    and BadOption where nobody has an answer for one of them."""
+    cluster.learn_all()
+    if silent := options.names(cluster.metadata.missing):
+        raise BadOption(f"subscribePattern: the brokers have no answer for topic {silent[0]} at the moment: read again")
 
 
 def _learn_named(cluster: clusters.Cluster, options: Options) -> None:

@@ -7,7 +7,7 @@ were read, and others in their place (epochs.py). Offsets never go back: a leade
 failover.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from logyard.spark_jobs.data_source.ranges import (
     checked_range,
     connect,
     edge_offset,
+    learn_pattern,
     plan,
     replicas,
     visible_end,
@@ -34,6 +35,7 @@ from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BAD_ANSWER, LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.metadata import PartitionMetadata
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.segments.splits import Range
@@ -122,7 +124,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Return where the next micro-batch ends: at the end of each log, or after `limit` offsets, shared among
         partitions in proportion to what each has."""
         begun = positions(start)
-        seen = look(self._options)
+        seen = look(self._options, expected=self._target or ())
         gone = self._gone(seen, begun)
         current = self._sound(seen.heads, begun)
         if self._target is not None:
@@ -266,12 +268,15 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         end_run(leases, reason)
 
 
-def look(options: Options, *, whole: bool = False) -> Look:
+def look(options: Options, *, whole: bool = False, expected: Collection[TopicPartition] = ()) -> Look:
     """Return the current state of every selected partition, without leases; partitions whose leader does not answer, or
     whose high watermark is not known, have no head.
 
-    Raises JobFailed if a named topic does not exist; with `whole` also if the leader of a partition does not answer,
-    and BadOption if its high watermark is not known.
+    With `whole` the topics of a pattern are those that the controller knows: a query that ends would leave out one that
+    the broker that is asked has not heard of. It is asked too about those `expected` that this broker does not know.
+
+    Raises JobFailed if a named topic does not exist, or the controller is asked and does not tell; with `whole` also if
+    the leader of a partition does not answer, and BadOption if its high watermark is not known.
     """
     if options.path:
         wanted = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
@@ -281,9 +286,14 @@ def look(options: Options, *, whole: bool = False) -> Look:
         return Look(known, frozenset(r.tp for r in wanted))
     cluster = connect(options, options.names(()))
     _check_named(cluster, options, whole)
+    if whole and options.pattern is not None:
+        learn_pattern(cluster, options)
+    places = _places(cluster, options)
+    if lacking := sorted({tp.topic for tp in set(expected) - {tp for tp, _ in places}}):
+        cluster.learn(lacking)
+        places = _places(cluster, options)
     found = {}
     silent: set[int] = set()
-    places = [p for p in cluster.metadata.partitions(options.names(cluster.metadata.topics)) if options.wants(p[0])]
     for tp, place in places:
         broker = cluster.brokers.get(place.leader)
         if broker is None or place.leader in silent:
@@ -302,6 +312,11 @@ def look(options: Options, *, whole: bool = False) -> Look:
     if away:
         raise JobFailed(f"{away[0]}: its leader does not answer, so it is not known what there is to read")
     return Look(found, frozenset(tp for tp, _ in places))
+
+
+def _places(cluster: clusters.Cluster, options: Options) -> list[tuple[TopicPartition, PartitionMetadata]]:
+    names = options.names(cluster.metadata.topics)
+    return [place for place in cluster.metadata.partitions(names) if options.wants(place[0])]
 
 
 def _check_named(cluster: clusters.Cluster, options: Options, whole: bool) -> None:

@@ -1,7 +1,7 @@
 """Topics that a broker does not know: a stream has lost data then, and a batch read ends, unless that one broker alone
 does not know them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source import witness
 from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.data_source.options import BadOption
-from logyard.spark_jobs.data_source.stream import LogyardStreamReader, positions
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader, offset_of, positions
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, NotTold, PartitionMetadata
@@ -142,20 +142,30 @@ def test_a_topic_made_again_with_fewer_partitions_is_data_loss(brokers: Brokers)
         stream(**options).latestOffset(start, ALL)
 
 
-def _at_first(brokers: Brokers) -> None:
-    brokers.known = {"t": 2, "u": 1}
-
-
-@pytest.mark.parametrize("meanwhile", [_at_first, lambda _: None], ids=["then it knows", "nor later"])
-def test_available_now_does_not_end_well_without_a_topic(
-    brokers: Brokers, meanwhile: Callable[[Brokers], None]
+@pytest.mark.parametrize("later", [{"t": 2, "u": 1}, {"t": 2}, {"t": 1, "u": 1}], ids=str)
+@pytest.mark.parametrize("begun", [{"t": 2, "u": 1}, {"t": 2}, {}], ids=str)
+def test_available_now_reads_what_one_broker_does_not_know(
+    brokers: Brokers, begun: dict[str, int], later: dict[str, int]
 ) -> None:
-    start = stream().initialOffset()
-    brokers.known = {"t": 2}
+    """Neither a topic that the query has read before, nor a new one, waits for the next run."""
+    everything, brokers.true = brokers.true, begun
+    start = stream().initialOffset() if begun else offset_of({})
+    brokers.known, brokers.true = {"t": 2}, everything
     reader = stream()
     reader.prepareForTriggerAvailableNow()
-    meanwhile(brokers)
-    with pytest.raises(JobFailed, match="u-0: a broker did not know it"):
+    brokers.known = later
+    assert ends(reader.latestOffset(start, ALL)) == {T0: 5, T1: 5, U0: 5}
+
+
+def test_available_now_does_not_end_well_where_nobody_tells_the_topics(brokers: Brokers) -> None:
+    start, reader = stream().initialOffset(), stream()
+    brokers.known, brokers.true = {"t": 2}, ClusterUnreachable("the cluster has no controller now")
+    with pytest.raises(JobFailed, match="which topics there are: the cluster has no controller now"):
+        reader.prepareForTriggerAvailableNow()
+    brokers.true = {"t": 2, "u": 1}
+    reader.prepareForTriggerAvailableNow()
+    brokers.true = ClusterUnreachable("the cluster has no controller now")
+    with pytest.raises(JobFailed, match="topic u: a broker does not know all of it"):
         reader.latestOffset(start, ALL)
 
 
