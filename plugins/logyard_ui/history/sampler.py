@@ -10,14 +10,15 @@ from logyard.admin.errors import LogyardError
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.airflow_names import conf
 from logyard.operators.hooks.cluster import CONFIG_SECTION
-from logyard.plugins.logyard_ui.history.slots import is_due, slot_of
+from logyard.plugins.logyard_ui.history.slots import first_of_turn, slot_of
 from logyard.plugins.logyard_ui.history.store import HistoryStore
 from logyard.plugins.logyard_ui.history.taking import take
 
 log = logging.getLogger(__name__)
 
-# How often it is looked whether a new slot has come; and after how many slots old samples are thinned out.
-LOOK_S, THIN_OUT_SLOTS = 5.0, 10
+# How often it is looked whether a new slot has come; and after how many slots old samples are thinned out, and those of
+# connections that are gone dropped.
+LOOK_S, THIN_OUT_SLOTS, FORGET_SLOTS = 5.0, 10, 60
 # The wall clock was set where it has gone so much further, or less far, than the one that never goes back. For so long
 # after that nothing is dropped: by a clock that is wrong, and is put right soon, all of a history may be too old.
 SET_S, KEPT_ALL_S = 300.0, 3600.0
@@ -41,7 +42,10 @@ class Sampler:
         self._began_s: float | None = None  # of the clock that never goes back, by the wall clock
         self._kept_until = float("-inf")
         self._took: dict[str, float] = {}
+        self._looked: dict[str, int] = {}
         self._last = -1
+        # The slots of the last times. A round may take minutes, and no slot in particular is sure to have one.
+        self._thinned = self._forgot = -1
         self._prepared = False
         self.problem = ""
         self._said: set[str] = set()
@@ -70,20 +74,33 @@ class Sampler:
         slot = slot_of(self._wall_ms())
         if slot == self._last:
             return
+        if self._last < 0:
+            self._thinned = self._forgot = slot
         self._last = slot
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
-        failed, drops = False, self._may_drop()
-        for conn_id, settings in self._listing().items():
-            try:
-                self._turn(conn_id, settings, slot, drops=drops)
-            except Exception as problem:  # whatever one cluster leads to, the others have their history
-                failed = True
-                self._say(f"the history of {conn_id} is not kept: {type(problem).__name__}", problem)
-        if drops and slot % (THIN_OUT_SLOTS * 6) == 0:
+        listed, drops = self._listing(), self._may_drop()
+        thins = drops and slot // THIN_OUT_SLOTS != self._thinned // THIN_OUT_SLOTS
+        failed = False
+        for conn_id, settings in listed.items():
+            # Each by itself: what cannot be sampled is thinned out all the same.
+            for act in (self._turn, *([self._thin_out] if thins else [])):
+                try:
+                    act(conn_id, settings)
+                except Exception as problem:  # whatever one cluster leads to, the others have their history
+                    failed = True
+                    self._say(f"the history of {conn_id} is not kept: {type(problem).__name__}", problem)
+        if thins:
+            self._thinned = slot
+        if drops and slot // FORGET_SLOTS != self._forgot // FORGET_SLOTS:
             self._store.forget(slot)
-        if not failed:
+            self._forgot = slot
+        self._took = {conn_id: took for conn_id, took in self._took.items() if conn_id in listed}
+        self._looked = {conn_id: at for conn_id, at in self._looked.items() if conn_id in listed}
+        if failed:
+            self._prepared = False  # somebody may have dropped the table, to begin anew
+        else:
             self.problem, self._said = "", set()
 
     def _may_drop(self) -> bool:
@@ -95,18 +112,23 @@ class Sampler:
         self._began_s = began_s
         return now >= self._kept_until
 
-    def _turn(self, conn_id: str, settings: ClusterSettings, slot: int, *, drops: bool) -> None:
-        """One connection's part of a round, which began in that slot: a cluster before it may have taken minutes."""
-        if is_due(slot, self._took.get(conn_id, 0.0)):
-            now = slot_of(self._wall_ms())
-            if self._store.claim(conn_id, now):
-                self._sample(conn_id, settings, now)
-        if drops and slot % THIN_OUT_SLOTS == 0:
-            self._store.thin_out(conn_id, slot)
+    def _turn(self, conn_id: str, settings: ClusterSettings) -> None:
+        """One connection's sample, if it has not had its turn: a cluster before it in the round may have taken minutes,
+        so it is of the slot of now."""
+        now = slot_of(self._wall_ms())
+        first, looked = first_of_turn(now, self._took.get(conn_id, 0.0)), self._looked.get(conn_id, -1)
+        if first <= looked <= now:
+            return
+        self._looked[conn_id] = now
+        if self._store.claim(conn_id, now, first):
+            self._sample(conn_id, settings, now)
+
+    def _thin_out(self, conn_id: str, _settings: ClusterSettings) -> None:
+        self._store.thin_out(conn_id, self._last)
 
     def _sample(self, conn_id: str, settings: ClusterSettings, slot: int) -> None:
         """A cluster that does not answer has a gap in its history."""
-        begun = time.monotonic()
+        begun = self._monotonic()
         try:
             client = self._connector.cluster(settings)
             try:
@@ -116,7 +138,7 @@ class Sampler:
         except LogyardError:
             sample = None
         finally:
-            self._took[conn_id] = time.monotonic() - begun
+            self._took[conn_id] = self._monotonic() - begun
         if sample is not None:
             self._store.write(conn_id, slot, sample)
 

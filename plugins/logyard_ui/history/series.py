@@ -149,7 +149,7 @@ class _Rate:
     def __call__(self, time: int, sample: Sample) -> float | None:
         before, after = self._before, self._counters(sample)
         self._before = (time, sample, after)
-        if before is None or not sample.is_of(before[1]) or not 0 < time - before[0] <= self._apart_max(time):
+        if before is None or not sample.is_of(before[1]) or not 0 < time - before[0] <= self._apart_max(before[0]):
             return None
         grown = [
             (value - before[2][key][0]) * weight
@@ -159,6 +159,7 @@ class _Rate:
         return round(sum(grown) / (time - before[0]), 3) if grown else None
 
     def _apart_max(self, time: int) -> float:
+        """For the time of the earlier of two samples: at the border of two tiers they are apart as in its tier."""
         return max(_apart_max(self._end_s - time), self._apart_s * _GAP)
 
 

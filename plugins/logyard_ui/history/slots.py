@@ -5,8 +5,8 @@ from collections.abc import Iterable
 MINUTE_MS = 60_000
 # (slots back, the width of a window in slots): of each window the first sample is kept.
 TIERS = ((3 * 60, 1), (2 * 24 * 60, 10), (35 * 24 * 60, 60))
-# At most so many samples of a cluster remain: 180 + 282 + 792, and a few at the borders.
-KEPT_MAX = 180 + 282 + 792 + 3
+# At most so many samples of a cluster remain: of 180 minutes, and of the windows that the other tiers touch.
+KEPT_MAX = 180 + 271 + 793
 # A read that took long is made less often: at most this share of the time is spent reading.
 SHARE = 0.1
 
@@ -15,10 +15,13 @@ def slot_of(wall_ms: int) -> int:
     return wall_ms // MINUTE_MS
 
 
-def is_due(slot: int, took_s: float) -> bool:
-    """Whether a sample is taken in this slot, where the last one took so long."""
+def first_of_turn(slot: int, took_s: float) -> int:
+    """The first of the slots of which one sample is taken, where the last one took so long.
+
+    Of them all, not in the first alone: whoever is busy then looks a moment later.
+    """
     every = max(1, -(-round(took_s * 1000 / SHARE) // MINUTE_MS))
-    return slot % every == 0
+    return slot - slot % every
 
 
 def surplus(slots: Iterable[int], now: int) -> list[int]:

@@ -47,20 +47,26 @@ class HistoryStore:
                 if last:
                     raise  # and not another process that made it in the same moment
 
-    def claim(self, conn_id: str, slot: int) -> bool:
-        """Whether this process takes the sample: nobody has claimed that slot."""
+    def claim(self, conn_id: str, slot: int, first: int | None = None) -> bool:
+        """Whether this process takes the sample: nobody has claimed that slot, nor another since `first`."""
         try:
             with self._open_session() as session:
+                if first is not None and first < slot:
+                    since = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot >= first) & (SAMPLES.c.slot < slot)
+                    if session.scalar(select(SAMPLES.c.slot).where(since).limit(1)) is not None:
+                        return False
                 session.execute(insert(SAMPLES).values(conn_id=conn_id, slot=slot, data=None))
         except IntegrityError:
             return False
         return True
 
     def write(self, conn_id: str, slot: int, sample: Sample) -> None:
-        """The sample of a slot that was claimed."""
+        """The sample of a slot that was claimed, also if the claim was dropped: the cluster may have been slow."""
+        data = pack(sample)
         with self._open_session() as session:
             here = (SAMPLES.c.conn_id == conn_id) & (SAMPLES.c.slot == slot)
-            session.execute(update(SAMPLES).where(here).values(data=pack(sample)))
+            if session.execute(update(SAMPLES).where(here).values(data=data)).rowcount == 0:
+                session.execute(insert(SAMPLES).values(conn_id=conn_id, slot=slot, data=data))
 
     def samples(self, conn_id: str, first: int, width: int = 1, only: Only = ALL) -> Iterator[tuple[int, Sample]]:
         """The samples from a slot on, in order: of each window of so many slots the first one, and the last of all.

@@ -73,9 +73,9 @@ def _serve(address: str, ready: Any, taken: Any, problems: Any) -> None:
     sampler = Sampler(store, MemoryConnector(cluster), lambda: listing, lambda: now[0])
     claimed, claim = 0, store.claim
 
-    def counting(conn_id: str, slot: int) -> bool:
+    def counting(conn_id: str, slot: int, first: int | None = None) -> bool:
         nonlocal claimed
-        won = claim(conn_id, slot)
+        won = claim(conn_id, slot, first)
         claimed += won
         return won
 

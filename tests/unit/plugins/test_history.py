@@ -121,8 +121,8 @@ def test_a_month_of_samples_is_thinned_out() -> None:
 
 
 def test_what_took_long_is_read_less_often() -> None:
-    assert [slot for slot in range(10) if slots.is_due(slot, 6.0)] == list(range(10))
-    assert [slot for slot in range(10) if slots.is_due(slot, 15.0)] == [0, 3, 6, 9]
+    assert [slots.first_of_turn(slot, 6.0) for slot in range(10)] == list(range(10))
+    assert [slots.first_of_turn(slot, 15.0) for slot in range(10)] == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
 
 
 def _at(minute: int, end: int, done: int, *, size: int = 1_000, lag: int = 0) -> tuple[int, Sample]:
