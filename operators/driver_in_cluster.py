@@ -8,7 +8,7 @@ Rule 3: the driver's id is forgotten when the task has ended well. Else a task t
 Rule 4: if a driver failed, the task's reason says where it ran, and what Spark says of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from logyard.operators import standalone_driver, standalone_status
 from logyard.operators.airflow_names import AirflowFailException
 from logyard.operators.job_summary import JobFailed
 from logyard.operators.spark_provider import SparkSubmitHook, SparkSubmitOperator
+
+# The provider's, which ask a master how a driver is, and to end it.
+_COMMANDS = ("_build_track_driver_status_command", "_build_spark_driver_kill_command")
 
 LOST = "LOST"  # no state of Spark's: neither active nor a success
 
@@ -39,12 +42,17 @@ class DriverInCluster(SparkSubmitOperator):
         hook = super()._get_hook()
         if self._submit_environment is not None:
             vars(hook)["submit"] = partial(_submit, hook, hook.submit, self._submit_environment)
+        for name in _COMMANDS:
+            made: Any = getattr(hook, name, None)
+            if made is not None:
+                vars(hook)[name] = partial(_direct, made)
         return hook
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Return the state of an earlier try's driver; LOST if the master does not know it any more."""
         try:
-            return super().get_job_status(external_id, context)
+            with standalone_status.without_proxy():
+                return super().get_job_status(external_id, context)
         except RuntimeError as problem:
             if self._submit_environment is None or standalone_status.NOT_ALIVE in str(problem):
                 raise
@@ -74,6 +82,10 @@ def _submit(hook: SparkSubmitHook, submit: Any, environment: Mapping[str, str], 
         standalone_status.need(endpoint)
     found: str | None = submit(application, env=environment)
     return found
+
+
+def _direct(made: Callable[[], Sequence[str]]) -> list[str]:
+    return standalone_status.direct(made())
 
 
 def _rest_endpoint(hook: Any) -> str | None:

@@ -2,11 +2,17 @@
 
 Airflow's provider asks it too, by curl, but only after the driver is submitted: where it does not answer, the task
 would fail while the driver goes on, and where something else answers, the task would never end.
+
+Neither asks a proxy of the environment, as spark-submit does not, which talks to the same master: a proxy outside does
+not reach it.
 """
 
 import http.client
 import json
+import os
 import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +25,7 @@ NOT_ALIVE = "state is not alive"  # what a master says that is on standby, or re
 _NOBODY = "driver-none"
 _PATIENCE_S = 30
 _ANSWER_MAX = 65_536
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def need(endpoint: str) -> None:
@@ -34,6 +41,27 @@ def need(endpoint: str) -> None:
             "or run the driver here (deploy-mode client)"
         )
     _asked(endpoint, _NOBODY)
+
+
+def direct(command: Sequence[str]) -> list[str]:
+    """Return a command of the provider's so that its curl asks no proxy; other programs' as they are."""
+    program, *arguments = command
+    return [program, "--noproxy", "*", *arguments] if Path(program).name == CURL.name else [program, *arguments]
+
+
+@contextmanager
+def without_proxy() -> Iterator[None]:
+    """Have the libraries of this process ask no proxy, as the provider's does that asks for an earlier try's driver."""
+    before = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
+    os.environ.update(dict.fromkeys(before, "*"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def ending(endpoint: str, driver: str) -> str:
@@ -53,7 +81,7 @@ def ending(endpoint: str, driver: str) -> str:
 
 def _asked(endpoint: str, driver: str) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(f"{endpoint}/v1/submissions/status/{driver}", timeout=_PATIENCE_S) as response:
+        with _DIRECT.open(f"{endpoint}/v1/submissions/status/{driver}", timeout=_PATIENCE_S) as response:
             answer: Any = json.loads(response.read(_ANSWER_MAX))
     except (OSError, ValueError, http.client.HTTPException, RecursionError) as problem:
         raise _silent(endpoint, str(getattr(problem, "reason", None) or problem)) from None

@@ -41,7 +41,11 @@ class Cluster:
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         # The provider asks three times what cannot be answered, by this library.
         monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        # Nobody is there: no proxy of the environment is asked.
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
         monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({"conn_type": "logyard", "host": "a:1"}))
 
     @property
@@ -154,3 +158,10 @@ def test_a_driver_that_failed_is_said_with_its_worker_and_reason(
         cluster.run(rest.port, Store())
     assert re.search(said, str(failed.value)), failed.value
     assert cluster.submissions == 1
+
+
+def test_only_curl_is_told_to_ask_no_proxy() -> None:
+    end = ["/usr/bin/curl", "--max-time", "30", "-X", "POST", "http://master:6066/v1/submissions/kill/driver-1"]
+    assert standalone_status.direct(end) == ["/usr/bin/curl", "--noproxy", "*", *end[1:]]
+    asked = ["spark-submit", "--master", "spark://a:7077,b:7077", "--status", "driver-1"]
+    assert standalone_status.direct(asked) == asked
