@@ -59,8 +59,12 @@ class ClusterSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         # One trigger for all pokes: it may measure for how long the condition has held.
         self._looks_by = self._looks_by or self._trigger()
-        with ClusterHook(self.logyard_conn_id).client() as client:
-            seen = observe(client, self._looks_by.wants())
+        try:
+            with ClusterHook(self.logyard_conn_id).client() as client:
+                seen = observe(client, self._looks_by.wants())
+        except Exception:
+            self._looks_by.unseen()
+            raise
         try:
             values = self._looks_by.result(seen)
         except WaitFailed as problem:
@@ -131,7 +135,8 @@ class TopicReadySensor(ClusterSensor):
 
 
 class UnderReplicatedPartitionsSensor(ClusterSensor):
-    """No partition is without a leader or under-replicated, for `hold_s` seconds without interruption.
+    """No partition is without a leader or under-replicated, for `hold_s` seconds without interruption. A look that the
+    cluster does not answer is one.
 
     The sensor counts these seconds itself: in mode "reschedule" they would begin anew at every poke.
 
@@ -174,7 +179,7 @@ class ControllerElectedSensor(ClusterSensor):
 
 
 class BrokerUpSensor(ClusterSensor):
-    """Brokers are registered.
+    """Brokers are registered; the controller's broker has to say so too, as another may not have heard of their end.
 
     :param brokers: their ids, a list or its JSON. (templated)
     """

@@ -115,6 +115,9 @@ class ClusterTrigger(BaseTrigger):
     def missing(self, seen: Observation) -> str:
         """What is still missing, in a few words."""
 
+    def unseen(self) -> None:
+        """The cluster did not answer, so nothing is known of now: what was to last has to last from the next look."""
+
     def report(self, client: DescribingClient, now_s: float) -> str | None:
         """How far it is, for the log after FIRST_REPORT_S and every REPORT_S; None: nothing to tell.
 
@@ -147,6 +150,7 @@ class ClusterTrigger(BaseTrigger):
         while True:
             seen = await watch.next_look(self.poll_interval_s, self.wants())
             if isinstance(seen, Exception):
+                self.unseen()
                 waiting_for = f"the cluster to answer ({seen})"
             else:
                 try:

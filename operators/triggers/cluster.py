@@ -86,8 +86,8 @@ class FullyReplicatedTrigger(ClusterTrigger):
     """Every partition (of these topics) has a leader and a full ISR, for `hold_s` seconds without interruption.
 
     A named topic that does not exist fails the condition: its name may be wrong, or it was deleted. The seconds start
-    again when the condition fails, and when the triggerer is restarted. At their end the controller's broker has to say
-    the same: another one may lag, or not have heard of a topic yet.
+    again when the condition fails, when the cluster does not answer, and when the triggerer is restarted. At their end
+    the controller's broker has to say the same: another one may lag, or not have heard of a topic yet.
     """
 
     def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
@@ -116,6 +116,9 @@ class FullyReplicatedTrigger(ClusterTrigger):
             "controller": told.controller,
             "held_s": held_s,
         }
+
+    def unseen(self) -> None:
+        self._well_since = None
 
     def _told(self, seen: Observation) -> ClusterSnapshot | None:
         """What the witnesses tell of these topics, where they were asked for them."""
@@ -165,18 +168,25 @@ class ControllerElectedTrigger(ClusterTrigger):
 
 
 class BrokersUpTrigger(ClusterTrigger):
-    """All these brokers are registered."""
+    """All these brokers are registered, as the controller's broker knows it too: another may not have heard that one
+    of them has died."""
 
     def __init__(self, *, brokers: Sequence[int], **waiting: Any) -> None:
         super().__init__(**waiting)
         self.brokers = brokers
 
+    def wants(self) -> Wanted:
+        return Wanted(up=frozenset(self.brokers))
+
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        up = set(seen.snapshot.brokers)
+        up = set(seen.snapshot.brokers) & (seen.registered or frozenset())
         return {"brokers": sorted(up)} if set(self.brokers) <= up else None
 
     def missing(self, seen: Observation) -> str:
-        return f"brokers {some(sorted(set(self.brokers) - set(seen.snapshot.brokers)))}"
+        away = sorted(set(self.brokers) - set(seen.snapshot.brokers))
+        if not away:
+            return f"the controller to tell that brokers {some(sorted(self.brokers))} are up"
+        return f"brokers {some(away)}"
 
 
 class ReassignmentDoneTrigger(ClusterTrigger):

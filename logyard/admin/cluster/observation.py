@@ -29,6 +29,8 @@ class Wanted:
     partitions that the witnesses know. EVERY_TOPIC: all, once the snapshot has full ISRs.
     `partitions`: those that the snapshot lacks are looked up at the witnesses (presence.py).
     `brokers`: the same of brokers.
+    `up`: brokers of which the witnesses are asked, once the snapshot has one: that a broker lives is not told by one
+    that may not have heard of its end.
     `controller`: who the controller is, as it says itself, once the snapshot names a live one.
     `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
     """
@@ -41,6 +43,7 @@ class Wanted:
     brokers: frozenset[int] = frozenset()
     starts: frozenset[str] = frozenset()
     controller: bool = False
+    up: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
@@ -53,6 +56,7 @@ class Wanted:
         brokers: set[int] = set()
         starts: set[str] = set()
         controller = False
+        up: set[int] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
@@ -62,6 +66,7 @@ class Wanted:
             brokers |= wants.brokers
             starts |= wants.starts
             controller |= wants.controller
+            up |= wants.up
         return cls(
             frozenset(groups),
             frozenset(topics),
@@ -71,6 +76,7 @@ class Wanted:
             frozenset(brokers),
             frozenset(starts),
             controller,
+            frozenset(up),
         )
 
 
@@ -87,7 +93,8 @@ class Observation:
     `hanging_problem` says why. `witnessed`: the topics of `Wanted.ready` as the witnesses know them; None where they
     were not asked, or cannot tell now. `whole`: the same of EVERY_TOPIC. `away`: the brokers of `Wanted.brokers` that
     the witnesses do not know either. `controller`: the broker that says so itself, and no other says otherwise; None
-    where it was not asked, or there is none now.
+    where it was not asked, or there is none now. `registered`: the brokers that the witnesses know; None where they
+    were not asked (`Wanted.up`), or cannot tell now.
     """
 
     snapshot: ClusterSnapshot
@@ -101,6 +108,7 @@ class Observation:
     whole: ClusterSnapshot | None = None
     away: frozenset[int] = frozenset()
     controller: int | None = None
+    registered: frozenset[int] | None = None
 
     def listed(self, topic: str) -> list[TopicPartition] | None:
         """The partitions of a topic of `Wanted.ready`; None while the witnesses do not tell, or know no such topic."""
@@ -174,9 +182,17 @@ def observe(client: DescribingClient, wants: Wanted | None = None) -> Observatio
         if (every or tp.topic in wants.starts) and any(c.get(tp, 0) < end for c in committed.values())
     }
     starts = _offsets(client, known, behind, EARLIEST, problems)
-    controller = _controller(client, snapshot) if wants.controller else None
     seen = Observation(
-        snapshot, committed, ends, starts, problems, witnessed=witnessed, whole=whole, away=away, controller=controller
+        snapshot,
+        committed,
+        ends,
+        starts,
+        problems,
+        witnessed=witnessed,
+        whole=whole,
+        away=away,
+        controller=_controller(client, snapshot) if wants.controller else None,
+        registered=_registered(client) if wants.up & snapshot.brokers.keys() else None,
     )
     if not wants.hanging:
         return seen
@@ -215,6 +231,12 @@ def _controller(client: DescribingClient, snapshot: ClusterSnapshot) -> int | No
     with suppress(ApiError, ClusterUnreachable):
         told = client.witnessed([])
         return told.controller if told.controller in told.brokers else None
+    return None
+
+
+def _registered(client: DescribingClient) -> frozenset[int] | None:
+    with suppress(ApiError, ClusterUnreachable):
+        return frozenset(client.witnessed([]).brokers)
     return None
 
 
