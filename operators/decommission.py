@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.cluster.presence import with_holders
+from logyard.admin.cluster.presence import completed, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.reassignment.execution import look_at_moves
@@ -137,7 +137,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             self.plan = stored["plan"]
             return
         with self.hook.client() as client:
-            snapshot = with_holders(client, look_at_moves(client))
+            snapshot = with_holders(client, completed(client, look_at_moves(client), None))
             told = told_dirs(client, sorted(snapshot.brokers))
         dirs = told.dirs
         factor = as_integer("replication_factor", self.replication_factor, 0) or None

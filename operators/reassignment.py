@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.cluster.presence import settled, with_holders
+from logyard.admin.cluster.presence import completed, settled, with_holders
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.errors import ApiError, ErrorCode
@@ -134,7 +134,8 @@ class PlanReassignmentOperator(ClusterOperator):
         expected += [TopicPartition(topic, 0) for topic in topics or ()]
         hook = self.hook
         with hook.client() as client:
-            snapshot = with_holders(client, settled(client, client.snapshot(reassignments=True), expected))
+            seen = settled(client, client.snapshot(reassignments=True), expected)
+            snapshot = with_holders(client, completed(client, seen, topics))
             missing = [topic for topic in topics or () if topic not in snapshot.topics]
             if missing:
                 raise BadSettings(f"topics {some(missing)} do not exist")
@@ -396,5 +397,4 @@ class ExecuteReassignmentOperator(ClusterOperator):
             snapshot = client.snapshot(sorted({tp.topic for tp in partitions}))
         leaders = {tp: view.leader for tp in partitions if (view := snapshot.partition(tp)) is not None}
         took_s = max(time.time() - started, 0.0)  # the clock may have been set meanwhile
-        outcome = ReassignmentResult(tuple(partitions), state.lost, leaders, took_s)
-        return outcome.as_json()
+        return ReassignmentResult(tuple(partitions), state.lost, leaders, took_s).as_json()

@@ -3,7 +3,7 @@
 One broker's word that something exists is enough, its silence is not: a broker that has just started, or that the
 controller's updates reach late, knows nothing of a topic that exists. So what a snapshot lacks is asked of the
 witnesses (`ports.ClusterClient.witnessed`), and it is gone only if they do not know it. So it is with brokers: one that
-is away is named by nobody.
+is away is named by nobody. That a list is whole is not told by one broker either.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import TopicPartition
 
 
@@ -39,18 +39,37 @@ def settled(client: TopicClient, snapshot: ClusterSnapshot, expected: Iterable[T
 
 
 def told(client: TopicClient, topics: Sequence[str]) -> ClusterSnapshot:
-    """A snapshot in which each of these topics is in `topics`, or in `missing` because it does not exist.
+    """A snapshot in which each of these topics is in `topics`, or in `missing` because it does not exist, `completed`.
 
     Raises ClusterUnreachable, ApiError where that cannot be told now.
     """
     snapshot = client.snapshot(topics)
     untold = _untold(snapshot, topics)
-    if untold:
-        more = client.witnessed(untold)
-        require_told(more, untold)
-        missing = tuple(sorted({*snapshot.missing, *more.missing}))
-        snapshot = replace(snapshot, topics={**snapshot.topics, **more.topics}, missing=missing)
-    return snapshot
+    if not untold:
+        return completed(client, snapshot, topics) if topics else snapshot
+    more = client.witnessed(topics)
+    require_told(more, untold)
+    return _joined(snapshot, more)
+
+
+def completed(client: TopicClient, snapshot: ClusterSnapshot, topics: Sequence[str] | None) -> ClusterSnapshot:
+    """The snapshot with these topics (None: all) as the witnesses know them: the broker that was asked may not have
+    heard of new partitions, or of a new topic. As it is where it names no controller that lives, or they cannot tell.
+    """
+    if snapshot.controller not in snapshot.brokers:
+        return snapshot  # nobody is waited for
+    try:
+        more = client.witnessed(topics)
+    except LogyardError:
+        return snapshot
+    return _joined(replace(snapshot, topics={}) if topics is None else snapshot, more)
+
+
+def _joined(snapshot: ClusterSnapshot, witnessed: ClusterSnapshot) -> ClusterSnapshot:
+    known = {**snapshot.topics, **witnessed.topics}
+    there = {name: view for name, view in known.items() if name not in witnessed.missing}
+    missing = {*snapshot.missing, *witnessed.missing} - there.keys()
+    return replace(snapshot, topics=there, missing=tuple(sorted(missing)))
 
 
 def require_told(witnessed: ClusterSnapshot, topics: Iterable[str]) -> None:

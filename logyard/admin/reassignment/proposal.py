@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from logyard.admin.cluster.presence import with_brokers
+from logyard.admin.cluster.presence import told, with_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot, LogDirs
 from logyard.admin.cluster.told_dirs import told_dirs
 from logyard.admin.reassignment.json_files import BadReassignment
@@ -42,7 +42,7 @@ def propose(
     Raises BadReassignment, planner.PlanImpossible; ApiError if there are too few brokers; ApiError, ClusterUnreachable,
     EnsembleUnreachable if nobody can tell which live.
     """
-    snapshot = with_brokers(client, require_topics(client.snapshot(topics), topics), brokers)
+    snapshot = with_brokers(client, require_topics(told(client, topics), topics), brokers)
     current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}
     racks = {b: snapshot.brokers[b].rack if rack_aware else None for b in brokers if b in snapshot.brokers}
     if len({rack is None for rack in racks.values()}) > 1:
@@ -51,8 +51,8 @@ def propose(
             "assignment without rack information."
         )
     if minimal:
-        told = told_dirs(client, sorted(snapshot.brokers))  # bytes only order the moves: some may be missing
-        known = PlanInput.of(snapshot, topics, told.dirs.replicas)
+        dirs = told_dirs(client, sorted(snapshot.brokers)).dirs  # bytes only order the moves: some may be missing
+        known = PlanInput.of(snapshot, topics, dirs.replicas)
         moves = plan_moves(replace(known, brokers=racks), Goals(balance=True, seed=chance.randrange(1 << 30)))
         return current, {move.tp: move.target for move in moves}
     proposed = {}

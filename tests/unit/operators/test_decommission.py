@@ -43,6 +43,31 @@ def test_a_broker_is_emptied_and_stopped(
     assert all(not config for config in cluster.broker_config.values())
 
 
+def with_new_topic(cluster: MemoryCluster) -> None:
+    """All brokers but the controller's lack it."""
+    MemoryClient(cluster).create_topic(NewTopic("new", assignment={0: (1, 2)}))
+    cluster.tick()
+    cluster.unheard = {"new"}
+
+
+@pytest.mark.parametrize("topics", [None, ["t", "new"]])
+def test_a_plan_has_what_one_broker_has_not_heard_of(cluster: MemoryCluster, topics: Any) -> None:
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    MemoryClient(cluster).add_partitions("t", 7)
+    with_new_topic(cluster)
+    cluster.outdated = {"t": before}
+    on_one = {str(tp) for tp, of in cluster.assignments.items() if 1 in of.replicas}
+    moved = plan(drain="[1]", topics=topics)["partitions"]
+    assert {f"{one['topic']}-{one['partition']}" for one in moved} >= on_one > {"new-0"}
+
+
+def test_a_broker_is_emptied_of_what_another_has_not_heard_of(cluster: MemoryCluster) -> None:
+    with_new_topic(cluster)
+    result, _ = run(decommission(), context())
+    assert result["empty"] is True
+    assert all(1 not in a.replicas for a in cluster.assignments.values())
+
+
 def test_a_decommission_that_is_tried_again_adopts_its_own_moves(cluster: MemoryCluster) -> None:
     store = Store()
     with pytest.raises(TaskDeferred):
@@ -131,11 +156,10 @@ def test_a_topic_that_was_made_meanwhile_is_named(cluster: MemoryCluster, monkey
 
 
 def test_a_topic_that_one_broker_does_not_know_keeps_its_broker(cluster: MemoryCluster) -> None:
-    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2)}))
-    cluster.tick()
-    cluster.unheard = {"u"}
-    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
-        run(decommission(), context())
+    document = plan(drain="[1]")
+    with_new_topic(cluster)
+    with pytest.raises(WaitFailed, match="still hold replicas of new: run it again"):
+        run(decommission(plan=document), context())
 
 
 def test_a_broker_that_nobody_knows_is_not_said_to_be_empty(cluster: MemoryCluster) -> None:

@@ -59,6 +59,21 @@ def test_offsets_are_set_inside_the_log(cluster: MemoryCluster, to: Any, expecte
         assert run(reset(to=to), context())[0]["changed"] == {}
 
 
+@pytest.mark.parametrize("topics", [["t"], None], ids=["named", "committed"])
+def test_a_partition_that_one_broker_has_not_heard_of_is_set_too(cluster: MemoryCluster, topics: Any) -> None:
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    MemoryClient(cluster).add_partitions("t", 3)
+    cluster.tick()
+    cluster.outdated = {"t": before}
+    three = TopicPartition("t", 2)
+    cluster.end_offsets[three], cluster.group_commits["g"][three] = 9, 1
+    run(reset(topics=topics, to="latest"), context())
+    assert cluster.group_commits["g"] == {ONE: 100, TWO: 50, three: 9}
+    cluster.electing, cluster.controller = False, None  # where nobody tells, one broker's list has to do
+    run(reset(topics=topics, to="earliest"), context())
+    assert cluster.group_commits["g"] == {ONE: 10, TWO: 0, three: 9}
+
+
 def test_offsets_may_be_named_one_by_one(cluster: MemoryCluster) -> None:
     result, _ = run(reset(offsets='{"t": {"1": 7}}'), context())
     assert result["changed"] == {"t-1": {"before": 40, "after": 7}}

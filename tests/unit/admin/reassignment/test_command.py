@@ -228,6 +228,15 @@ def test_generate_places_all_anew_and_minimal_moves_what_must(yard: Yard) -> Non
         propose(yard.client, ["t"], [1, 99], chance=chance)
 
 
+def test_generate_has_the_partitions_that_one_broker_has_not_heard_of(yard: Yard) -> None:
+    before = yard.client.snapshot(["t"]).topics["t"]
+    yard.client.add_partitions("t", 3)
+    yard.cluster.tick()
+    yard.cluster.outdated = {"t": before}
+    current, proposed = propose(yard.client, ["t"], [3, 4], chance=random.Random(1))
+    assert len(current) == len(proposed) == 3
+
+
 def test_a_broker_that_one_broker_does_not_know_is_not_away(yard: Yard) -> None:
     yard.cluster.unmet = {2}
     _, proposed = propose(yard.client, ["t"], [2, 3], minimal=True, chance=random.Random(1))

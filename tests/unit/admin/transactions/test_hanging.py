@@ -48,6 +48,15 @@ def find(cluster: MemoryCluster, broker: int | None = None) -> list[OpenTransact
     return hanging.find_hanging(client, searched, now_ms=NOW, idle_ms=15 * 60_000, broker=broker)
 
 
+def test_a_partition_that_one_broker_has_not_heard_of_is_searched_too(cluster: MemoryCluster) -> None:
+    before = MemoryClient(cluster).snapshot().topics["t"]
+    MemoryClient(cluster).add_partitions("t", 3)
+    cluster.tick()
+    cluster.outdated = {"t": before}
+    cluster.producers = {TopicPartition("t", 2): [producer(1)]}
+    assert [one.tp for one in find(cluster)] == [TopicPartition("t", 2)]
+
+
 def test_only_what_nobody_will_end(cluster: MemoryCluster) -> None:
     cluster.producers = {
         T0: [
