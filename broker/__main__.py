@@ -28,6 +28,7 @@ try:
     from logyard.broker.config import providers
     from logyard.broker.config.broker import BrokerConfig
     from logyard.broker.config.properties import parse_properties
+    from logyard.broker.log_levels import LEVELS, ROOT, LogLevels, NamedLogger
     from logyard.broker.log_stream import LossyStream
     from logyard.broker.records import pauses
 except ModuleNotFoundError as _problem:
@@ -56,21 +57,22 @@ def main(arguments: list[str] | None = None) -> int:
     except (LogyardError, OSError) as error:
         print(f"logyard.broker: {error}", file=sys.stderr)
         return 1
-    configure_logging(config.broker_id)
+    levels = LogLevels()
+    configure_logging(config.broker_id, levels)
     log = structlog.get_logger("logyard.broker")
     for warning in config.warnings:
         log.warning("config", note=warning)
     _raise_open_file_limit()
     try:
-        return uvloop.run(_run(config))
+        return uvloop.run(_run(config, levels))
     except (LogyardError, OSError) as error:
         log.error("the broker failed", error=str(error))
         print(f"logyard.broker: {error}", file=sys.stderr)
         return 1
 
 
-async def _run(config: BrokerConfig) -> int:
-    broker = Broker(config)
+async def _run(config: BrokerConfig, levels: LogLevels) -> int:
+    broker = Broker(config, log_levels=levels)
     broker.before_serving = _spare_the_collector
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(tasks.uncaught)
@@ -126,22 +128,24 @@ def _read_text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def configure_logging(broker_id: int) -> None:
-    """Log one line per event to stdout: time, level, broker, what happened, key=value."""
-    stream = LossyStream(sys.stdout)
+def configure_logging(broker_id: int, levels: LogLevels) -> None:
+    """Log one line per event to stdout: time, level, broker, what happened, key=value; what `levels` let through."""
+    stream = cast(TextIO, LossyStream(sys.stdout))
     handler = logging.StreamHandler(stream)
     handler.setFormatter(log_format.LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    levels.follow(lambda: handler.setLevel(LEVELS[levels.level(ROOT)]))
     structlog.configure(
         processors=[
+            levels.filtered,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False),
             structlog.processors.format_exc_info,
             log_format.line,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stream)),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda name="": NamedLogger(name, stream),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(broker=broker_id)

@@ -39,6 +39,7 @@ from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.store import LogStore
+from logyard.broker.log_levels import LogLevels
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import compiled_loops, pauses
 from logyard.broker.security import zookeeper_access
@@ -82,7 +83,7 @@ async def read_identity(config: BrokerConfig, environment: Environment) -> Direc
         await store.close()
 
 
-def real_environment(config: BrokerConfig) -> Environment:
+def real_environment(config: BrokerConfig, log_levels: LogLevels | None = None) -> Environment:
     """Return the environment of this process and machine; call it on the running loop."""
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -135,6 +136,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         close=partial(_end, admission, (pool, login_pool, peer_login_pool), record_threads, handshakes),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
+        log_levels=log_levels or LogLevels(),
     )
 
 
@@ -190,8 +192,11 @@ class SystemChance:
 class Broker:
     """One broker; the constructor raises ConfigProblems if a configured policy cannot be loaded."""
 
-    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, environment: Environment | None = None, log_levels: LogLevels | None = None
+    ) -> None:
         self.config = config
+        self._log_levels = log_levels
         self._policies = policies.load(config)
         self._environment = environment
         self._stopping = asyncio.Event()
@@ -217,7 +222,7 @@ class Broker:
 
     async def run(self) -> int:
         """Start, serve until `stop`, shut down; returns the exit status. Raises LogyardError if it cannot start."""
-        environment = self._environment = self._environment or real_environment(self.config)
+        environment = self._environment = self._environment or real_environment(self.config, self._log_levels)
         try:
             await self.start()
             await self._stopping.wait()

@@ -110,7 +110,7 @@ class Components:
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
         open_own = environment.open_acl_zookeeper
-        self.authorization = authorization_from(config, zk, environment.chance.below, open_own)
+        self.authorization = authorization_from(config, zk, environment.chance.below, open_own, environment.log_levels)
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -227,6 +227,7 @@ class Components:
             rights=self.authorization.rights,
             acls=self.authorization.acls,
             tls=self.tls_updates,
+            log_levels=environment.log_levels,
         )
 
     def _verification(self) -> Verification:

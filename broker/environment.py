@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.cleaner.worker import CleaningWorker
@@ -13,6 +13,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.store import LogStore
+from logyard.broker.log_levels import LogLevels
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import Endpoint
 from logyard.broker.replication.replicas import Replicas
@@ -53,6 +54,7 @@ class Environment:
     answers: UnreadAnswers | None = None
     handshakes: Handshakes | None = None
     open_acl_zookeeper: Callable[[], Any] | None = None
+    log_levels: LogLevels = field(default_factory=LogLevels)
 
     def lease_ports(self, store: LogStore, replicas: Replicas, metadata: MetadataCache, timers: Timers) -> LeasePorts:
         """Return what leases need of this broker."""

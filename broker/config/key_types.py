@@ -14,6 +14,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 class ConfigType(IntEnum):
     """Kafka's types, numbered as DescribeConfigs answers them (KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -1,8 +1,8 @@
 """Decides by ACLs what a connection's principal may do, and writes the audit log (facts §18.4).
 
 Rule 1: decisions are kept for each connection, until an ACL or the principal changes: a request costs a look-up.
-Rule 2: the audit log has a line for each decision that denies, and with `logyard.audit.allowed` for those that allow.
-        Text from peers is quoted where it could be mistaken for another field.
+Rule 2: the audit log has a line for each decision that denies, and with `logyard.audit.allowed`, or where its level is
+        DEBUG, for those that allow. Text from peers is quoted where it could be mistaken for another field.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +14,7 @@ import structlog
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.relations import super_users
 from logyard.broker.log_format import shown
+from logyard.broker.log_levels import AUDIT, LogLevels
 from logyard.broker.protocol.schema import API_NAMES
 from logyard.broker.security.acls.rules import Acls, Subject
 from logyard.broker.security.acls.store import AclStore
@@ -32,7 +33,7 @@ BROKERS_TOLD_MAX = 100
 
 ANY_NAME = "NONE"
 
-log = structlog.get_logger("kafka.authorizer.logger")
+log = structlog.get_logger(AUDIT)
 
 
 class AclAuthorizer:
@@ -43,6 +44,7 @@ class AclAuthorizer:
     def __init__(self, acls: Acls, super_users: Iterable[str] = (), *, logs_allowed: bool = False) -> None:
         self._acls = acls
         self._super_users = frozenset(super_users)
+        self._allowed_at_info = logs_allowed
         self.logs_allowed = logs_allowed
         self._told: dict[str, None] = {}
 
@@ -85,6 +87,10 @@ class AclAuthorizer:
             self._audit(session, operation, f"{resource}:UNKNOWN:{ANY_NAME}", api_key, 0, allowed=allowed)
         return allowed
 
+    def tell_allowed(self, *, at_debug: bool) -> None:
+        """Whether what is allowed is written at DEBUG, where the settings do not want it at INFO anyway."""
+        self.logs_allowed = self._allowed_at_info or at_debug
+
     def _begin(self, session: Session) -> None:
         session.decisions = {}
         session.decided_version = self._acls.version
@@ -104,11 +110,12 @@ class AclAuthorizer:
         self, session: Session, operation: Operation, resource: str, api_key: int | str, count: int, *, allowed: bool
     ) -> None:
         """Log a line with the words of Kafka's."""
-        log.info(
+        say = log.debug if allowed and not self._allowed_at_info else log.info
+        say(
             f"Principal = {shown(session.principal)} is {'Allowed' if allowed else 'Denied'} Operation = {operation} "
             f"from host = {session.client_host} on resource = {resource} "
             f"for request = {_request_name(api_key)} with resourceRefCount = {count}",
-            logger="kafka.authorizer.logger",
+            logger=AUDIT,
         )
 
     def _tell_of_broker(self, session: Session, api_key: int | str) -> None:
@@ -134,11 +141,15 @@ class Authorization:
 
 
 def authorization_from(
-    config: BrokerConfig, zk: ZooKeeper, below: Callable[[int], int], open_own: Callable[[], Any] | None = None
+    config: BrokerConfig,
+    zk: ZooKeeper,
+    below: Callable[[int], int],
+    open_own: Callable[[], Any] | None = None,
+    levels: LogLevels | None = None,
 ) -> Authorization:
     """Return what the settings ask for; `below` gives a random number below a bound.
 
-    `zk` is the broker's session; `open_own` opens that of the ACLs where it is another one.
+    `zk` is the broker's session; `open_own` opens that of the ACLs where it is another one; `levels` are followed.
     """
     if not config.str("authorizer.class.name"):
         return Authorization(EverythingAllowed())
@@ -147,6 +158,8 @@ def authorization_from(
     store = AclStore(own or zk, known, _note, below)
     users = super_users(config.str("super.users"))
     rights = AclAuthorizer(known, users, logs_allowed=config.bool("logyard.audit.allowed"))
+    if levels is not None:
+        levels.follow(lambda: rights.tell_allowed(at_debug=levels.is_written(AUDIT, "DEBUG")))
     watcher = AclWatcher(own or zk, store, _note)
     if own is None:
         return Authorization(rights, store, [watcher])

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.config.entries import ConfigEntry
+from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.content import check_size
 from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, Znode, ZooKeeper, refused
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
 WRITE_TRIES = 10
 # Whose settings are described in one turn of the event loop, about 5 ms: a client may name thousands in some kilobytes.
 TOPICS_PER_TURN = 16
@@ -41,7 +42,8 @@ def described(
             "value": entry.value,
             "read_only": entry.read_only,
             "config_source": int(entry.source),
-            "is_default": not entry.synonyms or int(entry.source) == 5,
+            "is_default": entry.source is ConfigSource.DEFAULT
+            or (not entry.synonyms and entry.source is not ConfigSource.DYNAMIC_BROKER_LOGGER),
             "is_sensitive": entry.sensitive,
             "synonyms": [{"name": s.name, "value": s.value, "source": int(s.source)} for s in entry.synonyms]
             if with_synonyms

@@ -228,11 +228,13 @@ class Listener:
     def _opened(self, connection: Connection) -> bool:
         self.admission.enter(connection, connection.address, self.name, protected=self._protected)
         self.connections[connection] = None
+        log.debug("connection opened", listener=self.name, peer=connection.peer)
         return True
 
     def _closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self.admission.leave(connection)
+        log.debug("connection closed", listener=self.name, peer=connection.peer)
 
 
 async def _whole(accepting: Coroutine[Any, Any, object]) -> None:

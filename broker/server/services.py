@@ -16,6 +16,7 @@ from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.space import UNKNOWN
 from logyard.broker.log.store import LogStore
+from logyard.broker.log_levels import LogLevels
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.coordinators import Partitioning
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -89,6 +90,7 @@ class Services:
     large_requests: LargeRequests = field(default_factory=LargeRequests)
     orders: ControllerOrders = field(default_factory=ControllerOrders)
     tls: TlsUpdates | None = None
+    log_levels: LogLevels = field(default_factory=LogLevels)
 
     @property
     def broker_id(self) -> int:

@@ -45,6 +45,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "broker.extras",
         "broker.late_import",
         "broker.log_format",
+        "broker.log_levels",
         "broker.log_stream",
         "broker.portions",
         "broker.submodule_import",

@@ -11,6 +11,7 @@ from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, change_overrides
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
+from logyard.broker.server.logger_levels import alter_levels
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -126,11 +127,12 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
             authorization.require(services, request, row.cluster)
 
         await _alter_broker(services, resource, change, allowed, ask_policy, validate_only)
-    else:
-        if kind == LOGGER and request.api_key == INCREMENTAL:  # the older API has none, whoever asks
-            authorization.require(services, request, row.cluster)
+    elif kind == LOGGER and request.api_key == INCREMENTAL:
+        authorization.require(services, request, row.cluster)
+        alter_levels(services, resource, validate_only=validate_only)
+    else:  # AlterConfigs, which is the older one, has no loggers, whoever asks
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings"
+            ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have such settings"
         )
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): settings of topics and brokers, and their sources; v1 adds synonyms, v3 types and docs.
+"""DescribeConfigs (32): settings of topics, brokers and loggers, and their sources; v1 adds synonyms, v3 types, docs.
 
 Topics' settings are read from ZooKeeper at each request, in one batch, as Kafka 3.9 does (ZkConfigRepository): any
 broker shows a change as soon as it was answered. A broker's settings are those that it uses now.
@@ -14,6 +14,7 @@ from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described
 from logyard.broker.server.large_answers import Pauses
+from logyard.broker.server.logger_levels import described_levels
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.rights_table import RIGHTS
 from logyard.broker.server.services import Services
@@ -92,7 +93,11 @@ def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kin
                 ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
             )
         return services.describe_broker(cluster_wide=not name)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2) and brokers (4) have settings")
+    if kind == LOGGER:
+        return described_levels(services, name)
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST, f"resource type {kind}: only topics (2), brokers (4) and loggers (8) have settings"
+    )
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:

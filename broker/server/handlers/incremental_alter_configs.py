@@ -6,11 +6,10 @@ from typing import Any
 from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.api import Handler
+from logyard.broker.server.config_fields import APPEND, DELETE, SET, SUBTRACT
 from logyard.broker.server.handlers import alter_configs
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
-
-SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:

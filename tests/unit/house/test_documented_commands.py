@@ -12,6 +12,7 @@ import typer
 from logyard.broker.config.keys import KEYS
 from logyard.broker.config.listener_keys import base_of
 from logyard.broker.config.topic_keys import TOPIC_KEYS
+from logyard.broker.log_levels import LOGGERS
 from logyard.cli.main import app
 from logyard.operators.provider_info import get_provider_info
 from tests.support import references
@@ -171,7 +172,7 @@ def _of_broker(name: str) -> str:
 
 
 def test_settings_exist() -> None:
-    known = {*KEYS, *TOPIC_KEYS, *OTHERS_DOTTED}
+    known = {*KEYS, *TOPIC_KEYS, *LOGGERS, *OTHERS_DOTTED}
     missing = {
         name: sorted(lost)
         for name, text in PAGES.items()

@@ -12,7 +12,8 @@ from logyard.broker.log_stream import LossyStream
 LOGS = """
 import structlog
 from logyard.broker.__main__ import configure_logging
-configure_logging(7)
+from logyard.broker.log_levels import LogLevels
+configure_logging(7, LogLevels())
 for number in range(1000):
     structlog.get_logger("x").info("event", number=number)
 print("came through", file=__import__("sys").stderr)

@@ -9,8 +9,8 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.policies import ConfigRequest, PolicyViolation
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server.config_fields import APPEND, DELETE, SET, SUBTRACT
 from logyard.broker.server.handlers import alter_configs, incremental_alter_configs
-from logyard.broker.server.handlers.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT
 from logyard.broker.server.rights import EverythingAllowed
 from logyard.broker.server.turns import Turns
 from logyard.broker.zk.memory import MemoryZooKeeper
