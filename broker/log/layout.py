@@ -23,6 +23,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 NEW = ".new"  # ours: of the one segment of a log that starts over, while the old ones are still there
+FORMER = "logyard.former"  # ours: an attribute of a log file (segment/former.py)
 TEMPORARY = ".tmp"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"

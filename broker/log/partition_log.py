@@ -273,9 +273,10 @@ class PartitionLog:
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and add a new one; a snapshot of the producers is written in between."""
         self.want_producers()
-        self.segments.active.seal()
+        sealed = self.segments.active
+        sealed.seal()
         self.history.write_snapshot(base_offset)
-        active = creation.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        active = creation.create(self.disk, self.directory, base_offset, self._config, now_ms, after=sealed)
         self.segments.add(active)
         self.flush_state.names_changed()
         self.host.listener.rolled(self)

@@ -2,7 +2,7 @@
 
 How it behaves like a real machine:
 - killing the process (`restart()`) keeps everything; losing power (`restart(choose)`) keeps any subset of each file's
-  unsynced pages, and any prefix of each directory's unsynced changes;
+  unsynced pages, and any prefix of each directory's unsynced changes, to which the attributes of its files belong;
 - `stop_at = n` stops the machine in the n-th changing operation: a write may be torn, any other operation is not done;
 - `fail(prefix, code)` makes every operation at or below a path fail with that errno until `heal()`;
 - `openings = n` lets n more files or directories be opened, and no more until `heal()`: file descriptors run out.
@@ -10,9 +10,10 @@ How it behaves like a real machine:
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
-from logyard.broker.log.disk.memory_nodes import Change, Choose, Directory, Inode, apply, collect
+from logyard.broker.log.disk.memory_nodes import Change, Choose, Directory, Inode, apply, collect, keep_attribute
 from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
 
 
@@ -65,14 +66,27 @@ class MemoryFile:
         self._disk.syncs += 1
         self._inode.sync()
 
+    def set_attribute(self, name: str, value: bytes) -> None:
+        self._disk.step(self.path, self._boot)
+        if self._disk.has_attributes:
+            self._disk.attach(self.path, self._inode, name, value)
+
+    def attribute(self, name: str) -> bytes | None:
+        self._disk.look(self.path, self._boot)
+        return self._inode.attributes.get(name)
+
 
 class MemoryDisk:
-    """A file system in memory. `cold` makes every read_nowait miss; `operations` counts changes, `syncs` the syncs."""
+    """A file system in memory. `cold` makes every read_nowait miss; `operations` counts changes, `syncs` the syncs.
+
+    Without `has_attributes` it keeps no attributes, as some file systems do.
+    """
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0, choose: Choose = lambda _n: 0) -> None:
         self.on_failure: Callable[[DiskError], None] | None = None
         self.now_ms = now_ms
         self.cold = False
+        self.has_attributes = True
         self.boots = self.power_losses = 0
         self.operations = 0
         self.syncs = 0
@@ -125,6 +139,7 @@ class MemoryDisk:
         for directory, prefix in kept:
             for changes in prefix:
                 for change in changes:
+                    keep_attribute(change)
                     if change.needs is None or id(change.needs) in survived:
                         apply(directory.durable, change)
             directory.entries = dict(directory.durable)
@@ -192,6 +207,13 @@ class MemoryDisk:
         if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
+
+    def attach(self, path: str, inode: Inode, name: str, value: bytes) -> None:
+        """Give a file an attribute; it is durable with the changes of the directory that the file is in."""
+        inode.attributes[name] = value
+        with suppress(FileNotFoundError):
+            parent, own = self._parent(path)
+            parent.change(Change(own, inode, attribute=(name, value)))
 
     def _directory(self, path: str) -> Directory:
         node = self._find(path)

@@ -27,6 +27,8 @@ class Inode:
     dirty: list[tuple[int, int]] = field(default_factory=list)
     mtime_ms: int = 0
     rewrites: int = 0
+    attributes: dict[str, bytes] = field(default_factory=dict)
+    durable_attributes: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, data: Buffer, position: int) -> None:
         if len(self.data) < position:
@@ -55,9 +57,10 @@ class Inode:
         del self.durable[self.size :]
         self.durable_size = self.size
         self.dirty.clear()
+        self.durable_attributes = dict(self.attributes)
 
     def lose_power(self, choose: Choose) -> None:
-        """Let every unsynced page, and the size, end up old or new."""
+        """Let every unsynced page, and the size, end up old or new; the size only old, if an attribute was lost."""
         pages = {
             page for start, length in self.dirty for page in range(start // PAGE, (start + length - 1) // PAGE + 1)
         }
@@ -65,7 +68,9 @@ class Inode:
             if choose(2):
                 _copy(self.data, self.durable, page * PAGE, PAGE)
         sizes = (self.durable_size, self.size, (self.durable_size + self.size) // 2)
-        self.size = self.durable_size = sizes[choose(3)]
+        size = sizes[choose(3)]
+        self.size = self.durable_size = size if self.attributes == self.durable_attributes else self.durable_size
+        self.attributes = dict(self.durable_attributes)
         del self.durable[self.size :]
         self.data = bytearray(self.durable)
         self.rewrites += 1
@@ -81,11 +86,15 @@ def _copy(source: bytearray, target: bytearray, position: int, length: int) -> N
 
 @dataclass(eq=False)
 class Change:
-    """One change of a directory: a name set to a node, or removed (None); it is kept only if `needs` is kept."""
+    """One change of a directory: a name set to a node, or removed (None); it is kept only if `needs` is kept.
+
+    With an `attribute` the names stay: the node has it from then on.
+    """
 
     name: str
     node: "Inode | Directory | None"
     needs: "Change | None" = None
+    attribute: tuple[str, bytes] | None = None
 
 
 @dataclass(eq=False)
@@ -100,11 +109,22 @@ class Directory:
         self.journal.append(changes)
 
     def sync(self) -> None:
+        for changes in self.journal:
+            for change in changes:
+                keep_attribute(change)
         self.durable = dict(self.entries)
         self.journal.clear()
 
 
+def keep_attribute(change: Change) -> None:
+    """Make the attribute of a change durable, if it has one."""
+    if change.attribute is not None and isinstance(change.node, Inode):
+        change.node.durable_attributes.update([change.attribute])
+
+
 def apply(entries: dict[str, "Inode | Directory"], change: Change) -> None:
+    if change.attribute is not None:
+        return
     if change.node is None:
         entries.pop(change.name, None)
     else:

@@ -93,7 +93,19 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def sync(self) -> None:
-        """Make the bytes written so far durable (fsync)."""
+        """Make the bytes written so far, and the attributes, durable (fsync)."""
+        ...
+
+    def set_attribute(self, name: str, value: bytes) -> None:
+        """Attach a few bytes to the file itself, whatever its names; nothing where the file system keeps none.
+
+        Unsynced they outlive a loss of power if a later change of the file system's own records does: a greater size of
+        this file, a name made in its directory.
+        """
+        ...
+
+    def attribute(self, name: str) -> bytes | None:
+        """Return what was attached; None if nothing was, or it was not kept."""
         ...
 
 

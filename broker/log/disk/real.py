@@ -109,6 +109,24 @@ class OsFile:
         except OSError as error:
             self._disk.fail(self.path, error)
 
+    def set_attribute(self, name: str, value: bytes) -> None:
+        try:
+            os.setxattr(self._fd, f"user.{name}", value)
+        except OSError as error:
+            self._without_attributes(error)
+
+    def attribute(self, name: str) -> bytes | None:
+        try:
+            return os.getxattr(self._fd, f"user.{name}")
+        except OSError as error:
+            self._without_attributes(error)
+            return None
+
+    def _without_attributes(self, error: OSError) -> None:
+        """Many a file system has none, or no room for one; only a broken disk is an error."""
+        if error.errno == errno.EIO:
+            self._disk.fail(self.path, error)
+
 
 class OsDisk:
     """The machine's own file systems."""

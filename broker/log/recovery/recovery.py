@@ -18,7 +18,7 @@ from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, writ
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry, EpochRun, reconcile
 from logyard.broker.log.producers import ProducerStates
 from logyard.broker.log.recovery import epoch_scan, replay
-from logyard.broker.log.segment import creation, index_builder, scan, swap
+from logyard.broker.log.segment import creation, former, index_builder, scan, swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicId
@@ -209,7 +209,7 @@ class _Loader:
         self.end = suspects[0].base_offset
         for number, segment in enumerate(suspects, start=first):
             if number > first:
-                if self.may_have_lost_its_end(segment.base_offset):
+                if self.may_have_lost_its_end(number - 1):
                     self.drop_segments(number, "a gap that the loss of power may have made")
                     break
                 self.end = max(self.end, segment.base_offset)
@@ -220,20 +220,24 @@ class _Loader:
         entries = reconcile(self.epochs.entries, self.runs, suspects[0].base_offset, self.epochs_from)
         self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
 
-    def may_have_lost_its_end(self, following: int) -> bool:
-        """Whether a power loss may have removed the end of the segment before the one with base `following`.
+    def may_have_lost_its_end(self, number: int) -> bool:
+        """Whether a power loss may have removed the end of the segment of that number, up to which all is checked.
 
         A follower leaves a hole where it appends over offsets that were compacted away. A process's writes survive its
-        end, so a hole is genuine unless the machine restarted and lost pages. Replicas fetch dropped records again.
+        end, so a hole is genuine unless the machine restarted and lost pages; in a compacted log it is, unless the
+        next segment tells of more than there is. Replicas fetch dropped records again.
         """
-        if following < self.end:
-            return True
-        hole = following > self.end and not self.config.compacted
-        if hole and self.known.same_boot:
+        segment, later = self.segments[number], self.segments[number + 1]
+        following = later.base_offset
+        if following <= self.end:
+            return following < self.end
+        if self.config.compacted:
+            return not self.known.same_boot and former.has_lost_its_end(segment, later)
+        if self.known.same_boot:
             self.note(
                 f"{self.directory}: offsets {self.end} to {following - 1} are missing; the log continues after them"
             )
-        return hole and not self.known.same_boot
+        return not self.known.same_boot
 
     def drop_segments(self, first: int, what: str = "a damaged batch") -> None:
         for segment in reversed(self.segments[first:]):

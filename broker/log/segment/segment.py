@@ -99,11 +99,13 @@ class Segment:
         twin.has_aborted, twin._aborted, twin.aborted_written = self.has_aborted, self._aborted, self.aborted_written
         return twin
 
-    def activate(self, config: TopicConfig, suffix: str = "") -> None:
+    def activate(self, config: TopicConfig, suffix: str = "", former: bytes | None = None) -> None:
         """Open for appending, the indexes preallocated. Files are opened first: if one cannot be, nothing changes."""
         loaded = self.load_indexes()
         paths = [self.path(kind, suffix) for kind in layout.ALWAYS_THERE]
         log, *indexes = [self.disk.open(path, create=True, write=True) for path in paths]
+        if former is not None:
+            log.set_attribute(layout.FORMER, former)  # of a new file, before its first byte
         # A cache of its own, so that a thread that still reads the files does not add to it.
         self.cache = SegmentCache(loaded)
         # One entry of the time index is reserved for the entry that sealing adds.

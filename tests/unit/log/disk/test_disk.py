@@ -100,6 +100,43 @@ class TestBoth:
         disk.remove(f"{root}/f")
         assert file.read_at(5, 0) == b"still"
 
+    def test_an_attribute_goes_with_the_file(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        file = disk.open(f"{root}/f", create=True, write=True)
+        assert file.attribute("logyard.test") is None
+        file.set_attribute("logyard.test", b"one")
+        if file.attribute("logyard.test") is None:
+            pytest.skip("the file system has no attributes")
+        file.set_attribute("logyard.test", b"two")
+        disk.rename(f"{root}/f", f"{root}/g")
+        disk.link(f"{root}/g", f"{root}/h")
+        assert disk.open(f"{root}/h").attribute("logyard.test") == b"two"
+        assert disk.open(f"{root}/f", create=True).attribute("logyard.test") is None
+
+
+@pytest.mark.parametrize("call", ["setxattr", "getxattr"])
+def test_only_a_broken_disk_fails_for_an_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    disk = OsDisk()
+    heard: list[DiskError] = []
+    disk.on_failure = heard.append
+    file = disk.open(str(tmp_path / "f"), create=True, write=True)
+
+    def refuse(code: int) -> None:
+        def refused(*_: object) -> bytes:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, call, refused)
+
+    for code in (errno.EOPNOTSUPP, errno.ENOSPC, errno.EPERM, errno.ENODATA):
+        refuse(code)
+        file.set_attribute("logyard.test", b"one")
+        assert call == "setxattr" or file.attribute("logyard.test") is None
+    assert heard == []
+    refuse(errno.EIO)
+    with pytest.raises(DiskError):
+        file.set_attribute("logyard.test", b"one") if call == "setxattr" else file.attribute("logyard.test")
+    assert len(heard) == 1
+
 
 def test_a_directory_is_locked_once() -> None:
     disk = MemoryDisk()
@@ -150,6 +187,33 @@ class TestMemoryDisk:
             disk.restart(random.Random(seed).randrange)
             outcomes.add(read_whole(disk, "/f").rstrip(b"\0"))
         assert {b"old", b"new", b""} <= outcomes
+
+    def test_an_attribute_outlives_a_loss_of_power_if_what_came_later_does(self) -> None:
+        outcomes = set()
+        for seed in range(200):
+            disk = MemoryDisk()
+            file = disk.open("/f", create=True, write=True)
+            file.set_attribute("a", b"1")
+            file.write_at(b"x", 0)
+            disk.open("/later", create=True)
+            disk.restart(random.Random(seed).randrange)
+            if disk.exists("/f"):
+                kept = disk.open("/f").attribute("a") == b"1"
+                outcomes.add((kept, disk.status("/f").size, disk.exists("/later")))
+        assert outcomes == {(False, 0, False), (True, 0, False), (True, 1, False), (True, 0, True), (True, 1, True)}
+
+    def test_synced_an_attribute_is_durable(self) -> None:
+        for by_file in (True, False):
+            disk = MemoryDisk()
+            file = disk.open("/f", create=True, write=True)
+            disk.sync_directory("/")
+            file.set_attribute("a", b"1")
+            if by_file:
+                file.sync()
+            else:
+                disk.sync_directory("/")
+            disk.restart(lambda _: 0)
+            assert disk.open("/f").attribute("a") == b"1"
 
     def test_it_stops_in_a_chosen_operation(self) -> None:
         disk = MemoryDisk(choose=lambda n: n // 2)
