@@ -231,6 +231,8 @@ class _Loader:
         following = later.base_offset
         if following <= self.end:
             return following < self.end
+        if following <= (self.known.log_start_offset or 0):
+            return False  # what is missing was deleted by its users
         if self.config.compacted:
             return not self.known.same_boot and former.has_lost_its_end(segment, later)
         if self.known.same_boot:

@@ -123,6 +123,21 @@ class TestDamage:
         again = opened(disk, config)
         assert again.log_end_offset == (last.base_offset if policy == "delete" or has_attributes else 80)
 
+    @pytest.mark.parametrize("policy", ["delete", "compact"])
+    def test_a_gap_among_deleted_records_is_no_loss(self, policy: str) -> None:
+        """DeleteRecords has moved the log's start beyond it; the segments themselves go with the next retention."""
+        disk = MemoryDisk()
+        config = TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({policy}))
+        log = filled(disk, config=config)
+        segment, start = log.segments[1], log.segments[2].base_offset
+        whole = content(log, start)
+        last = segment.find(start - 1, segment.read)
+        assert last is not None
+        disk.open(segment.path(".log"), write=True).truncate(last.position)
+        again = opened(disk, config, Checkpointed(log_start_offset=start))
+        assert (again.log_start_offset, again.log_end_offset) == (start, 80)
+        assert content(again) == whole
+
     def test_batches_whose_epoch_falls_back_are_leftovers(self) -> None:
         disk = MemoryDisk()
         log = new_log(disk)
