@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from logyard.broker.controller.broker_requests.batch import BrokerRequest
 from logyard.broker.controller.events import Event
+from logyard.broker.errors import LogyardError
 from logyard.broker.model import BrokerInfo, TopicId
 from logyard.broker.znodes.ops import OpResult, ZkOp, Znode
 
@@ -24,9 +25,10 @@ class ZkMulti:
 
 @dataclass(frozen=True, slots=True)
 class ZkRead:
-    """Read many znodes. Result: list[Znode | None]."""
+    """Read many znodes. Result: list[Znode | None]; `each`: with its error in the place of one that cannot be read."""
 
     paths: Sequence[str]
+    each: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,15 @@ def read(paths: Sequence[str]) -> Steps[list[Znode | None]]:
         return []
     results = yield [ZkRead(paths)]
     znodes: list[Znode | None] = results[0]
+    return znodes
+
+
+def read_each(paths: Sequence[str]) -> Steps[list[Znode | LogyardError | None]]:
+    """Do the same; one that cannot be read does not cost the others."""
+    if not paths:
+        return []
+    results = yield [ZkRead(paths, each=True)]
+    znodes: list[Znode | LogyardError | None] = results[0]
     return znodes
 
 

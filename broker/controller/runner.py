@@ -34,6 +34,7 @@ from logyard.broker.controller.watches import WatchBook
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.portions import portions
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
 AFTER_REFUSAL_S = 1.0
@@ -354,7 +355,9 @@ class ControllerRunner:
 
 _PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
     effects.ZkMulti: lambda runner, effect, _: runner._zk.pipeline(effect.multis),
-    effects.ZkRead: lambda runner, effect, _: runner._zk.read(effect.paths),
+    effects.ZkRead: lambda runner, effect, _: (
+        read_each(runner._zk, effect.paths) if effect.each else runner._zk.read(effect.paths)
+    ),
     effects.ZkChildren: lambda runner, effect, _: runner._zk.children(effect.paths),
     effects.WatchData: ControllerRunner._watch_data,
     effects.WatchChildren: ControllerRunner._watch_children,

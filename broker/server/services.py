@@ -11,7 +11,7 @@ from logyard.broker.config.broker import DEFAULT_ENTITY, BrokerConfig
 from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
-from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.space import UNKNOWN
@@ -43,6 +43,7 @@ from logyard.broker.transactions.runner import TransactionCoordinator
 from logyard.broker.transactions.verification import Verification
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 LOGS_PER_TURN = 10_000
 
@@ -116,13 +117,15 @@ class Services:
         found = {topic: self.configs.topic_overrides(topic) for topic in topics}
         paths = [configs.topic_path(topic) for topic in topics]
         try:
-            znodes = await self.zk.read(paths)
+            znodes = await read_each(self.zk, paths)
         except SessionExpired:
             return found
         for topic, path, znode in zip(topics, paths, znodes, strict=True):
             try:
+                if isinstance(znode, LogyardError):
+                    raise znode
                 found[topic] = {} if znode is None else configs.decode(znode.data, path)
-            except CorruptData as error:
+            except LogyardError as error:
                 log.warning("cannot read a topic's settings, keeping the known ones", topic=topic, error=str(error))
         return found
 

@@ -1,7 +1,8 @@
 """Follows dynamic configuration: loads all of /config once in each session, then follows /config/changes (facts §1).
 
 The watch is set before anything is loaded, so no change is missed. A znode that cannot be parsed is noted and skipped:
-its entity keeps its settings.
+its entity keeps its settings. One that ZooKeeper does not let us read is skipped, too, but not in the first load: a
+topic would be taken for one without settings, and records deleted by those of others.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from logyard.broker.portions import portions
 from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 ConfigChanged = Callable[[str, str, dict[str, str]], None]
 """Entity type and entity name (both as in the path), and its settings; they are empty if the znode is gone."""
@@ -35,11 +37,13 @@ class ConfigWatcher(SessionWatch):
         self._note = note
         self._known: dict[tuple[str, str], None] = {}
         self._handled: dict[str, None] = {}
+        self._has_loaded = False
 
     async def _load(self, dirty: asyncio.Event) -> None:
         names = await self._list_and_watch(dirty)
         self._handled = dict.fromkeys(names)
         await self._load_all()
+        self._has_loaded = True
 
     async def _look_again(self, dirty: asyncio.Event) -> None:
         await self._process(await self._list_and_watch(dirty))
@@ -64,9 +68,12 @@ class ConfigWatcher(SessionWatch):
 
     async def _process(self, names: Sequence[str]) -> None:
         fresh = [name for name in names if name not in self._handled]
-        read = await self._zk.read([config_changes.path(name) for name in names])
-        notifications = dict(zip(names, read, strict=True))
-        changed = [change for name in fresh if (change := self._decode(name, notifications[name])) is not None]
+        read = dict(zip(names, await read_each(self._zk, [config_changes.path(name) for name in names]), strict=True))
+        for name in fresh:
+            if isinstance(refused := read[name], LogyardError):
+                self._note(str(refused))
+        notifications = {name: found for name, found in read.items() if not isinstance(found, LogyardError)}
+        changed = [change for name in fresh if (change := self._decode(name, notifications.get(name))) is not None]
         # An entity with several changes is read once, after the last of them.
         await self._tell(list(dict.fromkeys(changed)))
         self._handled = dict.fromkeys(names)
@@ -74,7 +81,7 @@ class ConfigWatcher(SessionWatch):
 
     def _decode(self, name: str, znode: Znode | None) -> config_changes.ConfigChange | None:
         if znode is None:
-            return None  # another broker has just purged it: it is older than 15 minutes, so it was loaded
+            return None  # unreadable, or another broker has just purged it: then it was loaded 15 minutes ago
         try:
             return config_changes.decode(znode.data, config_changes.path(name))
         except CorruptData as problem:
@@ -86,8 +93,13 @@ class ConfigWatcher(SessionWatch):
             await self._tell_some(portion)
 
     async def _tell_some(self, entities: Sequence[tuple[str, str]]) -> None:
-        znodes = await self._zk.read([configs.path(kind, name) for kind, name in entities])
+        znodes = await read_each(self._zk, [configs.path(kind, name) for kind, name in entities])
         for (kind, name), znode in zip(entities, znodes, strict=True):
+            if isinstance(znode, LogyardError):
+                if not self._has_loaded:
+                    raise znode
+                self._note(f"{kind}/{name} keeps its settings: {znode}")
+                continue
             if znode is None:
                 self._known.pop((kind, name), None)
             else:

@@ -41,6 +41,7 @@ from logyard.broker.znodes import partition_state, paths
 from logyard.broker.znodes import topics as topic_znode
 from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, ZkOp
 from tests.support.controller_ports import FixedChance, RecordingPeers, SentRequest
+from tests.support.guarded_zookeeper import GuardedZooKeeper
 
 _QUIET_TURNS = 40
 
@@ -54,7 +55,7 @@ class ScriptedBroker:
         self.world = world
         self.id = broker_id
         self.rack = rack
-        self.zk = MemoryZooKeeper(world.tree)
+        self.zk = GuardedZooKeeper(world.tree)
         self.epoch = -1
         self.received: list[SentRequest] = []
         self.leader_epochs: dict[TopicPartition, int] = {}

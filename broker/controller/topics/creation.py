@@ -24,7 +24,7 @@ from logyard.broker.controller.events import (
 )
 from logyard.broker.controller.policies import TopicRequest
 from logyard.broker.controller.topics import placement, topics
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, LogyardError
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicAssignment, TopicId
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes import topics as znode
@@ -199,7 +199,7 @@ def _collected(partitions: Iterable[placement.Placed]) -> Steps[placement.Placem
 def _write(context: ControllerContext, plans: Mapping[str, _Plan]) -> Steps[dict[str, ApiError]]:
     """Write config and topic znodes; return why some topics were not created."""
     names = list(plans)
-    old_configs = yield from effects.read([configs.topic_path(name) for name in names])
+    old_configs = yield from effects.read_each([configs.topic_path(name) for name in names])
     units = [_znodes(name, plans[name], old) for name, old in zip(names, old_configs, strict=True)]
     results = yield from fencing.write(context, units)
     codes = {name: fencing.deciding(result).code for name, result in zip(names, results, strict=True)}
@@ -219,7 +219,7 @@ def _write(context: ControllerContext, plans: Mapping[str, _Plan]) -> Steps[dict
     return failures
 
 
-def _znodes(name: str, plan: _Plan, old_config: Znode | None) -> list[ZkOp]:
+def _znodes(name: str, plan: _Plan, old_config: Znode | LogyardError | None) -> list[ZkOp]:
     """An existing config znode belonged to a topic that is gone; it is replaced."""
     path, data = configs.topic_path(name), configs.encode(plan.configs)
     config: ZkOp = Create(path, data) if old_config is None else SetData(path, data)

@@ -27,7 +27,7 @@ from logyard.broker.controller.events import (
 )
 from logyard.broker.controller.partitions import partition_machine, replica_machine
 from logyard.broker.controller.partitions.replica_machine import Replica
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.broker.znodes import config_changes, configs, delete_topics, partition_state, topics
 from logyard.broker.znodes.ops import Create, Delete, ZkCode, ZkOp
@@ -281,13 +281,16 @@ def _complete(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
 
 
 def _remove_configs(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Delete settings and notify the brokers, so that a new topic of the same name starts with defaults."""
-    found = yield from effects.read([configs.topic_path(name) for name in names])
+    """Delete settings and notify the brokers, so that a new topic of the same name starts with defaults.
+
+    Those that may not be read may be deleted all the same: their parent's ACL decides.
+    """
+    found = yield from effects.read_each([configs.topic_path(name) for name in names])
     units: list[list[ZkOp]] = []
     for name, znode in zip(names, found, strict=True):
         if znode is not None:
             unit: list[ZkOp] = [Delete(configs.topic_path(name))]
-            if znode.data != configs.encode({}):
+            if isinstance(znode, LogyardError) or znode.data != configs.encode({}):
                 unit.append(config_changes.notice(configs.TOPICS, name))
             units.append(unit)
     yield from fencing.write(context, units)

@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.errors import LogyardError
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Create, Delete, SetData
+from tests.support.guarded_zookeeper import GuardedZooKeeper
 from tests.support.longest_turn import longest_turn_uncollected
 
 
@@ -79,6 +81,45 @@ async def test_a_notification_makes_the_entity_read_again(world: World) -> None:
     assert await world.told.get() == ("topics", "t", {})
     assert world.notes
     await world.watcher.stop()
+
+
+async def test_settings_that_may_not_be_read_are_kept_and_cost_no_others(world: World) -> None:
+    zk = GuardedZooKeeper(world.tree)
+    watcher = ConfigWatcher(zk, lambda *c: world.told.put_nowait(c), world.notes.append)
+    await world.admin.multi([Create(configs.topic_path(name), configs.encode({"a": "1"})) for name in ("t", "u")])
+    await watcher.start()
+    world.all_told()
+    zk.refused.add(configs.topic_path("t"))
+    for name in ("t", "u"):
+        await world.admin.multi([SetData(configs.topic_path(name), configs.encode({"a": "2"}))])
+        await world.notify("topics", name)
+    async with asyncio.timeout(5):
+        assert await world.told.get() == ("topics", "u", {"a": "2"})
+    assert world.all_told() == []
+    assert "topics/t keeps its settings" in world.notes[0]
+    await watcher.stop()
+
+
+async def test_a_notification_that_may_not_be_read_hides_no_other(world: World) -> None:
+    zk = GuardedZooKeeper(world.tree, config_changes.path("config_change_0000000000"))
+    watcher = ConfigWatcher(zk, lambda *c: world.told.put_nowait(c), world.notes.append)
+    await watcher.start()
+    await world.admin.multi([Create(configs.topic_path("t"), configs.encode({"a": "1"}))])
+    await world.notify("topics", "u")
+    await world.notify("topics", "t")
+    async with asyncio.timeout(5):
+        assert await world.told.get() == ("topics", "t", {"a": "1"})
+    assert "config_change_0000000000" in world.notes[0]
+    await watcher.stop()
+
+
+async def test_the_first_load_takes_no_topic_for_one_without_settings(world: World) -> None:
+    """Compacted records would be deleted by the settings of others."""
+    await world.admin.multi([Create(configs.topic_path("t"), configs.encode({"cleanup.policy": "compact"}))])
+    zk = GuardedZooKeeper(world.tree, configs.topic_path("t"))
+    watcher = ConfigWatcher(zk, lambda *c: world.told.put_nowait(c), world.notes.append)
+    with pytest.raises(LogyardError, match="/config/topics/t"):
+        await watcher.start()
 
 
 async def test_old_notifications_are_purged_with_a_later_one(world: World) -> None:

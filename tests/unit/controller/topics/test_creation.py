@@ -98,6 +98,15 @@ async def test_defaults(strict: World) -> None:
     assert configs.decode(strict.read(configs.topic_path("t")) or b"") == {}
 
 
+async def test_settings_that_a_former_topic_left_unreadable_keep_no_other_topic(world: World) -> None:
+    left = configs.topic_path("t")
+    world.make(left, configs.encode({"retention.ms": "7"}))
+    world.controller.zk.refused.add(left)
+    created = await create(world, NewTopic("t", 1, 1), NewTopic("u", 1, 1))
+    assert [topic.error for topic in created] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert configs.decode(world.read(left) or b"") == {}, "it may be written, or ZooKeeper refuses this topic alone"
+
+
 async def test_the_same_name_twice(world: World) -> None:
     created = await create(world, NewTopic("t", 1, 1), NewTopic("t", 2, 1), NewTopic("u", 1, 1))
     assert [c.error for c in created] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]

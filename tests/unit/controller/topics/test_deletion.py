@@ -49,6 +49,17 @@ async def test_everything_of_a_topic_is_deleted(world: World) -> None:
         assert {p["leader_epoch"] for p in deletions} == {-2}
 
 
+async def test_settings_that_may_not_be_read_keep_no_topic(world: World) -> None:
+    """Neither their own topic nor those that are deleted with it: who may delete them is said by their parent."""
+    new = tuple(NewTopic(name, 1, 3, configs={"retention.ms": "7"}) for name in ("secret", "t"))
+    await world.controller.runner.ask(CreateTopics(new))
+    await world.settle()
+    world.controller.zk.refused.add(configs.topic_path("secret"))
+    assert await delete(world, "secret", "t") == [ErrorCode.NONE, ErrorCode.NONE]
+    assert traces(world, "secret") == []
+    assert traces(world, "t") == []
+
+
 async def test_unknown_and_repeated(world: World) -> None:
     assert await delete(world, "nope") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     await world.make_topic("t", (1, 2))
