@@ -59,11 +59,13 @@ class Leases:
         self.broker_id = broker_id
         self.book = LeaseBook(ports.clock.now_ms(), lambda: passed_ms(ports.clock), self._ended, self._forgotten)
         self.decisions: dict[TopicPartition, KeptDecision] = {}
+        self._carried: dict[TopicPartition, KeptDecision] = {}  # beside the copies of moves
         self._leased_logs: dict[str, LeasedLog] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: TimerHandle | None = None
         ports.replicas.requests.add_listener(self)
-        ports.store.on_cut = self.log_truncated
+        ports.store.on_cut, ports.store.on_moved = self.log_truncated, self.log_moved
+        ports.store.before_move = self.carry_decision
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -114,11 +116,33 @@ class Leases:
     def log_truncated(self, tp: TopicPartition, offset: int) -> None:
         """End the leases and drop the decision that reach above `offset`, where a truncated log ends now."""
         self.book.lose_replica(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
-        decision, replica = self.decisions.get(tp), self.ports.store.logs.get(tp)
+        decision = self.decisions.get(tp)
         if decision is not None and decision.range_end > offset:
             del self.decisions[tp]
-            if replica is not None:
-                self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
+            self._remove_decision(self.ports.store.logs.get(tp))
+
+    def _remove_decision(self, replica: PartitionLog | None) -> None:
+        if replica is not None:
+            self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
+
+    async def carry_decision(self, replica: PartitionLog, copy: PartitionLog) -> None:
+        """Before a move puts `copy` in the log's place: have it keep the log's decision, and no other.
+
+        Raises StorageError.
+        """
+        tp, decision = replica.tp, self.decisions.get(replica.tp)
+        source, target = (f"{log.directory}/{layout.LEASES}" for log in (replica, copy))
+        carry = partial(persistence.carry_decision, self.ports.disk, source, target, is_kept=decision is not None)
+        is_there = await self.ports.run_blocking(carry)
+        self._carried.pop(tp, None)
+        if decision is not None and is_there:
+            self._carried[tp] = decision
+
+    def log_moved(self, tp: TopicPartition) -> None:
+        """A copy has taken the log's place: what it keeps beside it counts if the decision is still the same."""
+        if self._carried.pop(tp, None) is not self.decisions.get(tp):
+            self.decisions.pop(tp, None)
+            self._remove_decision(self.ports.store.logs.get(tp))
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """This broker leads now: compact leases of earlier leader epochs are lost."""

@@ -9,6 +9,7 @@ Everything here waits for the disk: call it in threads.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +106,20 @@ def read_decision(disk: Disk, leases_directory: str) -> bytes | None:
     except FileNotFoundError:
         return None
     return data[DIGEST_BYTES:] if hashlib.sha256(data[DIGEST_BYTES:]).digest() == data[:DIGEST_BYTES] else None
+
+
+def carry_decision(disk: Disk, source: str, target: str, *, is_kept: bool) -> bool:
+    """Have the leases' directory `target` keep the decision of `source`, or none; returns whether it has one.
+
+    Raises DiskError.
+    """
+    data = read_decision(disk, source) if is_kept else None
+    if data is not None:
+        with suppress(FileNotFoundError):  # the replica it is in was given up
+            write_decision(disk, target, data)
+            return True
+    remove_if_there(disk, f"{target}/{DECISION}")
+    return False
 
 
 # At the start

@@ -7,7 +7,7 @@ directory that failed once (any DiskError) is offline until the next start: its 
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -44,7 +44,8 @@ class LogStore:
     `logs` has them by partition; `flusher`, `checkpoints` and `expiry` maintain them; `space` asks how full the
     directories' disks are. `on_offline(path, replicas)` is
     called for a directory that failed, `on_cut(tp, offset)` for a truncated log; `note` gets lines for the broker's log
-    (from any thread).
+    (from any thread). `before_move(log, copy)` puts into a copy's directory what others keep in the log's, right before
+    it takes its place; `on_moved(tp)` is called when it has.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class LogStore:
         self.strays: list[str] = []
         self.producer_id_expiration_ms = settings.producer_id_expiration_ms  # dynamic: read at every check
         self.on_cut: Callable[[TopicPartition, int], object] = lambda _tp, _offset: None
+        self.before_move: Callable[[PartitionLog, PartitionLog], Awaitable[None]] = _keep_nothing
+        self.on_moved: Callable[[TopicPartition], object] = lambda _tp: None
         self._disk, self._clock, self._run = disk, clock, run_blocking
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
@@ -229,6 +232,7 @@ class LogStore:
         cleaned = self._directories.of(log.directory).offsets[layout.CLEANER_OFFSETS].get(tp)
         if cleaned is not None or tp in directory.offsets[layout.CLEANER_OFFSETS]:
             await self.checkpoints.set_cleaner_offset(future, cleaned or 0)
+        await self.before_move(log, future)
         await self._run(partial(moves.mark, self._disk, future.directory))
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
@@ -241,6 +245,7 @@ class LogStore:
         )  # the new directory's checkpoint has the entry now
         roots = (self._directories.of(log.directory).root, left.root)
         self._disk_work.soon(partial(moves.unmark, self._disk, roots, old, log.directory))
+        self.on_moved(tp)
         return log
 
     def _cutting(self, log: PartitionLog, offset: int) -> None:
@@ -350,3 +355,7 @@ class LogStore:
             await self._run(partial(directory.write_now, name, offsets[name]))
         if not self.logs.broken:
             await self._run(directory.mark_clean)
+
+
+async def _keep_nothing(_log: PartitionLog, _copy: PartitionLog) -> None:
+    """Nobody keeps anything beside a log."""
