@@ -2,7 +2,7 @@
 
 Rule 1: a request with an earlier broker epoch than ours is meant for an earlier run of this broker
 (STALE_BROKER_EPOCH); one with an earlier controller epoch than the last seen is from a former controller
-(STALE_CONTROLLER_EPOCH).
+(STALE_CONTROLLER_EPOCH). So is one with a leader epoch that is known, unless it has a stopped follower go on.
 Rule 2: fetchers stop before a replica changes its role and start after it; requests that wait on it are woken in
 between.
 Rule 3: a deleted replica is created again only for a later leader epoch, or for another topic of its name: a request
@@ -166,12 +166,22 @@ class ControllerRequests:
             return None if mine else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if order.leader_epoch < current or partition is None or partition.log is None:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._resumes(order, partition):
+            return None
         if topic_id != ZERO_TOPIC_ID and known_id == ZERO_TOPIC_ID:
             return self._adopt(order, partition, partition.log, topic_id, renamed)
         if topic_id == ZERO_TOPIC_ID and known_id != ZERO_TOPIC_ID and not partition.is_leader:
             renamed.append(partition)
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _resumes(self, order: LeaderAndIsrPartition, partition: Partition) -> bool:
+        """Whether an order of the same leader epoch has a follower go on that was stopped.
+
+        Its log was refused file descriptors: it is not in the ISR, so its stop and its return change no epoch.
+        """
+        me = self._hosted.settings.broker_id
+        return partition.is_stopped and not partition.is_leader and order.leader != me and me in order.replicas
 
     def _adopt(
         self,
@@ -310,6 +320,7 @@ class ControllerRequests:
             del hosted.partitions[order.tp]
             partition.take_offline()
         if partition is not None:
+            partition.is_stopped = True
             hosted.transitioned(partition)
         if not order.delete:
             return ErrorCode.NONE

@@ -14,6 +14,7 @@ import structlog
 
 from logyard.broker.errors import StorageError
 from logyard.broker.event_loop import TimerHandle
+from logyard.broker.log import layout
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.events import LeaderAndIsrPartition
 from logyard.broker.replication.hosted import Hosted
@@ -60,7 +61,8 @@ class MissingLogs:
         order, topic_id = next(iter(self._orders.values()))
         partition = self._hosted.partitions.get(order.tp) or Partition(order.tp, self._hosted.ports)
         try:
-            self._hosted.get_or_create_log(partition, topic_id, order.is_new)
+            found = self._hosted.get_or_create_log(partition, topic_id, order.is_new)
+            found.disk.open(found.segments.active.path(layout.LOG))  # one that was there has opened nothing
         except Exception as failed:
             if isinstance(failed, StorageError) and failed.is_passing:
                 self._try_later()

@@ -57,6 +57,7 @@ class Partition:
         "controller_epoch",
         "epoch_start",
         "is_leader",
+        "is_stopped",
         "isr",
         "leader",
         "leader_epoch",
@@ -79,6 +80,7 @@ class Partition:
         self.is_leader = False
         self.leader = NO_LEADER
         self.leader_epoch = -1
+        self.is_stopped = False  # by StopReplica, until the next order
         self.leaves_isr = False  # as a follower: its leader is to remove it from the ISR
         self.partition_epoch = -1
         self.controller_epoch = -1
@@ -107,7 +109,7 @@ class Partition:
         if order.leader_epoch > self.leader_epoch:
             self._start_epoch(order, log, new_leader)
         self.leader = order.leader
-        self.is_leader = True
+        self.is_leader, self.is_stopped = True, False
         self.partition_epoch = order.partition_epoch
         return new_leader
 
@@ -121,12 +123,12 @@ class Partition:
         self.epoch_start = start
 
     def follow(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
-        """Become (or stay) follower; returns whether fetching has to restart, which a new leader epoch requires."""
+        """Become (or stay) follower; returns whether fetching has to restart: in a new epoch, or after a stop."""
         if order.partition_epoch < self.partition_epoch:
             return False
-        new_epoch = order.leader_epoch > self.leader_epoch
+        restarts = order.leader_epoch > self.leader_epoch or self.is_stopped
         self.log = log
-        self.is_leader = False
+        self.is_leader = self.is_stopped = False
         self.leader = order.leader
         self.leader_epoch = order.leader_epoch
         self.epoch_start = -1
@@ -134,7 +136,7 @@ class Partition:
         self._assign(order)
         self.remotes.clear()
         self.isr.commit(())
-        return new_epoch
+        return restarts
 
     def _assign(self, order: LeaderAndIsrPartition) -> None:
         self.controller_epoch = order.controller_epoch

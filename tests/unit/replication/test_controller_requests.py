@@ -104,6 +104,27 @@ def test_following(world: ControlledWorld) -> None:
     assert world.fetching.log[2:] == [("stop", T0)]
 
 
+def test_a_stopped_follower_goes_on_by_an_order_of_the_same_epoch(world: ControlledWorld) -> None:
+    """Outside the ISR neither its stop nor its return changes the epoch: refused, it would count as lost for ever."""
+    order = world.order(leader=2, leader_epoch=4, isr=(2,))
+    world.tell(order)
+    assert errors(stop(world)) == [ErrorCode.NONE]
+    world.fetching.log.clear()
+    assert errors(world.tell(world.order(leader=2, leader_epoch=3, isr=(2,)))) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert world.fetching.log == []
+    assert errors(world.tell(order)) == [ErrorCode.NONE]
+    assert world.fetching.log == [("stop", T0), ("start", T0, 2, 4)]
+    assert errors(world.tell(order)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+
+
+def test_a_leader_that_was_stopped_does_not_begin_its_epoch_again(world: ControlledWorld) -> None:
+    world.tell(world.order(leader_epoch=4))
+    produce(world)
+    stop(world)
+    assert errors(world.tell(world.order(leader_epoch=4))) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert world.partition(T0).epoch_start == 0
+
+
 def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world: ControlledWorld) -> None:
     """KAFKA-1647: the high watermark has to be checkpointed all the same."""
     world.logs.checkpoint[T0] = 0

@@ -57,6 +57,27 @@ def test_of_very_many_replicas_without_a_log_one_is_tried(world: ControlledWorld
     assert asked == [1]
 
 
+def test_a_replica_that_has_a_log_goes_on_when_there_are_descriptors(world: ControlledWorld) -> None:
+    """It was to keep its topic's id when there were none; that it has a log says nothing of descriptors."""
+    asked: list[int] = []
+    world.replicas.requests.missing_logs.opened = lambda: asked.append(1)
+    order = world.order(leader=2, isr=(2,))
+    world.tell(order)
+    world.logs.disk.openings = 0
+    topic_ids = {T0.topic: uuid.UUID(int=7)}
+    assert errors(world.tell(order, topic_ids=topic_ids)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert errors(stop(world)) == [ErrorCode.NONE]
+    world.advance(30_000)
+    assert asked == []
+    world.logs.disk.heal()
+    world.advance(30_000)
+    assert asked == [1]
+    world.fetching.log.clear()
+    assert errors(world.tell(order, topic_ids=topic_ids)) == [ErrorCode.NONE]
+    assert world.fetching.log[-1] == ("start", T0, 2, 0)
+    assert world.log(T0).topic_id == uuid.UUID(int=7)
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_later_order_of_the_controller_counts(world: ControlledWorld, leaves: Any) -> None:
     asked: list[int] = []
