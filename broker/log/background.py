@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from logyard.broker import tasks
-from logyard.broker.errors import LogyardError
+from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.event_loop import RunBlocking
 
 NAME = "upkeep of the logs"
+AGAIN_MS = 10_000
 
 
 class BackgroundWork:
@@ -67,7 +69,8 @@ class BackgroundWork:
 class DiskWork:
     """What threads do for the logs that nobody waits for; if the store closes first, the next start does it.
 
-    StorageErrors are passed to the background's `note`.
+    What lacks a file descriptor is done again after AGAIN_MS. Other StorageErrors are passed to the background's
+    `note`.
     """
 
     def __init__(self, background: BackgroundWork, run_blocking: RunBlocking) -> None:
@@ -76,17 +79,20 @@ class DiskWork:
 
     def soon(self, work: Callable[[], object]) -> None:
         """Do the work after this turn of the loop."""
-
-        async def run() -> None:
-            await self._run(work)
-
-        self._background.later(0, run)
+        self._later(0, work, nullcontext())
 
     def remove_later(self, delay_ms: int, remove: Callable[[], object]) -> None:
         """Remove files after a delay. All removals occupy one thread: the others are for who waits for the disk."""
+        self._later(delay_ms, remove, self._removing)
 
+    def _later(self, delay_ms: int, work: Callable[[], object], turn: AbstractAsyncContextManager[None]) -> None:
         async def run() -> None:
-            async with self._removing:
-                await self._run(remove)
+            try:
+                async with turn:
+                    await self._run(work)
+            except StorageError as error:
+                if not error.is_passing:
+                    raise
+                self._later(AGAIN_MS, work, turn)
 
         self._background.later(delay_ms, run)

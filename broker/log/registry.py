@@ -249,15 +249,15 @@ class LogRegistry:
         if future is not None or directory.holds(log.directory):
             return future
         future = self._create(tp, f"{directory.root}/{marked}", log.config, log.log_start_offset)
+        directory.replicas += 1
         if log.topic_id is not None:
             try:
                 future.assign_topic_id(log.topic_id)
             except DiskError:
                 future.discard("its topic's id could not be written")
-                self._unmake(future.directory)
+                self._retire(future.directory, log.config)
                 raise
         log.is_moving = True
-        directory.replicas += 1
         self.futures[tp] = future
         return future
 

@@ -294,7 +294,10 @@ class MemoryDisk:
 
     def remove_tree(self, path: str) -> None:
         self.step(path)
-        if self._find(path) is not None:
+        node = self._find(path)
+        if node is not None:
+            if isinstance(node, Directory) and node.entries:
+                self._take_descriptor(path)  # an empty one goes without
             parent, name = self._parent(path)
             self._walked.clear()
             parent.change(Change(name, None))

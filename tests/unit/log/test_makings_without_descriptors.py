@@ -72,3 +72,13 @@ async def test_none_are_too_few_and_the_most_are_enough() -> None:
     assert fails(house, 0, lambda: store.logs.begin_move(A0, TWO))
     assert not fails(house, OPENINGS[-1], lambda: store.logs.begin_move(A0, TWO))
     await settled(store)
+
+
+async def test_a_copy_with_files_that_is_given_up_goes_once_there_are_descriptors() -> None:
+    """Its topic's id could not be written: its directory is not empty, and to remove it takes a descriptor."""
+    house = House()
+    store, _ = await house.filled()
+    assert fails(house, 3, lambda: store.logs.begin_move(A0, TWO)), "its log and two indexes"
+    (left,) = [entry.name for entry in house.disk.list(TWO) if entry.name.startswith("a-0")]
+    assert left.endswith("-delete")
+    await settled(store)

@@ -81,6 +81,26 @@ class TestBoth:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert disk.list(root) == []
 
+    def test_a_full_directory_does_not(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        write_whole(disk, f"{root}/a", b"")
+        disk.make_directory(f"{root}/b")
+        disk.rename(f"{root}/a", f"{root}/b/a")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+            if isinstance(disk, MemoryDisk):
+                disk.openings = 0
+            with pytest.raises(DiskError) as failed:
+                disk.remove_tree(f"{root}/b")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert failed.value.is_passing
+        if isinstance(disk, MemoryDisk):
+            disk.heal()
+        disk.remove_tree(f"{root}/b")
+        assert disk.list(root) == []
+
     def test_a_missing_file_is_not_a_disk_failure(self, place: tuple[Disk, str]) -> None:
         disk, root = place
         heard: list[DiskError] = []
