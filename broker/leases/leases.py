@@ -139,7 +139,11 @@ class Leases:
             self._carried[tp] = decision
 
     def log_moved(self, tp: TopicPartition) -> None:
-        """A copy has taken the log's place: what it keeps beside it counts if the decision is still the same."""
+        """A copy has taken the log's place: leases are lost with the log that they cover.
+
+        The decision beside the copy counts if it is still the log's.
+        """
+        self.book.lose_replica(tp, "the replica moved to another log directory", self.ports.clock.now_ms())
         if self._carried.pop(tp, None) is not self.decisions.get(tp):
             self.decisions.pop(tp, None)
             self._remove_decision(self.ports.store.logs.get(tp))

@@ -81,6 +81,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.controller.runner:",
         "broker.leases.leases:Leases.close",
         "broker.leases.leases:Leases.log_truncated",
+        "broker.leases.leases:Leases.log_moved",
         "broker.leases.leases:Leases.leased_log",
         "broker.leases.leases:Leases.expire_due",
         "broker.leases.leases:Leases.on_deleted",

@@ -1,10 +1,10 @@
-"""The decision of a compaction goes with its replica to another log directory."""
+"""What becomes of decisions and leases when a replica moves to another log directory."""
 
 import base64
 
 from logyard.broker.log.partition_log import PartitionLog
 from tests.support.lease_world import COMPACTED, ROOT, TP, LeaseWorld, commit_body, fill
-from tests.support.moving_logs import copy
+from tests.support.moving_logs import copy, settled
 
 OTHER = "/other"
 
@@ -40,6 +40,7 @@ async def promoted(world: LeaseWorld) -> PartitionLog:
     assert partition is not None
     partition.log = world.store.promote(TP)
     await world.leases.settle()
+    await settled(world.store)
     return partition.log
 
 
@@ -108,3 +109,13 @@ async def test_a_copy_that_is_given_up_meanwhile_stops_nothing() -> None:
         assert future is not None
         world.disk.remove_tree(future.directory)
         await world.leases.carry_decision(log, future)
+
+
+async def test_leases_on_the_log_that_was_left_are_lost_at_once() -> None:
+    async with two_directories() as world:
+        log, _ = await compacted(world)
+        lease = await world.take()
+        await copied(world, log)
+        await promoted(world)
+        assert (await world.ok("GET", f"/leases/{lease['lease_id']}"))["state"] == "lost"
+        assert (await world.take(run_id="another"))["directory"] == f"{OTHER}/{TP}"
