@@ -12,13 +12,20 @@ from tests.support import airflow_home
 
 airflow_home.prepare()
 
+of_this_file: dict[pytest.FixtureDef[Any], Any] = {}
+"""The fixtures of the file whose tests run, each with the request by which it was made."""
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> None:
+    if fixturedef.scope == "module":
+        if any(made.path != request.path for made in of_this_file.values()):
+            of_this_file.clear()
+        of_this_file[fixturedef] = request
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
-        return
-    request: Any = item._request
-    for definitions in item._fixtureinfo.name2fixturedefs.values():
-        for definition in definitions:
-            if definition.scope == "module":
-                definition.finish(request)
+    if getattr(item, "execution_count", 1) > 1:
+        for fixture, request in list(of_this_file.items()):
+            fixture.finish(request)
+        of_this_file.clear()
