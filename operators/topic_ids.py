@@ -34,23 +34,17 @@ def ids_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) 
     """The topics' ids, for whoever commits later; without those that nobody tells."""
     if not topics:
         return {}
-    try:
-        with hook.client(_PATIENCE_S) as client:
-            seen = client.witnessed(topics).topics
-    except (ApiError, ClusterUnreachable) as problem:
-        warn("the ids of the topics are not known (%s)", problem)
-        return {}
+    seen = _witnessed(hook, topics, lambda problem: warn("the ids of the topics are not known (%s)", problem))
     return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
 
 
 def partitions_told(hook: ClusterHook, topic: str, warn: Callable[..., None]) -> int:
     """How many partitions of the topic the controller's broker knows; 0 where nobody tells."""
-    try:
-        with hook.client(_PATIENCE_S) as client:
-            found = client.witnessed([topic]).topics.get(topic)
-    except (ApiError, ClusterUnreachable) as problem:
+
+    def say(problem: Exception) -> None:
         warn("topic %s has the partitions that one broker knows: the controller does not tell (%s)", topic, problem)
-        return 0
+
+    found = _witnessed(hook, [topic], say).get(topic)
     return 0 if found is None else len(found.partitions)
 
 
@@ -59,20 +53,30 @@ def told_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None])
 
     Raises BadSettings (no expression).
     """
-    is_meant = chosen(topics)
-    names = None if any(name.startswith("^") for name in topics) else topics
-    try:
-        with hook.client(_PATIENCE_S) as client:
-            seen = client.witnessed(names).topics
-    except (ApiError, ClusterUnreachable) as problem:
+
+    def say(problem: Exception) -> None:
         warn(
             "%s: read is what one broker knows of, and whether a topic is made anew meanwhile is not known: the "
             "controller does not tell (%s)",
             ", ".join(topics),
             problem,
         )
+
+    is_meant = chosen(topics)
+    names = None if any(name.startswith("^") for name in topics) else topics
+    return {name: view for name, view in _witnessed(hook, names, say).items() if is_meant(name)}
+
+
+def _witnessed(
+    hook: ClusterHook, topics: Sequence[str] | None, say: Callable[[Exception], None]
+) -> Mapping[str, TopicView]:
+    """These topics (None: all) as the controller's broker knows them; none where nobody tells, and `say` why."""
+    try:
+        with hook.client(_PATIENCE_S) as client:
+            return client.witnessed(topics).topics
+    except (ApiError, ClusterUnreachable) as problem:
+        say(problem)
         return {}
-    return {name: view for name, view in seen.items() if is_meant(name)}
 
 
 def made_anew(client: ClusterClient, known: Mapping[str, str]) -> list[str]:

@@ -152,9 +152,9 @@ def partitions_of(consumer: Any, topics: Sequence[str], timeout_s: float) -> lis
     found: dict[str, Any] = {}
     for name in topics:
         if name.startswith("^"):
-            wanted = _expression(name)
+            is_meant = chosen([name])
             known = asked("metadata", consumer.list_topics, timeout=timeout_s).topics
-            found |= {topic: view for topic, view in known.items() if wanted.match(topic)}
+            found |= {topic: view for topic, view in known.items() if is_meant(topic)}
         else:
             found |= _heard_of(consumer, name, timeout_s)
     for topic, view in found.items():
