@@ -31,6 +31,11 @@ def topic_config_fields(config: BrokerConfig, overrides: Mapping[str, str]) -> l
     ]
 
 
+def meant_for_another(broker_id: int, name: str) -> ApiError:
+    """The refusal of a resource that is another broker's: its id is `name`, ours `broker_id`."""
+    return ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}: send this to broker {name}")
+
+
 def described(
     entries: Iterable[ConfigEntry], wanted: Iterable[str] | None, with_synonyms: bool, with_docs: bool
 ) -> list[dict[str, Any]]:

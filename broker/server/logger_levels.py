@@ -9,7 +9,7 @@ from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.config.key_types import ConfigType
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log_levels import LEVELS, LOGGERS, ROOT
-from logyard.broker.server.config_fields import DELETE, SET
+from logyard.broker.server.config_fields import DELETE, SET, meant_for_another
 from logyard.broker.server.services import Services
 
 log = structlog.get_logger("logyard.services")
@@ -76,4 +76,4 @@ def _require_this_broker(services: Services, name: str) -> None:
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"a broker's id is needed, not {name!r}") from None
     if not is_this:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}")
+        raise meant_for_another(services.broker_id, name)

@@ -9,7 +9,7 @@ from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, change_overrides
+from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, change_overrides, meant_for_another
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses
 from logyard.broker.server.logger_levels import alter_levels
 from logyard.broker.server.request import Fields, Request
@@ -119,9 +119,7 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
         await change_overrides(services.zk, configs.TOPICS, name, change, check_topic, validate_only=validate_only)
     elif kind == BROKER:
         if name not in ("", str(services.broker_id)):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
-            )
+            raise meant_for_another(services.broker_id, name)
 
         def allowed() -> None:
             authorization.require(services, request, row.cluster)

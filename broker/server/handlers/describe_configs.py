@@ -12,7 +12,7 @@ from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
-from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described
+from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described, meant_for_another
 from logyard.broker.server.large_answers import Pauses
 from logyard.broker.server.logger_levels import described_levels
 from logyard.broker.server.request import Fields, Request
@@ -89,9 +89,7 @@ def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kin
         return services.config.describe_topic(overrides[name])
     if kind == BROKER:
         if name not in ("", str(services.broker_id)):
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: send this to broker {name}"
-            )
+            raise meant_for_another(services.broker_id, name)
         return services.describe_broker(cluster_wide=not name)
     if kind == LOGGER:
         return described_levels(services, name)
