@@ -73,20 +73,20 @@ def test_topics(sides: tuple[Side, Side]) -> None:
 
 def test_levels_of_loggers(sides: tuple[Side, Side]) -> None:
     """The loggers are others: Kafka's are classes of Java; `root` is in both."""
-    of, alter = "--entity-type broker-loggers --entity-name 0", f"{TO} --alter --entity-type broker-loggers"
+    alter = f"{TO} --alter --entity-type broker-loggers --entity-name 0"
     same(
         sides,
-        Step("configs", f"{alter} --entity-name 0 --add-config root=ERROR"),
-        Step("configs", f"{alter} --entity-name 0 --add-config root=LOUD", refused=True),
-        Step("configs", f"{alter} --entity-name 0 --add-config no.such=DEBUG", refused=True),
-        Step("configs", f"{alter} --entity-name 0 --delete-config root", refused=True),
+        Step("configs", f"{alter} --add-config root=ERROR"),
+        Step("configs", f"{alter} --add-config root=LOUD", refused=True),
+        Step("configs", f"{alter} --add-config no.such=DEBUG", refused=True),
+        Step("configs", f"{alter} --delete-config root", refused=True),
         Step("configs", f"{TO} --describe --entity-type broker-loggers", refused=True),
     )
     for side in sides:
-        said = side.run(Step("configs", f"{TO} --describe {of}"))
+        said = side.run(Step("configs", f"{TO} --describe --entity-type broker-loggers --entity-name 0"))
         assert "Dynamic configs for broker-logger 0 are:" in said
         assert "root=ERROR sensitive=false synonyms={}" in said.splitlines()
-    same(sides, Step("configs", f"{alter} --entity-name 0 --add-config root=INFO"))
+    same(sides, Step("configs", f"{alter} --add-config root=INFO"))
 
 
 def test_configs(sides: tuple[Side, Side]) -> None:
