@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -40,12 +40,18 @@ def sparks(place: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def forked_by(daemon: "subprocess.Popen[bytes]") -> int:
-    """Have the daemon fork a worker; returns whose child it is."""
+@contextmanager
+def worker_of(daemon: "subprocess.Popen[bytes]") -> Iterator[int]:
+    """Have the daemon fork a worker that lives meanwhile; yields its pid."""
     assert daemon.stdout is not None
     (port,) = struct.unpack("!i", daemon.stdout.read(4))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
-        (worker,) = struct.unpack("!i", wire.recv(4, socket.MSG_WAITALL))
+        yield struct.unpack("!i", wire.recv(4, socket.MSG_WAITALL))[0]
+
+
+def forked_by(daemon: "subprocess.Popen[bytes]") -> int:
+    """Have the daemon fork a worker; returns whose child it is."""
+    with worker_of(daemon) as worker:
         status = Path(f"/proc/{worker}/status").read_text()
     return int(status.partition("PPid:")[2].split()[0])
 
@@ -68,6 +74,18 @@ def test_sigterm_at_the_one_ends_the_other(prepared: Prepared) -> None:
         daemon.send_signal(signal.SIGTERM)
         assert prepared.process.wait(timeout=60) == 1
         assert daemon.wait(timeout=60) == 0
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_ends_workers_whose_daemon_has_died_before_it_told_them(prepared: Prepared) -> None:
+    """As it does when SIGTERM comes while it ends by itself, its standard input being closed."""
+    with sparks(prepared.place) as daemon, worker_of(daemon):
+        prepared.process.kill()
+        prepared.process.wait(timeout=60)
+        with pytest.raises(subprocess.TimeoutExpired):
+            daemon.wait(timeout=0.3)
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(timeout=60) == 0, "it waits for the last of its workers"
 
 
 @pytest.mark.timeout(120)
