@@ -1,6 +1,6 @@
 """For all tests: how property tests draw their examples, what becomes of a receive buffer that is let go, how an
-exception is logged, what the garbage collector looks at, where compiled loops are kept, and what is said of a test
-that ran again.
+exception is logged, what the garbage collector looks at, where compiled loops are kept, what a test that runs again
+finds (tests/support/made_anew.py), and what is said of it.
 
 The same code gets the same examples, so that a change is judged by what it changes. `LOGYARD_EXPLORE=1` (make proof)
 draws new ones at every run, three times as many. No example fails for having been slow: the machine is shared.
@@ -25,7 +25,7 @@ from hypothesis import settings
 
 from logyard.broker.controller import garbage_collector
 from logyard.broker.server import receive_buffers
-from tests.support import collecting, kept_kernels
+from tests.support import collecting, kept_kernels, made_anew
 from tests.support.lengths import IS_PROOF, examples
 
 settings.register_profile("logyard", deadline=None, derandomize=not IS_PROOF, max_examples=examples(100))
@@ -47,6 +47,11 @@ garbage_collector.never_search = lambda: None
 _renderer = structlog.get_config()["processors"][-1]
 assert isinstance(_renderer, structlog.dev.ConsoleRenderer)
 _renderer.exception_formatter = structlog.dev.plain_traceback
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plugin: hooks of this file are not told of what a whole session shares."""
+    config.pluginmanager.register(made_anew)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,8 +64,13 @@ def die_job(running: "subprocess.Popen[str]", mark: Path) -> None:
     assert running.returncode == -9, f"status {running.returncode}: {err[-2000:]}"
 
 
-def left_of(session: int) -> list[str]:
-    """What runs in a session of processes."""
+def all_gone(running: "subprocess.Popen[str]") -> bool:
+    """True if nothing runs any more in the job's session; AssertionError names what does."""
+    assert _left_of(running.pid) == []
+    return True
+
+
+def _left_of(session: int) -> list[str]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.export_runs import Flights, pairs
-from tests.support.job_process import left_of
+from tests.support.job_process import all_gone
 from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -43,7 +43,7 @@ def said_of(python: Path, log: Path) -> str:
     )
     out, err = running.communicate(timeout=250)
     assert running.returncode == 1, err[-3000:]
-    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    eventually(lambda: all_gone(running), "no process is left", 60)
     return out.strip().splitlines()[-1]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from logyard.spark_jobs.leases import client
-from tests.support.job_process import failing, finish_job, left_of, start_job
+from tests.support.job_process import all_gone, failing, finish_job, start_job
 from tests.support.lease_job import broker_https
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -41,7 +41,7 @@ def test_sigterm_gives_the_leases_back_and_leaves_no_process(cluster: RealCluste
     assert running.returncode not in (0, None)
     assert '"compacted"' not in out
     eventually(lambda: held(cluster, topic) == [], "every lease is given back", 60)
-    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    eventually(lambda: all_gone(running), "no process is left", 60)
     assert client.partition_status(broker, topic, 0)["clean_offset"] == before
 
 
@@ -50,7 +50,7 @@ def test_a_job_that_is_done_leaves_no_process(cluster: RealCluster, tmp_path: Pa
     filled(cluster, topic)
     running = start_job("audit", cluster, tmp_path, "--topic", topic, *LONG)
     assert finish_job(running)["verdict"] == "ok"
-    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    eventually(lambda: all_gone(running), "no process is left", 60)
     assert held(cluster, topic) == []
 
 
@@ -61,4 +61,4 @@ def test_a_job_that_fails_leaves_no_process(cluster: RealCluster, tmp_path: Path
     out, err = running.communicate(timeout=120)
     assert running.returncode == 1, err[-3000:]
     assert "audit.py: topic absent does not exist" in out + err
-    eventually(lambda: left_of(running.pid) == [], "no process is left", 60)
+    eventually(lambda: all_gone(running), "no process is left", 60)
