@@ -4,8 +4,6 @@ Each bomb is some kilobytes; what it decompresses to, or says that it holds, is 
 machine with other work compare it with that of a bare event loop in a process of its own, beside it in each row.
 """
 
-import asyncio
-import multiprocessing
 import struct
 import threading
 import time
@@ -17,7 +15,7 @@ from logyard.broker.records.crc import crc32, crc32c
 from logyard.broker.records.header import COUNT_AT, CRC_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD
 from logyard.broker.records.stream import Record
 from logyard.broker.records.varint import write_varint
-from tests.benchmarks import frames, harness
+from tests.benchmarks import bare_loop, frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
 BOMBED, WIDE, UNKNOWN = "bombed", "wide", "unknown"
@@ -82,23 +80,20 @@ def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
     """Throw the bomb for some seconds, again and again, while somebody else produces."""
     ended = threading.Event()
     hostile = threading.Thread(target=_throw, args=(broker, bomb, ended), daemon=True)
-    bare = multiprocessing.Value("d", 0.0)
-    beside = multiprocessing.Process(target=_bare_loop, args=(bare,), daemon=True)
-    beside.start()
-    broker.longest_pause_ms()
-    before = broker.resident_mb()
-    if bomb is not None:
-        hostile.start()
-    wire, frame, took, most = Wire(broker, 1), frames.produce(1000, 1), [], before
-    begun = time.perf_counter()
-    while time.perf_counter() < begun + SECONDS:
-        sent = time.perf_counter()
-        wire.ask(frame)
-        took.append(time.perf_counter() - sent)
-        most = max(most, broker.resident_mb())
-        time.sleep(0.005)
-    pause = broker.longest_pause_ms()
-    beside.terminate()
+    with bare_loop.beside() as bare:
+        broker.longest_pause_ms()
+        before = broker.resident_mb()
+        if bomb is not None:
+            hostile.start()
+        wire, frame, took, most = Wire(broker, 1), frames.produce(1000, 1), [], before
+        begun = time.perf_counter()
+        while time.perf_counter() < begun + SECONDS:
+            sent = time.perf_counter()
+            wire.ask(frame)
+            took.append(time.perf_counter() - sent)
+            most = max(most, broker.resident_mb())
+            time.sleep(0.005)
+        pause = broker.longest_pause_ms()
     ended.set()
     if bomb is not None:
         hostile.join(timeout=60)
@@ -109,18 +104,6 @@ def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
         f"memory +{most - before:.0f} MB"
     )
     return Row(f"Longest pause, {what}", pause, "ms", bound=PAUSE_MS, note=note)
-
-
-def _bare_loop(longest_ms: "multiprocessing.sharedctypes.Synchronized[float]") -> None:
-    """The same measure as the broker's, of a loop that has nothing to do: what is in it is the machine's."""
-
-    async def look() -> None:
-        while True:
-            due = time.perf_counter() + 0.1
-            await asyncio.sleep(0.1)
-            longest_ms.value = max(longest_ms.value, (time.perf_counter() - due) * 1000)
-
-    asyncio.run(look())
 
 
 def _throw(broker: Server, bomb: bytes, ended: threading.Event) -> None:

@@ -1,6 +1,7 @@
 """How long others wait: p99 of Produce while another client reads cold segments, and the loop's longest pause.
 
-Cold means: synced and dropped from the page cache before every pass, so that the broker has to go to the disk.
+Cold means: synced and dropped from the page cache before every pass, so that the broker has to go to the disk. A pause
+is a wall-clock time: compare it with that of a bare event loop beside it.
 """
 
 import multiprocessing
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from logyard.broker.protocol.fetch_client import decode_response
 from logyard.broker.records import batch
-from tests.benchmarks import frames, harness
+from tests.benchmarks import bare_loop, frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
 COLD_BYTES = 512 << 20
@@ -36,19 +37,21 @@ def measure(directory: Path) -> list[Row]:
         Wire(broker, 4).exchange(frames.produce(9000, 100, topic=frames.COLD_TOPIC), COLD_BYTES // 900_000)
         logs = sorted((directory / "pauses").rglob(f"{frames.COLD_TOPIC}-0/*.log"))[:-1]
         broker.longest_pause_ms()
-        alone = _latencies(broker)
-        pause_alone = broker.longest_pause_ms()
-        with _cold_reader(broker, logs) as read:
+        with bare_loop.beside() as bare_alone:
+            alone = _latencies(broker)
+            pause_alone = broker.longest_pause_ms()
+        with bare_loop.beside() as bare, _cold_reader(broker, logs) as read:
             beside = _latencies(broker)
-        pause = broker.longest_pause_ms()
+            pause = broker.longest_pause_ms()
         rows = []
         for when, took in (("alone", alone), ("beside a cold reader", beside)):
             for share in (0.5, 0.99, 0.999):
                 what = f"Produce 1 KiB at {PER_SECOND}/s, {when}, p{share * 100:g}"
                 rows.append(Row(what, harness.percentile(took, share) * 1000, "ms"))
         rows.append(Row("Cold segments read meanwhile", read.value / SECONDS / 1e6, "MB/s"))
-        rows.append(Row("Longest pause of the loop, alone", pause_alone, "ms"))
-        rows.append(Row("Longest pause of the loop, beside a cold reader", pause, "ms"))
+        for when, longest, of_bare in (("alone", pause_alone, bare_alone), ("beside a cold reader", pause, bare)):
+            note = f"a bare loop {of_bare.value:.1f} ms"
+            rows.append(Row(f"Longest pause of the loop, {when}", longest, "ms", note=note))
         return rows
 
 

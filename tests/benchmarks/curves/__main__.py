@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.curves [--small] [PART ...]      measure these parts, or all; then write the page
     python -m tests.benchmarks.curves --page                    write the page from what was measured
+    python -m tests.benchmarks.curves --guest PART ...          measure them in a Linux of its own (guest.py)
 
 What was measured of a part before is replaced. `--small`: the first two sizes of each only.
 """
@@ -9,8 +10,20 @@ What was measured of a part before is replaced. `--small`: the first two sizes o
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from tests.benchmarks.curves import brokers, connections, controller, groups, jobs, page, partitions, points, topics
+from tests.benchmarks.curves import (
+    brokers,
+    connections,
+    controller,
+    groups,
+    guest,
+    jobs,
+    page,
+    partitions,
+    points,
+    topics,
+)
 from tests.benchmarks.curves.points import Curve
 
 Measure = Callable[[Sequence[int]], Curve]
@@ -35,6 +48,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="the first two sizes of each part")
     parser.add_argument("--sizes", type=int, nargs="+", help="these sizes instead, of the parts that are named")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
+    parser.add_argument("--guest", action="store_true", help="in User-mode Linux, where a process may have more files")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="keep what is measured there, and write no page")
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -45,8 +60,10 @@ def main() -> int:
         for name in options.parts or PARTS:
             measure, sizes = PARTS[name]
             chosen = options.sizes or (sizes[:SMALL] if options.small else sizes)
-            points.keep(measure(chosen))
-    page.write()
+            curve = guest.measure(name, chosen) if options.guest else measure(chosen)
+            points.keep(curve, options.into or points.MEASURED)
+    if options.into is None:
+        page.write()
     return 0
 
 
