@@ -1,13 +1,13 @@
 """`logyard cluster`: ZooKeeper and brokers on this machine."""
 
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from logyard.cli.progress import say
 from logyard.local import interrupts
 from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
@@ -60,7 +60,7 @@ def start(
         logyard cluster start --brokers 1 --dir /tmp/one --config log.retention.hours=1 --foreground
     """
     settings = Settings(brokers, zookeeper, port_base, parse_config(config or []), secure)
-    cluster = LocalCluster(directory, say=_say)
+    cluster = LocalCluster(directory, say=say)
     if not foreground:
         cluster.start(settings)
         _print_addresses(cluster)
@@ -97,7 +97,7 @@ def start_broker(directory: Directory, broker: BrokerId) -> None:
     \b
         logyard cluster start-broker --dir /tmp/yard --id 1
     """
-    LocalCluster(directory, say=_say).start_broker(broker)
+    LocalCluster(directory, say=say).start_broker(broker)
     typer.echo(f"broker {broker} serves")
 
 
@@ -174,10 +174,6 @@ def parse_signal(name: str) -> signal.Signals:
         raise LocalError(f"--signal {name}: no such signal; TERM and KILL are the usual ones") from None
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _print_addresses(cluster: LocalCluster) -> None:
     description = cluster.layout.read_description()
     typer.echo(f"zookeeper  {description['zookeeper']}")
@@ -199,5 +195,5 @@ def _stay(cluster: LocalCluster) -> None:
             return
         for name in [name for name, entry in entries.items() if not entry.alive and name not in reported]:
             reported.add(name)
-            _say(cluster.processes.failure(name))
+            say(cluster.processes.failure(name))
         time.sleep(0.5)

@@ -1,12 +1,12 @@
 """`logyard up`, `logyard down`, `logyard demo`: the whole platform on this machine."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from logyard.cli.cluster import parse_config
+from logyard.cli.progress import say
 from logyard.local import interrupts
 from logyard.local.layout import Settings
 
@@ -42,7 +42,7 @@ def up(
     """
     from logyard.local.platform import Platform  # it needs logyard[local]
 
-    platform = Platform(directory / "up", _say, own_dags=dags or directory.absolute().parent / "my-dags")
+    platform = Platform(directory / "up", say, own_dags=dags or directory.absolute().parent / "my-dags")
     platform.start(Settings(brokers, config=parse_config(config or []), secure=secure))
     for name, value in platform.addresses():
         typer.echo(f"{name:<18}  {value}")
@@ -89,7 +89,3 @@ def add_commands(app: typer.Typer) -> None:
     """Put the three commands at the top of `logyard`."""
     for command in (up, down, demo):
         app.command()(command)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ import sys
 import time
 from pathlib import Path
 
+from logyard.cli import progress
 from logyard.local import interrupts
 from logyard.local.layout import Settings
 from logyard.local.platform import Platform
@@ -11,16 +12,12 @@ from logyard.local.platform import Platform
 STANDIN = (sys.executable, str(Path(__file__).with_name("standin_broker.py")))
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
 def main() -> None:
     interrupts.raise_once()
-    platform = Platform(Path(sys.argv[1]), say, broker_command=STANDIN)
+    platform = Platform(Path(sys.argv[1]), progress.say, broker_command=STANDIN)
     try:
         platform.start(Settings(2))
-        say("up")
+        progress.say("up")
         time.sleep(600)
     finally:
         platform.abandon()
