@@ -90,6 +90,15 @@ class RealCluster:
         admin = self.admin()  # librdkafka ends its work with the handle: it has to outlive the future
         admin.create_topics([new], operation_timeout=20)[topic].result(30)
 
+    def create_again(self, topic: str) -> None:
+        """Create a topic that was deleted a moment ago: the controller may still be removing its replicas."""
+
+        def is_there() -> bool:
+            self.create(topic)
+            return True
+
+        eventually(is_there, f"{topic} can be created again")
+
     def produce(
         self, topic: str, events: Iterator[tuple[bytes | None, bytes]] | list[Any], **conf: Any
     ) -> dict[Any, int]:

@@ -122,7 +122,7 @@ def test_a_topic_that_was_made_anew_has_not_the_records(cluster: RealCluster, mo
     with pytest.raises(RecordsFailed):
         task.attempt(loses_the_answer)
     run(DeleteTopicOperator(task_id="d", topic="once-anew"), context())
-    cluster.create("once-anew")
+    cluster.create_again("once-anew")
     others = [b"other %d" % n for n in range(10)]
     writer = Producer({"bootstrap.servers": cluster.bootstrap})
     for n, value in enumerate(others):
