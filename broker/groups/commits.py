@@ -17,7 +17,7 @@ from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import membership, offsets, record_format, subscription
-from logyard.broker.groups.append_errors import answer_for, answer_in_transaction
+from logyard.broker.groups.append_errors import answer_for, answer_for_deletion
 from logyard.broker.groups.deletion import APPEND_COST, TOMBSTONE_COST, Deletion, Deletions, tombstones
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.members import Group, GroupState
@@ -89,7 +89,7 @@ class Commits:
             code = answer_for(ErrorCode.MESSAGE_TOO_LARGE)
         elif records:
             self._roster.add(group)
-            code = await self._applied(group, *self._append(group, good, records))
+            code = answer_for(await self._applied(group, *self._append(group, good, records)))
         return self._answers(commits, code)
 
     def _short_enough(self, commits: Sequence[OffsetCommit]) -> dict[Place, OffsetCommit]:
@@ -130,13 +130,13 @@ class Commits:
     async def _append_open(self, group: Group, producer: Producer, commits: Mapping[Place, OffsetCommit]) -> ErrorCode:
         """Whatever is answered: what lies in the log is pending, as it is for who loads the group."""
         if (records := self._records(group, commits)) is None:
-            return answer_in_transaction(ErrorCode.MESSAGE_TOO_LARGE)
+            return answer_for(ErrorCode.MESSAGE_TOO_LARGE)
         appended = self._log.append(self._roster.partition_for(group.group_id), records, producer)
         if appended.base_offset >= 0:
             self._roster.add(group)
             group.offsets.take_open(producer.producer_id, appended.base_offset, commits)
             self._roster.note_open(group, producer.producer_id)
-        return answer_in_transaction(await appended)
+        return answer_for(await appended)
 
     def end_transaction(self, partition: int, producer_id: int, marker_offset: int, *, committed: bool) -> None:
         """The producer's marker in a partition of the offsets log is replicated: its commits there count, or go."""
@@ -319,7 +319,7 @@ class Commits:
                 await self._pause()
         finally:
             self._forgetting.remove(deletion)
-        codes = [each if isinstance(each, ErrorCode) else await each for each in answers]
+        codes = [each if isinstance(each, ErrorCode) else answer_for_deletion(await each) for each in answers]
         code = next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
         if code is ErrorCode.NONE and codes:
             self._drop_if_empty(group)
@@ -385,10 +385,10 @@ class Commits:
             raise
 
     async def _applied(self, group: Group, number: int, appended: Appended) -> ErrorCode:
-        """Apply the change when the log has acknowledged it."""
+        """Apply the change when the log has acknowledged it; returns what came of the append."""
         written_at = offsets.NOT_WRITTEN
         try:
-            code = answer_for(await appended)
+            code = await appended
             if code is ErrorCode.NONE:
                 written_at = appended.base_offset
         finally:

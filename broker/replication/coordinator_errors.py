@@ -6,7 +6,6 @@ _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
@@ -14,5 +13,5 @@ _ANSWERS = {
 
 def coordinator_error(appended: ErrorCode) -> ErrorCode:
     """Return COORDINATOR_NOT_AVAILABLE if trying again may help, NOT_COORDINATOR if another broker has to be asked, and
-    other errors unchanged."""
+    other errors unchanged: what REQUEST_TIMED_OUT becomes depends on the coordinator."""
     return _ANSWERS.get(appended, appended)

@@ -387,4 +387,6 @@ def _tombstone(transaction: Transaction) -> KeyValue:
 def _answer_for(appended: ErrorCode) -> ErrorCode:
     if appended in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return ErrorCode.UNKNOWN_SERVER_ERROR
+    if appended is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return coordinator_error(appended)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups.append_errors import answer_in_transaction
+from logyard.broker.groups.append_errors import answer_for
 from logyard.broker.groups.events import Committer, OffsetCommit
 from logyard.broker.groups.ports import Producer
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
@@ -64,7 +64,7 @@ async def _verified(services: Services, request: Request, message: Any) -> Error
     if request.session.is_gone:
         # The client may have ended the transaction on another connection, and begun the next one (KAFKA-17754).
         return ErrorCode.NETWORK_EXCEPTION
-    return answer_in_transaction(errors.get(tp, ErrorCode.NONE))
+    return answer_for(errors.get(tp, ErrorCode.NONE))
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:

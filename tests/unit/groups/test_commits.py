@@ -176,6 +176,41 @@ async def test_offsets_that_could_not_be_expired_are_told() -> None:
     await world.groups.close()
 
 
+@pytest.mark.parametrize(
+    ("appended", "heard"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
+    ],
+)
+async def test_what_a_member_hears_of_its_append(appended: ErrorCode, heard: ErrorCode) -> None:
+    """As in Kafka, where most is passed on."""
+    world = await led()
+    world.log.held = True
+    commit = asyncio.ensure_future(world.commit(1))
+    await turns()
+    world.log.acknowledge(0, appended)
+    assert await commit is heard
+    assert offset(world) == -1
+    await world.groups.close()
+
+
+async def test_a_deletion_that_times_out_is_to_be_tried_again() -> None:
+    """Kafka does not wait for it; its admin client gives up after REQUEST_TIMED_OUT."""
+    world = await led()
+    await world.commit(1)
+    world.log.held = True
+    deletion = asyncio.ensure_future(world.groups.commits.delete_group("g"))
+    await turns()
+    world.log.acknowledge(0, ErrorCode.REQUEST_TIMED_OUT)
+    assert await deletion is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.names() == ["g"]
+    await world.groups.close()
+
+
 async def settled(world: CommittingWorld, metadata: bytes = b"m") -> str:
     """A member of the Stable group g; its id."""
     joined = await world.groups.join("g", Join("", None, "c", "/h", 10_000, 60_000, "consumer", (("range", metadata),)))
