@@ -5,6 +5,7 @@ Rule 2: no I/O and no clock of its own: the callers do the work on the disk, and
 Rule 3: a replica has at most one living compact lease, and at most LIVING_MAX living leases.
 """
 
+import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,8 @@ CLEANER_RUN = "cleaner"
 CATCH_UP_RUN = "catch-up"
 OWN_RUNS = frozenset({CLEANER_RUN, CATCH_UP_RUN})
 REMEMBERED_MS = 10 * 60_000
+# More are forgotten earlier: who takes leases and lets them go, again and again, would fill the memory.
+REMEMBERED_MAX = 50_000
 TTL_MS_MIN = 5_000
 TTL_MS_MAX = 600_000
 TTL_MS_DEFAULT = 60_000
@@ -124,36 +127,39 @@ class LeaseBook:
         self._on_forget = on_forget
         self._leases: dict[str, Lease] = {}
         self._by_replica: dict[TopicPartition, dict[str, Lease]] = {}  # the living ones
-        self._next_due_ms = 0  # nothing is due before
+        self._answers: dict[TopicPartition, dict[str, Lease]] = {}  # the committed ones
+        self._ended: list[tuple[int, int, Lease]] = []  # a heap, by the time when they are forgotten
+        self._count_of_ended = 0
+        self._next_due_ms = 0  # no living one is due before
 
     def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._leases.values()))
 
-    def _living(self, tp: TopicPartition) -> list[Lease]:
+    def living(self, tp: TopicPartition) -> list[Lease]:
+        """Return the living leases of a replica."""
         return list(self._by_replica.get(tp, {}).values())
 
-    def _add(self, lease: Lease) -> None:
-        self._leases[lease.lease_id] = lease
-        if lease.living:
-            self._by_replica.setdefault(lease.tp, {})[lease.lease_id] = lease
+    def answers(self, tp: TopicPartition) -> list[Lease]:
+        """Return the committed leases of a replica whose jobs may send their commits again."""
+        return list(self._answers.get(tp, {}).values())
 
     def is_being_compacted(self, tp: TopicPartition) -> bool:
         """Whether this replica has a live compact lease: nothing else may delete or clean its segments."""
-        return any(lease.purpose is Purpose.COMPACT for lease in self._living(tp))
+        return any(lease.purpose is Purpose.COMPACT for lease in self.living(tp))
 
     def admit(self, tp: TopicPartition, run_id: str, purpose: Purpose, now_ms: int) -> None:
         """End the same run's old lease, then raise LeaseError if a new one may not be granted.
 
         Raises `commit_in_progress`, `lease_held` or `too_many_leases`.
         """
-        for old in self._living(tp):
+        for old in self.living(tp):
             if old.run_id == run_id and old.purpose is purpose:
                 if old.state is LeaseState.COMMITTING:
                     raise LeaseError(
                         "commit_in_progress", 409, f"lease {old.lease_id} is being committed: wait until it is done"
                     )
                 self._end(old, LeaseState.ABORTED, "retaken", now_ms)
-        living = self._living(tp)
+        living = self.living(tp)
         if purpose is Purpose.COMPACT:
             for other in living:
                 if other.purpose is Purpose.COMPACT:
@@ -194,19 +200,17 @@ class LeaseBook:
             ttl_ms,
             0,
         )
-        self.renew(lease, now_ms)
-        self._add(lease)
+        self._live(lease, now_ms)
         return lease
 
     def restore(self, lease: Lease, now_ms: int) -> None:
         """Add a lease that survived a restart, live or committed; new leases get larger generations."""
         if lease.living:
-            self.renew(lease, now_ms)
+            self._live(lease, now_ms)
         else:
-            left_ms = lease.ended_at_ms + REMEMBERED_MS - now_ms
-            self._due(lease, self._passed_ms() + max(0, min(left_ms, REMEMBERED_MS)))
+            self._leases[lease.lease_id] = lease
+            self._remember(lease, max(0, min(lease.ended_at_ms + REMEMBERED_MS - now_ms, REMEMBERED_MS)))
         self._generation = max(self._generation, lease.generation)
-        self._add(lease)
 
     def find(self, lease_id: str) -> Lease:
         lease = self._leases.get(lease_id)
@@ -235,11 +239,20 @@ class LeaseBook:
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
         lease.expires_at_ms = now_ms + lease.ttl_ms
-        self._due(lease, self._passed_ms() + lease.ttl_ms)
+        lease.due_ms = self._passed_ms() + lease.ttl_ms
+        self._next_due_ms = min(self._next_due_ms, lease.due_ms)
 
-    def _due(self, lease: Lease, at_ms: int) -> None:
-        lease.due_ms = at_ms
-        self._next_due_ms = min(self._next_due_ms, at_ms)
+    def _live(self, lease: Lease, now_ms: int) -> None:
+        self.renew(lease, now_ms)
+        self._leases[lease.lease_id] = lease
+        self._by_replica.setdefault(lease.tp, {})[lease.lease_id] = lease
+
+    def _remember(self, lease: Lease, for_ms: int) -> None:
+        lease.due_ms = self._passed_ms() + for_ms
+        self._count_of_ended += 1
+        heapq.heappush(self._ended, (lease.due_ms, self._count_of_ended, lease))
+        if lease.state is LeaseState.COMMITTED and lease.run_id not in OWN_RUNS:
+            self._answers.setdefault(lease.tp, {})[lease.lease_id] = lease
 
     def begin_commit(self, lease: Lease, decision_sha256: str) -> None:
         lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
@@ -261,13 +274,13 @@ class LeaseBook:
 
     def lose_replica(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
         """End the leases that cover lost data: all of them, or with `truncated_to` those that reach above it."""
-        for lease in self._living(tp):
+        for lease in self.living(tp):
             if truncated_to is None or truncated_to < lease.log_end_offset:
                 self.lose(lease, reason, now_ms)
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
         """End the compact leases of other leader epochs: the new leader may have other records (docs/leases.md)."""
-        for lease in self._living(tp):
+        for lease in self.living(tp):
             if lease.purpose is Purpose.COMPACT and lease.leader_epoch != leader_epoch:
                 self.lose(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
 
@@ -279,22 +292,30 @@ class LeaseBook:
     def expire_due(self, now_ms: int) -> None:
         """End the leases without a heartbeat in their time to live; forget those that ended long ago."""
         passed_ms = self._passed_ms()
+        while self._ended and (self._ended[0][0] <= passed_ms or len(self._ended) > REMEMBERED_MAX):
+            self._forget(heapq.heappop(self._ended)[2])
         if passed_ms < self._next_due_ms:
             return  # every request asks, and there may be thousands
-        for lease in list(self._leases.values()):
-            if lease.due_ms > passed_ms:
-                continue
-            if lease.state is LeaseState.ACTIVE:
+        for lease in [lease for leases in self._by_replica.values() for lease in leases.values()]:
+            if lease.due_ms <= passed_ms and lease.state is LeaseState.ACTIVE:
                 self._end(lease, LeaseState.EXPIRED, f"no heartbeat for {lease.ttl_ms} ms", now_ms)
-            elif not lease.living:
-                del self._leases[lease.lease_id]
-                self._on_forget(lease)
-        waiting = [lease.due_ms for lease in self._leases.values() if lease.state is not LeaseState.COMMITTING]
+        living = (lease for leases in self._by_replica.values() for lease in leases.values())
+        waiting = [lease.due_ms for lease in living if lease.state is LeaseState.ACTIVE]
         self._next_due_ms = min(waiting, default=passed_ms + TTL_MS_MIN)
+
+    def _forget(self, lease: Lease) -> None:
+        if self._leases.get(lease.lease_id) is not lease:
+            return  # a restart found it twice: its directory, and the answer beside it
+        del self._leases[lease.lease_id]
+        answers = self._answers.get(lease.tp, {})
+        answers.pop(lease.lease_id, None)
+        if not answers:
+            self._answers.pop(lease.tp, None)
+        self._on_forget(lease)
 
     def _end(self, lease: Lease, state: LeaseState, reason: str | None, now_ms: int) -> None:
         lease.state, lease.reason, lease.ended_at_ms = state, reason, now_ms
-        self._due(lease, self._passed_ms() + REMEMBERED_MS)
+        self._remember(lease, REMEMBERED_MS)
         living = self._by_replica.get(lease.tp, {})
         living.pop(lease.lease_id, None)
         if not living:

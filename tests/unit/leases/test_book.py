@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.leases import book
 from logyard.broker.leases.book import LIVING_MAX, REMEMBERED_MS, Lease, LeaseBook, LeaseError, LeaseState, Purpose
 from logyard.broker.model import TopicPartition
 
@@ -129,21 +130,50 @@ def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_a_lease() -> None:
     assert lease.state is LeaseState.EXPIRED
 
 
-def test_a_lease_costs_the_same_beside_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every request asks what is due, and the cleaner asks of every log whether it is held."""
-    made = Book()
-    looked = 0
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is looked at in leases."""
+    looked: list[str] = []
 
-    def counted(slot: Any) -> property:
+    def counted(name: str, slot: Any) -> property:
         def read(lease: Lease) -> Any:
-            nonlocal looked
-            looked += 1
+            looked.append(name)
             return slot.__get__(lease)
 
         return property(read, slot.__set__)
 
     for name in ("tp", "due_ms"):
-        monkeypatch.setattr(Lease, name, counted(getattr(Lease, name)))
+        monkeypatch.setattr(Lease, name, counted(name, getattr(Lease, name)))
+    return looked
+
+
+def test_what_is_remembered_costs_no_request_anything(looks: list[str]) -> None:
+    """Who takes leases and lets them go left thousands, all of which were looked at whenever one was forgotten."""
+    made = Book()
+    for number in range(1000):
+        made.tick(number)
+        made.book.abort(made.take(), "done", number)
+    looks.clear()
+    for number in range(1000):
+        assert len(list(made.book)) == 1000 - number
+        made.tick(REMEMBERED_MS + number)
+    assert list(made.book) == []
+    assert len(looks) < 10_000
+
+
+def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book, "REMEMBERED_MAX", 3)
+    made = Book()
+    for number in range(5):
+        made.book.abort(made.take(), "done", number)
+    living = made.take()
+    made.tick(10)
+    assert [lease.lease_id for lease in made.book] == ["L3", "L4", "L5", living.lease_id]
+
+
+def test_a_lease_costs_the_same_beside_thousands(looks: list[str]) -> None:
+    """Every request asks what is due, and the cleaner asks of every log whether it is held."""
+    made = Book()
     for number in range(1000):
         tp = TopicPartition("t", number)
         made.book.admit(tp, "r", Purpose.COMPACT, 0)
@@ -160,7 +190,7 @@ def test_a_lease_costs_the_same_beside_thousands(monkeypatch: pytest.MonkeyPatch
         )
         made.tick(number)
     assert made.book.is_being_compacted(TopicPartition("t", 500))
-    assert looked < 10_000
+    assert len(looks) < 10_000
     made.tick(70_000)
     assert len(made.ended) == 1000
     assert not made.book.is_being_compacted(TopicPartition("t", 500))
