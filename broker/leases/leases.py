@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -32,6 +32,16 @@ from logyard.broker.replication.replicas import Replicas
 TICK_S = 1.0
 
 log = structlog.get_logger("logyard.leases")
+
+
+class Carried(NamedTuple):
+    """What lies beside the copy of a move: the log's decision, and the answers of the commits of these leases."""
+
+    decision: KeptDecision | None
+    answers: frozenset[str]
+
+
+NOTHING_CARRIED = Carried(None, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +69,13 @@ class Leases:
         self.broker_id = broker_id
         self.book = LeaseBook(ports.clock.now_ms(), lambda: passed_ms(ports.clock), self._ended, self._forgotten)
         self.decisions: dict[TopicPartition, KeptDecision] = {}
-        self._carried: dict[TopicPartition, KeptDecision] = {}  # beside the copies of moves
+        self._carried: dict[TopicPartition, Carried] = {}
         self._leased_logs: dict[str, LeasedLog] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: TimerHandle | None = None
         ports.replicas.requests.add_listener(self)
         ports.store.on_cut, ports.store.on_moved = self.log_truncated, self.log_moved
-        ports.store.before_move = self.carry_decision
+        ports.store.before_move = self.carry
 
     # -- life -----------------------------------------------------------------------------------------------
 
@@ -125,28 +135,44 @@ class Leases:
         if replica is not None:
             self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
 
-    async def carry_decision(self, replica: PartitionLog, copy: PartitionLog) -> None:
-        """Before a move puts `copy` in the log's place: have it keep the log's decision, and no other.
+    async def carry(self, replica: PartitionLog, copy: PartitionLog) -> None:
+        """Before a move puts `copy` in the log's place: have it keep the log's decision, and no other, and the answers
+        of its commits.
 
         Raises StorageError.
         """
         tp, decision = replica.tp, self.decisions.get(replica.tp)
+        answers = self._answers_of(replica)
         source, target = (f"{log.directory}/{layout.LEASES}" for log in (replica, copy))
-        carry = partial(persistence.carry_decision, self.ports.disk, source, target, is_kept=decision is not None)
-        is_there = await self.ports.run_blocking(carry)
-        self._carried.pop(tp, None)
-        if decision is not None and is_there:
-            self._carried[tp] = decision
+
+        def work() -> bool:
+            persistence.write_answers(self.ports.disk, target, answers)
+            return persistence.carry_decision(self.ports.disk, source, target, is_kept=decision is not None)
+
+        is_there = await self.ports.run_blocking(work)
+        ids = frozenset(lease.lease_id for lease in answers)
+        self._carried[tp] = Carried(decision if is_there else None, ids)
+
+    def _answers_of(self, replica: PartitionLog) -> list[Lease]:
+        return [lease for lease in self.book.answers(replica.tp) if lease.is_of(replica.topic_id)]
 
     def log_moved(self, tp: TopicPartition) -> None:
         """A copy has taken the log's place: leases are lost with the log that they cover.
 
-        The decision beside the copy counts if it is still the log's.
+        The decision beside the copy counts if it is still the log's. A commit that was swapped in before the move goes
+        on where the log lies now.
         """
         self.book.lose_replica(tp, "the replica moved to another log directory", self.ports.clock.now_ms())
-        if self._carried.pop(tp, None) is not self.decisions.get(tp):
+        replica = self.ports.store.logs.current[tp]
+        for lease in self.book.living(tp):
+            self._leased_logs[lease.lease_id].log = replica
+        carried = self._carried.pop(tp, NOTHING_CARRIED)
+        if carried.decision is not self.decisions.get(tp):
             self.decisions.pop(tp, None)
-            self._remove_decision(self.ports.store.logs.get(tp))
+            self._remove_decision(replica)
+        if late := [lease for lease in self._answers_of(replica) if lease.lease_id not in carried.answers]:
+            directory = f"{replica.directory}/{layout.LEASES}"
+            self.spawn(self._tidy(directory, partial(persistence.write_answers, self.ports.disk, directory, late)))
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """This broker leads now: compact leases of earlier leader epochs are lost."""
@@ -196,14 +222,14 @@ class Leases:
         self._remove_later(leased.directory)
 
     def _remove_later(self, path: str) -> None:
-        self.spawn(self._remove(path))
+        self.spawn(self._tidy(path, partial(persistence.remove_leftovers, self.ports.disk, [path])))
 
-    async def _remove(self, path: str) -> None:
+    async def _tidy(self, path: str, work: Callable[[], None]) -> None:
         try:
-            await self.ports.run_blocking(partial(persistence.remove_leftovers, self.ports.disk, [path]))
+            await self.ports.run_blocking(work)
         except Exception as error:
-            # It only costs space: the next start removes what no live lease needs.
-            log.warning("files of an ended lease could not be removed", path=path, error=str(error))
+            # It costs space, and the next start removes what no live lease needs; or a repeated commit its answer.
+            log.warning("files of an ended lease could not be put in order", path=path, error=str(error))
 
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
         """Return this broker's replica and its log; raises LeaseError(unknown_partition)."""

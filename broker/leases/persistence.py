@@ -8,7 +8,7 @@ Everything here waits for the disk: call it in threads.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,9 +49,8 @@ def unseal(data: bytes) -> Json:
     return found
 
 
-def record_of(leased: LeasedLog, **more: Any) -> Json:
+def record_of(lease: Lease, segments: Iterable[LeasedSegment], **more: Any) -> Json:
     """Return what a restart needs to restore a lease."""
-    lease = leased.lease
     return {
         "lease_id": lease.lease_id,
         "generation": lease.generation,
@@ -64,14 +63,15 @@ def record_of(leased: LeasedLog, **more: Any) -> Json:
         "end_offset": lease.end_offset,
         "log_end_offset": lease.log_end_offset,
         "ttl_ms": lease.ttl_ms,
-        "segments": [segment._asdict() for segment in leased.segments.values()],
+        "segments": [segment._asdict() for segment in segments],
         **more,
     }
 
 
 def write_record(disk: Disk, leased: LeasedLog, **more: Any) -> None:
     """Write a lease's record into its directory; raises DiskError."""
-    write_whole(disk, f"{leased.directory}/{LEASE_FILE}", seal(record_of(leased, **more)), sync=False)
+    record = record_of(leased.lease, leased.segments.values(), **more)
+    write_whole(disk, f"{leased.directory}/{LEASE_FILE}", seal(record), sync=False)
 
 
 def committing(request_groups: Sequence[Sequence[int]], sha256: str, result: Json) -> Json:
@@ -84,10 +84,22 @@ def ended_path(leases_directory: str, lease_id: str) -> str:
     return f"{leases_directory}/{lease_id}{ENDED_SUFFIX}"
 
 
-def write_committed(disk: Disk, leases_directory: str, leased: LeasedLog, now_ms: int, **more: Any) -> None:
-    """Keep a committed lease's record beside its directory, which is removed; raises DiskError."""
-    path = ended_path(leases_directory, leased.lease.lease_id)
-    write_whole(disk, path, seal(record_of(leased, **more, ended_at_ms=now_ms)), sync=False)
+def write_committed(disk: Disk, leases_directory: str, lease: Lease, result: Json, ended_at_ms: int) -> None:
+    """Keep a committed lease, and the answer of its commit, beside its directory, which is removed.
+
+    Raises DiskError; FileNotFoundError if the replica's directory is gone.
+    """
+    disk.make_directory(leases_directory, within=leases_directory.rpartition("/")[0])
+    begun = committing((), lease.decision_sha256 or "", result)
+    path = ended_path(leases_directory, lease.lease_id)
+    write_whole(disk, path, seal(record_of(lease, (), **begun, ended_at_ms=ended_at_ms)), sync=False)
+
+
+def write_answers(disk: Disk, leases_directory: str, committed: Iterable[Lease]) -> None:
+    """Keep these committed leases where their replica has moved to, or will; raises DiskError."""
+    with suppress(FileNotFoundError):  # the replica was given up
+        for lease in committed:
+            write_committed(disk, leases_directory, lease, lease.result or {}, lease.ended_at_ms)
 
 
 # Decisions

@@ -107,8 +107,9 @@ async def _finish_commit(leases: Leases, leased: LeasedLog, found: StoredLease) 
     lease.decision_sha256, lease.result = found.committed["sha256"], result
     directory = f"{leased.log.directory}/{layout.LEASES}"
     if lease.run_id not in OWN_RUNS:
-        record = {"committing": found.committed}
-        await ports.run_blocking(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
+        await ports.run_blocking(
+            partial(persistence.write_committed, ports.disk, directory, lease, result, lease.ended_at_ms)
+        )
         leases.book.restore(lease, now_ms)
     log.info("commit finished after a restart", lease=lease.lease_id, replica=str(lease.tp))
 

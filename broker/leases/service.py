@@ -14,6 +14,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.leases import commits, grants, parts, persistence, replica_status
 from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, lease_ended
+from logyard.broker.leases.commit_records import CommitRecords
 from logyard.broker.leases.decisions import KeptDecision, read_decision
 from logyard.broker.leases.json_pieces import encoded
 from logyard.broker.leases.leased_log import LeasedLog
@@ -50,6 +51,7 @@ class LeaseService:
         self._run = ports.run_blocking
         self.cluster_id = cluster_id
         self.quarantines = Quarantine(self._leases)
+        self._records = CommitRecords(ports)
 
     @property
     def leases(self) -> Leases:
@@ -232,7 +234,7 @@ class LeaseService:
     async def _commit(
         self, leased: LeasedLog, request: CommitRequest, members: list[list[LeasedSegment]], decision: bytes | None
     ) -> Json:
-        lease = leased.lease
+        lease, begun_in = leased.lease, leased.log
         ports = self._leases.ports
         record = persistence.committing(
             [group.segments for group in request.groups], request.decision_sha256, commits.answer(request, members)
@@ -242,8 +244,8 @@ class LeaseService:
             lease.swapped = True
 
         async def save_clean_offset(offset: int) -> None:
-            if self._is_here(leased):
-                await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
+            if self._records.is_here(leased):
+                await self._records.store(leased, lambda: ports.store.set_cleaner_offset(lease.tp, offset))
 
         try:
             if leased.placing:
@@ -251,14 +253,19 @@ class LeaseService:
                 await asyncio.wait(leased.placing)
             await self._want_space(leased, sum(group.size for group in request.groups) // 64)
             fence = partial(commits.check_fence, self._leases, leased, request)
-            begun = partial(self._write_begun, leased, record, decision)
+            begun = partial(self._records.write_begun, leased, record, decision)
             result = await commits.carry_out(
                 self._run, leased, request, members, fence, begun, swapped, save_clean_offset
             )
-            if decision is not None and self._is_here(leased):
+            if decision is not None and leased.log is not begun_in:
+                await self._records.store(
+                    leased, lambda: self._run(partial(self._records.write_decision, leased, decision))
+                )
+            if decision is not None and self._records.is_here(leased):
                 self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode_head(decision), decision)
             if lease.run_id not in OWN_RUNS:  # those never repeat a commit
-                await self._run(partial(self._write_committed, leased, record, ports.clock.now_ms()))
+                written = partial(self._records.write_answer, leased, result, ports.clock.now_ms())
+                await self._records.store(leased, lambda: self._run(written))
         except (LogyardError, FileNotFoundError, commits.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
         except Exception as bug:
@@ -267,30 +274,6 @@ class LeaseService:
             raise
         self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
         return result
-
-    def _write_begun(self, leased: LeasedLog, record: Json, decision: bytes | None) -> None:
-        """Store the decision and the record that a commit has begun. Waits for the disk."""
-        self._require_here(leased)
-        disk = self._leases.ports.disk
-        if decision is not None:
-            persistence.write_decision(disk, f"{leased.log.directory}/{layout.LEASES}", decision)
-        persistence.write_record(disk, leased, **record)
-
-    def _write_committed(self, leased: LeasedLog, record: Json, now_ms: int) -> None:
-        self._require_here(leased)
-        directory = f"{leased.log.directory}/{layout.LEASES}"
-        persistence.write_committed(self._leases.ports.disk, directory, leased, now_ms, **record)
-
-    def _require_here(self, leased: LeasedLog) -> None:
-        """Raise FileNotFoundError if the log is no longer this replica's: another may be at its path by now.
-
-        Called in the thread that writes there, which may have waited for a slow disk.
-        """
-        if not self._is_here(leased):
-            raise FileNotFoundError(leased.log.directory)
-
-    def _is_here(self, leased: LeasedLog) -> bool:
-        return self._leases.ports.store.logs.get(leased.lease.tp) is leased.log
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
         """Change the lease's state after a failed commit; returns the error for the client."""
