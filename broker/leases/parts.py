@@ -38,11 +38,17 @@ def bad_part(base_offset: int, message: str) -> LeaseError:
 
 
 async def receive(
-    run: RunBlocking, disk: Disk, path: str, size: int, chunks: AsyncIterator[bytes], alive: Callable[[], None]
+    run: RunBlocking,
+    disk: Disk,
+    path: str,
+    size: int,
+    chunks: AsyncIterator[bytes],
+    alive: Callable[[], None],
+    written: Callable[[int], None] = lambda _size: None,
 ) -> tuple[int, str]:
     """Write a stream to a new file, piece by piece, and sync it; returns (bytes, sha256 in hex).
 
-    Stops after `size` bytes. `alive` is called before each piece is written, and may raise.
+    Stops after `size` bytes. `alive` is called before each piece is written, and may raise; `written` after it.
     """
     receiver = await run(lambda: _Receiver(disk, path))
     buffer = bytearray()
@@ -53,6 +59,7 @@ async def receive(
         if len(buffer) >= PIECE_BYTES:
             alive()
             await run(partial(receiver.write, bytes(buffer)))
+            written(len(buffer))
             buffer.clear()
     alive()
     await run(partial(receiver.finish, bytes(buffer)))

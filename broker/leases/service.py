@@ -29,6 +29,7 @@ from logyard.broker.leases.requests import (
     invalid_request,
     reason_of,
 )
+from logyard.broker.leases.room import Room
 from logyard.broker.leases.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import remove_if_there
@@ -37,8 +38,6 @@ from logyard.broker.portions import portions
 
 # Small, because a piece is handed to the socket in one step, and nothing else is served in that time.
 READ_PIECE_BYTES = 256 << 10
-# Left free on a file system: a full one would take the whole log directory offline.
-SPARE_BYTES = 64 << 20
 
 Json = dict[str, Any]
 
@@ -52,6 +51,7 @@ class LeaseService:
         self.cluster_id = cluster_id
         self.quarantines = Quarantine(self._leases)
         self._records = CommitRecords(ports)
+        self._room = Room(self._usable)
 
     @property
     def leases(self) -> Leases:
@@ -164,7 +164,21 @@ class LeaseService:
             raise LeaseError(
                 "too_large", 413, f"part {base_offset}: {size} bytes, {allowed} at most", base_offset=base_offset
             )
-        await self._want_space(leased, size)
+        async with self._room.promised(leased.log.directory, size) as written:
+            received = await self._receive(leased, base_offset, (size, sha256), chunks, written)
+        known = leased.parts.get(base_offset)
+        leased.parts[base_offset] = received
+        return known != received, {"base_offset": base_offset, "size": size, "sha256": sha256}
+
+    async def _receive(
+        self,
+        leased: LeasedLog,
+        base_offset: int,
+        expected: tuple[int, str],
+        chunks: AsyncIterator[bytes],
+        written: Callable[[int], None],
+    ) -> tuple[int, str]:
+        lease_id, generation = leased.lease.lease_id, leased.lease.generation
 
         def alive() -> None:
             self._leases.book.renew(self._leases.book.find_active(lease_id, generation), self._leases.expire_due())
@@ -173,9 +187,10 @@ class LeaseService:
         path = parts.part_path(leased.parts_directory, base_offset)
         aside = f"{path}.{leased.parts_received}.tmp"
         try:
-            received = await parts.receive(self._run, self._leases.ports.disk, aside, size, chunks, alive)
+            disk = self._leases.ports.disk
+            received = await parts.receive(self._run, disk, aside, expected[0], chunks, alive, written)
             alive()
-            if received != (size, sha256):
+            if received != expected:
                 raise parts.bad_part(base_offset, f"{received[0]} bytes with sha256 {received[1]} arrived")
             placing = self._leases.spawn(self._place(aside, path))
             leased.placing.add(placing)
@@ -187,9 +202,7 @@ class LeaseService:
             raise
         finally:
             await self._run(partial(remove_if_there, self._leases.ports.disk, aside))
-        known = leased.parts.get(base_offset)
-        leased.parts[base_offset] = received
-        return known != received, {"base_offset": base_offset, "size": size, "sha256": sha256}
+        return received
 
     async def _place(self, aside: str, path: str) -> bool:
         """Put a part in its place, even if its sender is gone; return whether the lease's directory was still there."""
@@ -199,12 +212,9 @@ class LeaseService:
             return False
         return True
 
-    async def _want_space(self, leased: LeasedLog, size: int) -> None:
-        _total, usable = await self._run(partial(self._leases.ports.disk.space, leased.log.directory))
-        if usable < size + SPARE_BYTES:
-            raise LeaseError(
-                "storage", 507, f"{usable} bytes are free at {leased.log.directory}, {size + SPARE_BYTES} are needed"
-            )
+    async def _usable(self, path: str) -> int:
+        _total, usable = await self._run(partial(self._leases.ports.disk.space, path))
+        return int(usable)
 
     # -- committing -----------------------------------------------------------------------------------------
 
@@ -251,7 +261,7 @@ class LeaseService:
             if leased.placing:
                 # A part that was sent twice may be on its way to the disk: not between the check and the swap.
                 await asyncio.wait(leased.placing)
-            await self._want_space(leased, sum(group.size for group in request.groups) // 64)
+            await self._room.want(leased.log.directory, sum(group.size for group in request.groups) // 64)
             fence = partial(commits.check_fence, self._leases, leased, request)
             begun = partial(self._records.write_begun, leased, record, decision)
             result = await commits.carry_out(

@@ -1,5 +1,6 @@
 """Parts: handed in whole or in pieces, refused, and what is wrong in them found before a swap."""
 
+import asyncio
 import hashlib
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
+from logyard.broker.leases.room import SPARE_BYTES
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.records import batch
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill, in_pieces, lease_directories
@@ -117,6 +119,32 @@ class TestParts:
             status, answer = await world.put(lease, 0, b"data")
             assert (status, answer["error"]) == (507, "storage")
             assert world.store.online_directories == (ROOT,)
+
+    async def test_room_that_a_part_still_needs_is_not_given_to_another(self) -> None:
+        async with LeaseWorld() as world:
+            fill(world.lead(), 60)
+            lease = await world.take()
+            assert isinstance(world.disk, MemoryDisk)
+            world.disk.usable_bytes = SPARE_BYTES + 1500
+            goes_on, data = asyncio.Event(), bytes(1000)
+
+            async def chunks() -> Any:
+                yield data[:10]
+                await goes_on.wait()
+                yield data[10:]
+
+            sha = hashlib.sha256(data).hexdigest()
+            first = asyncio.ensure_future(
+                world.lease_service.put_part(lease["lease_id"], 0, lease["generation"], 1000, sha, chunks())
+            )
+            for _ in range(20):
+                await asyncio.sleep(0)
+            status, answer = await world.put(lease, 0, data)
+            assert (status, answer["error"]) == (507, "storage")
+            assert (await world.put(lease, 0, bytes(500)))[0] == 201
+            goes_on.set()
+            assert (await first)[0]
+            assert (await world.put(lease, 0, data))[0] == 200, "and then it is there again"
 
 
 class TestBadParts:
