@@ -129,7 +129,9 @@ def lease_routes(lease_service: LeaseService, access: Access) -> list[tuple[Rout
         return JSONResponse(answer, 201 if made else 200)
 
     async def commit(request: Request) -> Response:
-        return JSONResponse(await lease_service.commit(request.path_params["lease_id"], await read_body(request)))
+        return JSONResponse(
+            await lease_service.commit_of_job(request.path_params["lease_id"], await read_body(request))
+        )
 
     async def abort(request: Request) -> Response:
         return JSONResponse(await lease_service.abort(request.path_params["lease_id"], await read_body(request)))

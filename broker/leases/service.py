@@ -63,7 +63,8 @@ class LeaseService:
         return await grants.grant(self._leases, GrantRequest.read(body), self.cluster_id)
 
     async def granted_json(self, body: Json) -> list[bytes]:
-        """POST /leases: the same as JSON, in pieces."""
+        """POST /leases: the same as JSON, in pieces, for a job's run."""
+        _require_job(body.get("run_id"))
         return await encoded(self._run, await self.grant(body))
 
     # -- living ---------------------------------------------------------------------------------------------
@@ -156,6 +157,7 @@ class LeaseService:
         self._leases.expire_due()
         lease = self._leases.book.find_active(lease_id, generation)
         leased, _ = self._leases.leased_replica(lease)
+        _require_job(lease.run_id)
         if lease.purpose is not Purpose.COMPACT:
             raise invalid_request(f"parts belong to compact leases, this one is for {lease.purpose.value}")
         check_digest("X-Content-SHA256", sha256)
@@ -218,8 +220,13 @@ class LeaseService:
 
     # -- committing -----------------------------------------------------------------------------------------
 
+    async def commit_of_job(self, lease_id: str, body: Json) -> Json:
+        """POST /leases/{id}/commit."""
+        _require_job(self._leases.remembered(lease_id).run_id)
+        return await self.commit(lease_id, body)
+
     async def commit(self, lease_id: str, body: Json) -> Json:
-        """POST /leases/{id}/commit; runs to its end even if the client stops waiting."""
+        """Commit, to the end even if the caller stops waiting."""
         request = await CommitRequest.read(body)
         self._leases.expire_due()
         lease = self._leases.remembered(lease_id)
@@ -373,3 +380,10 @@ class LeaseService:
     def _leads(self, tp: TopicPartition) -> bool:
         partition = self._leases.ports.replicas.partition(tp)
         return partition is not None and partition.is_leader
+
+
+def _require_job(run_id: Any) -> None:
+    """Raise LeaseError(invalid_request) for the broker's own runs: their parts are not checked, nor do they outlive the
+    broker."""
+    if isinstance(run_id, str) and run_id in OWN_RUNS:
+        raise invalid_request(f"run_id: {run_id!r} is the broker's own run")

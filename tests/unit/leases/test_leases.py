@@ -1,6 +1,7 @@
 """Leases that live: heartbeats, the end by time or by hand, and what is read of them."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
-from tests.support.lease_world import DIRECTORY, LeaseWorld, fill, lease_directories
+from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, commit_body, fill, lease_directories
 from tests.support.logs import content
 
 
@@ -123,13 +124,41 @@ class TestLiving:
         world = LeaseWorld()
         async with world:
             fill(world.lead(), 60)
-            lease = await world.take(run_id="cleaner")
+            lease = await world.lease_service.grant(of_the_broker("compact"))
         assert lease_directories(world) == []
         world.disk.make_directory(f"{DIRECTORY}/.leases/{lease['lease_id']}/parts")
         world.disk.make_directory(f"{DIRECTORY}/.leases/{7:032x}.ended")
         async with world:
             assert lease_directories(world) == []
             assert await world.refusal("GET", f"/leases/{lease['lease_id']}") == (404, "unknown_lease")
+
+
+def of_the_broker(purpose: str) -> dict[str, Any]:
+    return {"topic": TP.topic, "partition": TP.partition, "run_id": "cleaner", "purpose": purpose}
+
+
+class TestTheBrokersOwnRuns:
+    """Their parts are not checked against the commit."""
+
+    async def test_no_client_takes_a_lease_of_theirs(self) -> None:
+        async with LeaseWorld() as world:
+            fill(world.lead(), 60)
+            own = await world.lease_service.grant(of_the_broker("compact"))
+            for purpose in ("compact", "audit"):
+                assert await world.refusal("POST", "/leases", of_the_broker(purpose)) == (400, "invalid_request")
+            assert world.leases.book.find(own["lease_id"]).living
+
+    async def test_no_client_hands_in_parts_or_commits_for_them(self) -> None:
+        async with LeaseWorld() as world:
+            fill(world.lead(), 60)
+            own = await world.lease_service.grant(of_the_broker("compact"))
+            decision, parts = await world.compaction(own)
+            bases, data = parts[0]
+            assert (await world.put(own, bases[0], data))[0] == 400
+            body = commit_body(own, decision, [])
+            path = f"/leases/{own['lease_id']}/commit"
+            assert await world.refusal("POST", path, body) == (400, "invalid_request")
+            assert (await world.lease_service.commit(own["lease_id"], body))["state"] == "committed"
 
 
 class TestRead:
