@@ -10,10 +10,15 @@ from logyard.broker.compiled import old_conversion, record_look
 NICENESS = 10
 
 
-def main() -> None:
-    os.nice(NICENESS)
+def compile_and_keep() -> None:
+    """Compile all that a broker loads, unless it is kept."""
     record_look.compile_and_keep()
     old_conversion.compile_and_keep()
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    compile_and_keep()
 
 
 if __name__ == "__main__":
