@@ -15,6 +15,8 @@ from logyard.broker.errors import CorruptData
 _MAGIC = b"LYCD\x01"
 # The largest decision that a broker keeps (docs/leases.md, `decision.bytes`).
 KEPT_BYTES_MAX = 1 << 20
+# Offsets of batches that begin before the range, or end behind it.
+_OUTSIDE_MAX = 1 << 20
 # The fields before the sets.
 _PLAIN_FIELDS = 8
 
@@ -56,9 +58,10 @@ class Decision:
     def decode(cls, data: bytes) -> "Decision":
         """Parse what `encode` wrote; raises CorruptData."""
         decision, at, lengths = _parsed(data)
+        count_max = max(decision.range_end - decision.range_start, 0) + _OUTSIDE_MAX
         sets = []
         for length in lengths:
-            sets.append(OffsetSet.decode(data[at : at + length]))
+            sets.append(OffsetSet.decode(data[at : at + length], count_max))
             at += length
         return replace(decision, survivors=sets[0], stamped=sets[1], kept_batches=sets[2])
 

@@ -65,20 +65,27 @@ class OffsetSet:
             yield [b - a for a, b in pairwise(piece)]
 
     @classmethod
-    def decode(cls, data: bytes | memoryview) -> "OffsetSet":
-        """Parse what `encode` wrote; raises CorruptData."""
+    def decode(cls, data: bytes | memoryview, count_max: int | None = None) -> "OffsetSet":
+        """Parse what `encode` wrote; raises CorruptData.
+
+        That is raised for more than `count_max` offsets too: a megabyte may say that it has a thousand millions.
+        """
         data = bytes(data)
         if len(data) < 17 or data[:1] not in (b"B", b"H", b"I", b"Q"):
             raise CorruptData("offset set: a width letter, a count and a first offset are expected")
         letter, count, first = data[:1].decode(), *(int.from_bytes(data[i : i + 8], "little") for i in (1, 9))
         if not count:
             return cls()
+        if count_max is not None and count > count_max:
+            raise CorruptData(f"offset set: {count} offsets, there can be {count_max}")
         gaps = array(letter)
         try:
-            gaps.frombytes(_little_bytes(letter, zlib.decompress(data[17:])))
-        except (zlib.error, ValueError) as error:
+            unpacker = zlib.decompressobj()
+            # Up to one more than there are, so that its end is seen.
+            gaps.frombytes(_little_bytes(letter, unpacker.decompress(data[17:], count * gaps.itemsize)))
+        except (zlib.error, ValueError, OverflowError) as error:
             raise CorruptData(f"offset set: {error}") from error
-        if len(gaps) != count - 1:
+        if not unpacker.eof or len(gaps) != count - 1:
             raise CorruptData(f"offset set: {count - 1} gaps are expected, {len(gaps)} found")
         values = array("q")
         try:

@@ -1,4 +1,7 @@
 import json
+from array import array
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -87,6 +90,24 @@ def test_a_damaged_decision_is_refused(data: bytes) -> None:
     for decode in (Decision.decode, Decision.decode_head):
         with pytest.raises(CorruptData):
             decode(data)
+
+
+def test_a_decision_names_no_more_offsets_than_its_range_has() -> None:
+    """A megabyte of gaps of 1 is a thousand million offsets: 9 GB in the process that would apply it."""
+    many = OffsetSet(array("q", range(2_000_000)), is_sorted=True)
+    assert len(many.encode()) < 20_000
+    assert Decision.decode(replace(decision([]), survivors=many, range_end=2_000_000).encode()).survivors == many
+    for name in ("survivors", "stamped", "kept_batches"):
+        too_many: dict[str, Any] = {name: many}
+        data = replace(decision([]), **too_many).encode()
+        with pytest.raises(CorruptData, match="2000000 offsets"):
+            Decision.decode(data)
+
+
+def test_no_more_is_unpacked_than_a_set_says_it_has() -> None:
+    data = OffsetSet(array("q", range(2_000_000)), is_sorted=True).encode()
+    with pytest.raises(CorruptData, match="4 gaps are expected, 5 found"):
+        OffsetSet.decode(data[:1] + (5).to_bytes(8, "little") + data[9:])
 
 
 def test_the_head_of_a_decision_is_read_without_its_sets(monkeypatch: pytest.MonkeyPatch) -> None:
