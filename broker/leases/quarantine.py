@@ -14,6 +14,7 @@ import structlog
 
 from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.leases import Leases
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
 
@@ -42,16 +43,17 @@ class Quarantine:
         if tp in self._under_way:
             raise LeaseError("quarantine_in_progress", 409, f"{tp} is being set aside already")
         self._check(tp)
+        damaged = self._leases.replica(tp)[1]
         self._under_way.add(tp)
-        answer: dict[str, Any] = await asyncio.shield(self._leases.spawn(self._work(tp, reason)))
+        answer: dict[str, Any] = await asyncio.shield(self._leases.spawn(self._work(damaged, reason)))
         return answer
 
-    async def _work(self, tp: TopicPartition, reason: str) -> dict[str, Any]:
-        replicas = self._leases.ports.replicas
+    async def _work(self, damaged: PartitionLog, reason: str) -> dict[str, Any]:
+        tp, replicas = damaged.tp, self._leases.ports.replicas
         log.info("a replica will be set aside once it is out of the ISR", replica=str(tp), reason=reason)
         try:
-            await self._leave_isr(tp)
-            partition = self._check(tp)
+            await self._leave_isr(damaged)
+            partition = self._check(tp, damaged)
             leader = partition.leader
             kept = replicas.requests.set_aside(tp)
         except BaseException:
@@ -62,13 +64,13 @@ class Quarantine:
         log.info("a replica was set aside", replica=str(tp), kept=kept, leader=leader)
         return {"topic": tp.topic, "partition": tp.partition, "kept": kept, "leader": leader}
 
-    async def _leave_isr(self, tp: TopicPartition) -> None:
+    async def _leave_isr(self, damaged: PartitionLog) -> None:
         """Let the replica lag, and wait until the leader has removed it from the ISR."""
-        ports = self._leases.ports
+        tp, ports = damaged.tp, self._leases.ports
         begun = out_since = ports.clock.monotonic()
         patience = ports.replicas.settings.lag_time_max_ms / 1000 * 2 + self._settle_s + SPARE_S
         while True:
-            self._check(tp)
+            self._check(tp, damaged)
             ports.replicas.requests.leave_isr(tp)
             now = ports.clock.monotonic()
             if self._leases.broker_id in self._isr(tp):
@@ -79,9 +81,11 @@ class Quarantine:
                 raise LeaseError("still_in_isr", 409, f"{tp}: still in the ISR after {patience:.0f} s, try again")
             await asyncio.sleep(LOOK_S)
 
-    def _check(self, tp: TopicPartition) -> Partition:
-        """Return the partition if its replica may be set aside; raises LeaseError."""
+    def _check(self, tp: TopicPartition, damaged: PartitionLog | None = None) -> Partition:
+        """Return the partition if its replica may be set aside, and still is the `damaged` one; raises LeaseError."""
         partition, replica = self._leases.replica(tp)
+        if damaged not in (None, replica):
+            raise LeaseError("unknown_partition", 404, f"{tp}: the replica is gone, another has its name now")
         replica.check_usable()
         known = self._leases.ports.metadata.partition(tp)
         me = self._leases.broker_id

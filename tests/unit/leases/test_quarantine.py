@@ -149,6 +149,23 @@ async def test_one_that_becomes_leader_meanwhile_is_left_alone_and_goes_on() -> 
         assert world.store.logs.get(TP) is log
 
 
+async def test_one_of_a_topic_that_is_made_anew_meanwhile_is_left_alone() -> None:
+    async with LeaseWorld() as world:
+        _, fetchers = follower(world)
+        asked = asyncio.create_task(world.refusal("POST", PATH, {}))
+        await turns(world, 3)
+        world.delete()
+        new = world.lead(leader=2)
+        assert fetchers.following == {TP}
+        isr_is(world, 2)
+        await turns(world, 20)
+        assert await asked == (404, "unknown_partition")
+        assert world.store.logs.get(TP) is new
+        partition = world.replicas.partition(TP)
+        assert partition is not None
+        assert (fetchers.following, partition.leaves_isr) == ({TP}, False)
+
+
 async def test_one_that_stays_in_the_isr_is_followed_again() -> None:
     async with LeaseWorld() as world:
         log, fetchers = follower(world)
