@@ -1,7 +1,8 @@
 """Moves of replicas from one log directory of this broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
 
 Rule 1: the future log is a prefix of the log, batch for batch. It is filled from its own end; a truncation of the log
-cuts it as well; after a restart the leader epochs tell how much both have in common.
+cuts it as well; after a restart the leader epochs tell how much both have in common, and where the log is compacted its
+batches do.
 Rule 2: it takes the log's place only when both end at the same offset and everything durable in the log is durable in
 it. Nothing else runs between that check and the renames, so no append falls between the two.
 Rule 3: a move ends with its replica, its directory, or a request for another directory. None of these notify the move:
@@ -11,10 +12,12 @@ Moves are coroutines without a clock of their own: `pause(seconds)` waits, `spaw
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.recovery.agreement import agreed_end
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.hosted import Hosted
@@ -137,7 +140,8 @@ class LogDirMoves:
             partition, log, future = pair
             if aligned is not future:
                 align(log, future)
-                aligned = future
+                aligned = future if await self._agree(tp, log, future) else None
+                continue
             follow_bounds(log, future)
             if _is_read_again(log) or _is_read_again(future):
                 await self._pause(READ_AGAIN_PAUSE_S)
@@ -151,6 +155,30 @@ class LogDirMoves:
                 self._note(f"{tp}: now lies in another log directory, {future.size} bytes were copied")
                 self._hosted.transitioned(partition)
                 return
+
+    async def _agree(self, tp: TopicPartition, log: PartitionLog, future: PartitionLog) -> bool:
+        """Cut the copy of a compacted log to the batches that both have; returns False if that is to be tried again,
+        as one of them has changed meanwhile."""
+        start, end = max(log.log_start_offset, future.log_start_offset), future.log_end_offset
+        if not log.config.compacted or start >= end:
+            return True
+        both = [list(each.segments) for each in (log, future)]
+        cuts = [each.segments.cuts for each in (log, future)]
+        readers = [[segment.reader() for segment in each] for each in both]
+        work = partial(agreed_end, readers[0], readers[1], start, end)
+        try:
+            agreed: int = await self._hosted.run_blocking(work)
+        except FileNotFoundError as error:
+            if both == [list(each.segments) for each in (log, future)]:
+                raise StorageError(f"{tp}: a file is gone: {error}") from error
+            return False  # retention has deleted it
+        pair = self._pair(tp)
+        if pair is None or pair[1:] != (log, future) or cuts != [each.segments.cuts for each in (log, future)]:
+            return False
+        if agreed < end:
+            self._note(f"{future.directory}: from offset {agreed} on its log was compacted meanwhile: copied anew")
+            future.truncate_to(agreed)
+        return True
 
     def _pair(self, tp: TopicPartition) -> tuple[Partition, PartitionLog, PartitionLog] | None:
         partition = self._hosted.partitions.get(tp)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery.replay import Reload
+from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.swap import BadPart
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition
 from logyard.broker.replication.internal_log import InternalLog
 from logyard.broker.replication.log_dir_moves import align
+from tests.support import moving_replicas
 from tests.support.logs import content, create_log, fetched, produced
 from tests.support.moving_replicas import A0, CONFIG, ONE, TWO, Broker, led
 
@@ -250,6 +253,56 @@ async def test_a_replica_whose_move_waits_for_a_leader_is_not_compacted() -> Non
     await again.ended()
     assert again.log.directory == f"{TWO}/a-0"
     assert not again.log.is_moving
+    await again.stop()
+
+
+async def test_a_copy_that_comes_back_with_its_directory_has_what_its_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the directory was offline the log was compacted: what tombstones had deleted, and they, were in the copy's
+    first part, but the tombstones were no longer in the rest."""
+    broker = await led()
+    broker.moves.alter({A0: TWO})
+    while (future := broker.store.logs.future(A0)) is None or future.log_end_offset < 60:
+        await asyncio.sleep(0)
+    broker.disk.fail(TWO)
+    await broker.ended()
+    await asyncio.sleep(0)
+    assert broker.store.logs.future(A0) is None
+    monkeypatch.setattr(moving_replicas, "CONFIG", replace(CONFIG, cleanup_policy=frozenset({"compact"})))
+    log, base = broker.log, broker.log.segments[0].base_offset
+    *_, (last, header) = scan.headers(log.segments[0].read, 0, log.segments[0].size)
+    part = broker.disk.open(f"{ONE}/part", create=True, write=True)
+    part.write_at(log.segments[0].read(header.length, last), 0)
+    log.swap_in(log.prepare_replacement([part.path], [[base]]))
+    whole = content(log)
+    broker.disk.heal()
+    again = await killed(broker)
+    half = again.store.logs.future(A0)
+    assert half is not None
+    assert half.log_end_offset >= 60
+    again.lead(epoch=1)
+    await again.ended()
+    assert again.log.directory == f"{TWO}/a-0"
+    assert content(again.log) == whole
+    assert [note for note in again.notes if "compacted meanwhile" in note]
+    await again.stop()
+
+
+async def test_a_copy_of_a_compacted_log_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await led()
+    broker.moves.alter({A0: TWO})
+    while (future := broker.store.logs.future(A0)) is None or future.log_end_offset < 60:
+        await asyncio.sleep(0)
+    monkeypatch.setattr(moving_replicas, "CONFIG", replace(CONFIG, cleanup_policy=frozenset({"compact"})))
+    whole = content(broker.log)
+    again = await killed(broker)
+    half = again.store.logs.future(A0)
+    assert half is not None
+    cuts = half.segments.cuts
+    again.lead(epoch=1)
+    await again.ended()
+    assert (again.log.directory, again.log) == (f"{TWO}/a-0", half)
+    assert content(again.log) == whole
+    assert half.segments.cuts == cuts, "nothing of it was thrown away"
     await again.stop()
 
 
