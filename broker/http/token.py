@@ -3,6 +3,7 @@
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from logyard.broker.errors import LogyardError
@@ -12,20 +13,22 @@ TOKEN_CHARACTERS_MIN = 16
 
 
 def load_or_create(log_dir: str) -> str:
-    """Return the token kept in `log_dir`, making it (32 random bytes in hex) at the first start."""
+    """Return the token kept in `log_dir`, making it (32 random bytes in hex) at the first start, or if it is cut
+    short: an empty one would let everybody in."""
     path = Path(log_dir) / TOKEN_FILE
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        token = secrets.token_hex(32)
-        aside = path.with_suffix(".tmp")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(token + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        return token
+    with suppress(FileNotFoundError):
+        kept = path.read_text().strip()
+        if len(kept) >= TOKEN_CHARACTERS_MIN:
+            return kept
+    token = secrets.token_hex(32)
+    aside = path.with_suffix(".tmp")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+    return token
 
 
 def load(path: str) -> str:
