@@ -347,7 +347,11 @@ class LogRegistry:
         parsed = layout.parse_directory_name(path.rpartition("/")[2])
         assert parsed is not None, path
         name = layout.marked_directory_name(parsed.partition, self._new_uuid(), DirectoryKind.DELETED)
-        self._disk.rename(path, f"{directory.root}/{name}")
+        try:
+            self._disk.rename(path, f"{directory.root}/{name}")
+        except FileNotFoundError:
+            self._note(f"{path}: is gone already: somebody has removed it")
+            return
         self._sync_names(directory.root)
         self._disk_work.remove_later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
 
