@@ -343,17 +343,25 @@ class LogStore:
     async def _close_directory(self, directory: LogDirectory) -> None:
         logs = [log for log in self.logs.everything() if directory.holds(log.directory)]
         offsets = {name: self.checkpoints.offsets(directory, name) for name in layout.CHECKPOINTS}
-        waiting = iter(logs)
+        waiting, left_open = iter(logs), 0
 
         async def worker() -> None:
+            nonlocal left_open
             for log in waiting:
-                await self._run(log.close)
+                try:
+                    await self._run(log.close)
+                except (StorageError, FileNotFoundError) as error:
+                    await asyncio.sleep(0)  # what the disk reports comes first
+                    if not directory.online:
+                        raise
+                    self._note(f"{log.directory}: not closed cleanly: {error}")
+                    left_open += 1
 
         await asyncio.gather(*(worker() for _ in range(CLOSED_TOGETHER)))
         offsets[layout.RECOVERY_POINTS] = {log.tp: log.recovery_point for log in logs}
         for name in layout.CHECKPOINTS:
             await self._run(partial(directory.write_now, name, offsets[name]))
-        if not self.logs.broken:
+        if not self.logs.broken and not left_open:
             await self._run(directory.mark_clean)
 
 

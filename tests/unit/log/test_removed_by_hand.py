@@ -1,8 +1,9 @@
 """A replica's directory that somebody has removed under a running broker."""
 
+from logyard.broker.log import layout
 from logyard.broker.model import TopicPartition
-from tests.support.logs import names
-from tests.support.moving_logs import A0, CONFIG, ONE, TWO, House, copied, settled, state
+from tests.support.logs import content, names
+from tests.support.moving_logs import A0, CONFIG, ONE, TWO, House, copied, settled, state, write
 
 
 async def test_its_replica_is_deleted_and_made_again() -> None:
@@ -34,3 +35,23 @@ async def test_a_move_out_of_it_is_completed() -> None:
     await settled(store)
     assert str(A0) not in names(house.disk, ONE)
     await store.abandon()
+
+
+async def test_the_other_logs_are_closed_with_their_checkpoints() -> None:
+    house = House()
+    store, _ = await house.filled()
+    other = store.logs.get_or_create(TopicPartition("other", 0), None, CONFIG, is_new=True, directory=ONE)
+    for number in range(12):
+        write(other, number)
+    other.set_high_watermark(other.log_end_offset)
+    end, whole = other.log_end_offset, content(other)
+    house.disk.remove_tree(f"{ONE}/{A0}")
+    await store.close()
+    assert layout.CLEAN_SHUTDOWN not in names(house.disk, ONE)
+    notes = list(house.notes)
+    again = await house.start()
+    kept = again.logs.get(other.tp)
+    assert kept is not None
+    assert (kept.recovery_point, kept.high_watermark, content(kept)) == (end, end, whole)
+    assert [note for note in notes if note.startswith(f"{ONE}/{A0}: not closed cleanly")]
+    await again.abandon()
