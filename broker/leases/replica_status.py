@@ -3,20 +3,28 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from logyard.broker import portions
 from logyard.broker.leases.snapshot import offsets_of
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
-from logyard.broker.portions import portions
 
 BETWEEN_PAUSES = 100
+# Of `portions.AT_ONCE`, which so many replicas take, or so many more segments of theirs.
+_OF_A_REPLICA = portions.AT_ONCE // BETWEEN_PAUSES
+_SEGMENTS_AT_A_COST = 10
 
 
 def clean_offset_of(log: PartitionLog, checkpointed: int | None) -> int:
     """Return the cleaner's checkpoint within the log's bounds; the log's start if there is none."""
     return min(max(checkpointed or 0, log.log_start_offset), log.log_end_offset)
+
+
+def cost_of(log: PartitionLog | None) -> int:
+    """Return what the status of a replica costs, for `portions`: it names every segment."""
+    return _OF_A_REPLICA + (0 if log is None else len(log.segments) // _SEGMENTS_AT_A_COST)
 
 
 def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, int | None]) -> dict[str, Any]:
@@ -49,6 +57,6 @@ async def strays(
 ) -> list[str]:
     """Return the directories that hold no log of a replica of this broker; it takes turns of the event loop."""
     ours: set[str] = set()
-    async for portion in portions(logs):
+    async for portion in portions.portions(logs):
         ours.update(log.directory for log in portion if is_ours(log.tp))
     return [path for path in directories if path not in ours]

@@ -7,6 +7,7 @@ again after every wait.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -316,16 +317,15 @@ class LeaseService:
 
     async def _partitions(self, sees: Callable[[str], bool]) -> Json:
         ports = self._leases.ports
-        rows = []
-        for number, tp in enumerate(list(ports.replicas.partitions())):
-            if number % replica_status.BETWEEN_PAUSES == 0:
-                await asyncio.sleep(0)
-            if not sees(tp.topic):
-                continue
-            try:
-                rows.append(self._status(tp))
-            except LeaseError:
-                continue  # it was deleted meanwhile, or its directory failed
+        rows: list[Json] = []
+
+        def cost(tp: TopicPartition) -> int:
+            return replica_status.cost_of(ports.store.logs.get(tp))
+
+        async for portion in portions(list(ports.replicas.partitions()), cost):
+            for tp in portion:
+                with suppress(LeaseError):  # it was deleted meanwhile, or its directory failed
+                    rows += [self._status(tp)] if sees(tp.topic) else []
         online = ports.store.online_directories
         found: list[str] = []
         for path in online:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.decisions import KeptDecision
 from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.model import TopicPartition
-from tests.support.lease_world import ROOT, LeaseWorld
+from tests.support.lease_world import COMPACTED, ROOT, LeaseWorld, fill
 
 SHA = "0" * 64
 
@@ -86,6 +87,28 @@ async def test_leases_are_listed_in_turns_and_encoded_in_a_thread() -> None:
         ]
         assert max(asked.count(turn) for turn in asked) <= 10
         assert works == [True]
+
+
+async def test_statuses_are_made_in_turns_that_count_their_segments() -> None:
+    """A log may have ten thousand: those of a hundred replicas took half a second in one turn."""
+    async with LeaseWorld(config=replace(COMPACTED, segment_bytes=150)) as world:
+        for number in range(12):
+            fill(world.lead(TopicPartition("t", number)), 60)
+        asked: list[int] = []
+        portions_before, portions.AT_ONCE = portions.AT_ONCE, 30
+        try:
+            async with turns_of_others() as turns:
+
+                def sees(_topic: str) -> bool:
+                    asked.append(turns[0])
+                    return True
+
+                pieces = await world.lease_service.partitions_json(sees, sees_cluster=False)
+        finally:
+            portions.AT_ONCE = portions_before
+        rows = json.loads(b"".join(pieces))["partitions"]
+        assert [len(row["segments"]) for row in rows] == [60] * 12
+        assert max(asked.count(turn) for turn in asked) == 2
 
 
 async def test_directories_are_compared_with_the_logs_in_turns() -> None:
