@@ -11,7 +11,9 @@ from pathlib import Path
 
 import typer
 
+from logyard.admin.cluster.presence import completed
 from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.groups import groups as text
 from logyard.admin.groups import migration, old_consumers, reset_scenarios
 from logyard.admin.groups.groups import GroupListing
@@ -103,7 +105,7 @@ def migrate(place: Place, names: Sequence[str] | None, *, execute: bool) -> None
     with place.open() as (znodes, sender):
         groups = list(_groups(znodes, names))
         topics = sorted({tp.topic for old in groups for tp in old.offsets})
-        known = {name: len(topic.partitions) for name, topic in sender.snapshot(topics).topics.items()}
+        known = {name: len(topic.partitions) for name, topic in _known(sender, topics).topics.items()}
         migrations, failed = [], []
         for old in groups:
             try:
@@ -160,8 +162,13 @@ def _groups(znodes: ZnodeClient, names: Sequence[str] | None) -> Iterator[OldGro
 def _existing(sender: ClusterRequests, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     if not partitions:
         return []
-    known = sender.snapshot(sorted({tp.topic for tp in partitions}))
+    known = _known(sender, sorted({tp.topic for tp in partitions}))
     return [tp for tp in partitions if known.partition(tp) is not None]
+
+
+def _known(sender: ClusterRequests, topics: Sequence[str]) -> ClusterSnapshot:
+    """These topics as the controller's broker knows them too: another may not have heard of all their partitions."""
+    return completed(sender, sender.snapshot(topics), topics) if topics else sender.snapshot([])
 
 
 def _addresses(znodes: ZnodeClient, properties: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """`logyard groups … --zookeeper` and `groups migrate`, against a cluster and a ZooKeeper in memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,19 +19,24 @@ ONE = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp":
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, znodes: TreeZnodes) -> list[str]:
-    """The bootstrap addresses of each command."""
-    found: list[str] = []
-
-    def open_requests(settings: ClusterSettings) -> MemoryClient:
-        found.append(",".join(settings.bootstrap))
-        return MemoryClient(made)
-
+def cluster() -> MemoryCluster:
     made = MemoryCluster({0: None})
     MemoryClient(made).create_topic(NewTopic("t", 2, 1))
     made.tick()
     made.end_offsets.update({T0: 100, T1: 100})
     made.group_commits["reports"] = {T1: 40}
+    return made
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, znodes: TreeZnodes, cluster: MemoryCluster) -> list[str]:
+    """The bootstrap addresses of each command."""
+    found: list[str] = []
+
+    def open_requests(settings: ClusterSettings) -> MemoryClient:
+        found.append(",".join(settings.bootstrap))
+        return MemoryClient(cluster)
+
     monkeypatch.setattr(options, "open_requests", open_requests)
     znodes.broker(0)
     znodes.make("/consumers/reports/offsets/t/0", b"30")
@@ -107,6 +113,26 @@ def test_migrate(run: Any, asked: list[str], znodes: TreeZnodes) -> None:
     status, out, err = run("groups", "migrate", *ZK, "--all-groups", "--execute")
     assert (status, err) == (1, "logyard: Group 'live' still has old consumers: stop them first\n")
     assert "Group 'reports': 0 offsets were taken over, 2 are there already; lag 130." in out
+
+
+@pytest.mark.parametrize("heard", ["one partition", "nothing"])
+def test_a_broker_that_has_not_heard_of_all_partitions_hides_no_offset(
+    run: Any, asked: list[str], znodes: TreeZnodes, cluster: MemoryCluster, heard: str
+) -> None:
+    """The topic was made, or got partitions, just now: the controller tells it."""
+    if heard == "nothing":
+        cluster.unheard = {"t"}
+    else:
+        whole = MemoryClient(cluster).snapshot(["t"]).topics["t"]
+        cluster.outdated = {"t": replace(whole, partitions=whole.partitions[:1])}
+    status, out, _ = run("groups", "migrate", *ZK, "--group", "reports", "--execute")
+    assert (status, out.splitlines()[-1]) == (
+        0,
+        "Group 'reports': 1 offset was taken over, 1 is there already; lag 130.",
+    )
+    to = ("groups", "reset-offsets", *ZK, "--group", "reports", "--all-topics", "--to-latest", "--execute")
+    assert words(run(*to)[1])[1:] == [["reports", "t", "0", "100"], ["reports", "t", "1", "100"]]
+    assert znodes.content("/consumers/reports/offsets/t/1") == 100
 
 
 def test_no_way_to_the_brokers(run: Any, asked: list[str], znodes: TreeZnodes) -> None:
