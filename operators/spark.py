@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset, AssetAlias, Context
 
 from logyard.admin.settings import BadSettings, has_login
-from logyard.operators import assets, job_outcomes, lineages, written_topics
+from logyard.operators import assets, job_outcomes, lineages, written_tables, written_topics
 from logyard.operators.airflow_names import (
     AirflowException,
     AirflowSkipException,
@@ -148,11 +148,17 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
         """Write what the job reads from files. Returns their paths by the job's options."""
         return {}
 
+    def untold(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What tries that failed have written, as the event of the one that ends well has to tell it."""
+        made: Mapping[str, Any] = type(self).writes(found) if type(self).writes is not None else {}
+        return made
+
     def _report(self, context: Context, tries: Tries, output: Path, problem: Exception) -> None:
         """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
         if not output.is_file():
             raise self._ended_badly(self.job, problem)
-        found = tries.failed(summary(output, ()))
+        found = summary(output, ())
+        found = tries.failed(found, self.untold({**found, written_topics.EARLIER: tries.untold}))
         context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
         if found.get("by_topic"):
             self.told(context, found)
@@ -304,11 +310,13 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
             raise AirflowSkipException("no topics and destination are given, neither by the factory nor by the form")
         found = super().execute(context)
         events = context.get("outlet_events")
-        if found.get("rows") and events is not None:
-            known = ("rows", "dead_letters", "files", "bytes", "topics", "offsets", "manifest_version")
-            extra = {"logyard_conn_id": self.logyard_conn_id, **{key: found.get(key) for key in known}}
+        if (told := written_tables.exported(found)) and events is not None:
+            extra = {"logyard_conn_id": self.logyard_conn_id, **told}
             events[AssetAlias(EXPORT_ALIAS)].add(Asset(uri=asset_uri(self.destination)), extra=extra)
         return found
+
+    def untold(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return written_tables.exported(found)
 
     def job_files(self, directory: Path) -> dict[str, Path]:
         files: dict[str, Path] = {}

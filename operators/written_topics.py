@@ -9,6 +9,12 @@ from typing import Any
 Written = Mapping[str, Mapping[str, Any]]
 Result = Mapping[str, Any]
 
+EARLIER = "written_in_earlier_tries"
+"""What a result of several tries has of those that failed: what its event tells of them."""
+
+_BEFORE = ("records_before", "bytes_before")
+_COUNTS = ("records_before", "records_after", "bytes_before", "bytes_after")
+
 
 def created(result: Result) -> Written:
     """Of CreateTopicOperator and AlterTopicOperator: {"change", "partitions", "set_configs", "delete_configs"}."""
@@ -36,17 +42,22 @@ def partitions_added(result: Result) -> Written:
 def compacted(result: Result) -> Written:
     """Of CompactSegmentsOperator: {"change", "partitions", "records_before", "records_after", "bytes_before",
     "bytes_after"}; `partitions`: of each compacted one the same four counts."""
-    topics: dict[str, dict[str, Any]] = {}
+    topics = {topic: dict(told["partitions"]) for topic, told in (result.get(EARLIER) or {}).items()}
     for name, one in (result.get("details") or {}).items():
         if one["outcome"] != "compacted":
             continue
-        counts = {key: one[key] for key in ("records_before", "records_after", "bytes_before", "bytes_after")}
         topic, _, partition = name.rpartition("-")
-        told = topics.setdefault(topic, {"change": "compacted", "partitions": {}, **dict.fromkeys(counts, 0)})
-        told["partitions"][partition] = counts
-        for key, value in counts.items():
-            told[key] += value
-    return topics
+        partitions = topics.setdefault(topic, {})
+        before = partitions.get(partition, one)  # of the first try
+        partitions[partition] = {key: (before if key in _BEFORE else one)[key] for key in _COUNTS}
+    return {
+        topic: {
+            "change": "compacted",
+            "partitions": partitions,
+            **{key: sum(one[key] for one in partitions.values()) for key in _COUNTS},
+        }
+        for topic, partitions in topics.items()
+    }
 
 
 def produced(result: Result) -> Written:
