@@ -42,6 +42,9 @@ class ApprovePlanOperator(ApprovalOperator):
     @failing_for_good
     def execute(self, context: Context) -> Any:
         plan = as_plan(self.plan, is_given=True)
+        if not _MARKDOWN.keys() & plan.keys():
+            # It would look like one that changes nothing, which needs no approval.
+            raise BadSettings("plan: it is none that a planning task has returned")
         if is_empty(plan):
             self.log.info("the plan changes nothing: no approval is needed")
             return {"approved": True, "asked": False}

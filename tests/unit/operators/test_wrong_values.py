@@ -91,11 +91,14 @@ def test_what_is_no_plan_is_refused(plan: dict[str, Any]) -> None:
         (ApprovePlanOperator, {"cancelled": [{}]}),
         (ApprovePlanOperator, {"hanging": [{}]}),
         (ApprovePlanOperator, {"partitions": [{}]}),
+        (ApprovePlanOperator, {"sentence": "6 replicas are to be moved", "rows": []}),
     ],
 )
 def test_what_is_not_quite_a_plan_is_refused(operator: Callable[..., Any], plan: dict[str, Any]) -> None:
     needed: dict[Any, dict[str, str]] = {ResetOffsetsOperator: {"group": "g"}, ApprovePlanOperator: {"subject": "s"}}
-    with pytest.raises(AirflowFailException, match=r"^plan: (expected the result of a dry run|its '\w+' are none)"):
+    with pytest.raises(
+        AirflowFailException, match=r"^plan: (expected the result of a dry run|its '\w+' are none|it is none)"
+    ):
         run(operator(task_id="go", plan=plan, **needed.get(operator, {})), context())
 
 
