@@ -88,7 +88,7 @@ class ClusterWatch:
             while self._has_waiters():
                 await self._until_due()
                 # A caller that comes during an observation may want more than it contains: it gets the next one.
-                served, self._waiting = self._waiting, []
+                served, self._waiting = self._divided()
                 settings = await self._read_connection()
                 if client is not None and settings != used:
                     executor.submit(client.close)
@@ -110,6 +110,16 @@ class ClusterWatch:
             if client is not None:
                 executor.submit(client.close)
             executor.shutdown(wait=False)
+
+    def _divided(self) -> tuple[list[_Waiter], list[_Waiter]]:
+        """Those who get the next observation, and those who wait on: everybody gets it, but for those who want the
+        search for hanging transactions, which asks the leaders of all partitions. They wait until one of them is due.
+        """
+        now = asyncio.get_running_loop().time()
+        searching = [waiter for waiter in self._waiting if waiter.wants.hanging]
+        if not searching or any(waiter.due <= now for waiter in searching):
+            return self._waiting, []
+        return [waiter for waiter in self._waiting if not waiter.wants.hanging], searching
 
     async def _read_connection(self) -> ClusterSettings | Exception:
         """The connection's settings, read again if that is due, else those of the last read."""

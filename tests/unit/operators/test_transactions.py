@@ -1,5 +1,6 @@
 """Hanging transactions: waited for, found, approved, and ended exactly as planned."""
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from logyard.operators.approval import hanging_markdown, is_empty
 from logyard.operators.sensors.transactions import NoHangingTransactionsSensor
 from logyard.operators.transactions import AbortHangingTransactionsOperator
 from logyard.operators.triggers.transactions import NoHangingTransactionsTrigger
+from logyard.operators.triggers.watch import ClusterWatch
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -163,3 +165,18 @@ def look(cluster: MemoryCluster, wants: Wanted) -> Observation:
     snapshot = client.snapshot
     client.snapshot = lambda *a, **k: replace(snapshot(*a, **k), taken_at_ms=OLD + 20 * 60_000)  # type: ignore[method-assign]
     return observe(client, wants)
+
+
+async def test_the_search_is_made_as_often_as_is_asked_and_not_with_every_look(cluster: MemoryCluster) -> None:
+    """It asks the leaders of all partitions; who waits for something else looks every second, on the same watch."""
+    watch = ClusterWatch.of("logyard_default")
+    wants = Wanted(hanging=frozenset({(EVERY_TOPIC, 15)}))
+    minute = asyncio.ensure_future(watch.next_look(60.0, wants))
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            seen = await watch.next_look(0.01)
+            assert isinstance(seen, Observation)
+            assert seen.hanging is None
+        assert not minute.done()
+        # Once it is made, all have it.
+        assert await watch.next_look(0.01, wants) is await minute
