@@ -11,7 +11,7 @@ from typing import Any
 from logyard.admin.cluster.snapshot import TopicView
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.settings import BadSettings
-from logyard.operators.hooks.records import RecordsFailed, asked, library, partitions_of, refusal
+from logyard.operators.hooks.records import RecordsFailed, asked, chosen, library, partitions_of, refusal
 
 _POLL_S = 0.2
 REQUEST_S = 30.0
@@ -183,21 +183,26 @@ def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> d
     return found
 
 
-def first_of_new(consumer: Any, known: Mapping[str, int], patience_s: float) -> dict[str, int]:
+def first_of_new(
+    consumer: Any, known: Mapping[str, int], patience_s: float, patterns: Sequence[str] = ()
+) -> dict[str, int]:
     """The first offsets of the partitions that topics have beyond their last one in `known` ("topic-partition" → any
-    offset); those whose leader does not answer are left for the next time. Raises ApiError, RecordsFailed."""
+    offset), and of all partitions of other topics that the expressions (`^…`) mean; those whose leader does not answer
+    are left for the next time. Raises ApiError, RecordsFailed, BadSettings (no expression)."""
     last: dict[str, int] = {}
     for name in known:
         topic, _, partition = name.rpartition("-")
         last[topic] = max(last.get(topic, -1), int(partition))
-    one = list(last) if len(last) == 1 else []  # all topics by one question, rather than each by its own
+    is_meant = chosen(patterns)
+    # All topics by one question, rather than each by its own.
+    one = list(last) if len(last) == 1 and not patterns else []
     views = asked("metadata", consumer.list_topics, *one, timeout=patience_s).topics
     found: dict[str, int] = {}
-    for topic in sorted(last.keys() & views.keys()):
-        for partition in sorted(p for p in views[topic].partitions if p > last[topic]):
+    for topic in sorted(topic for topic in views if topic in last or is_meant(topic)):
+        for partition in sorted(p for p in views[topic].partitions if p > last.get(topic, -1)):
             try:
                 low, _ = log_of(consumer, library().TopicPartition(topic, partition), patience_s)
             except LogyardError:
-                return found
+                break  # those after it too: what is read is known by the last one
             found[f"{topic}-{partition}"] = low
     return found

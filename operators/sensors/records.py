@@ -39,7 +39,8 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
     A triggerer that is started again begins where the wait began (Airflow keeps what a trigger was made with, and
     nothing after), so no record is missed, and the function sees those again that it had not accepted.
 
-    :param topics: topics, a list or its JSON; `^…` is a regular expression. (templated)
+    :param topics: topics, a list or its JSON; `^…` is a regular expression, of topics that are made meanwhile too: a
+        minute later at most they are read from their first record. (templated)
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
         the record, and is what JSON has: text, numbers, lists, mappings. None: the first record. (templated)
     :param apply_function_args: its first arguments. (templated)
@@ -139,6 +140,7 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
             apply_function_kwargs=dict(self.apply_function_kwargs or {}),
             client_options=self.options(),
             whole_topics=True,
+            patterns=[topic for topic in as_names("topics", self.topics) if topic.startswith("^")],
             poll_interval_s=self.poke_interval,
             deadline_ms=deadline_ms,
         )

@@ -18,6 +18,7 @@ from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, library, refusal
 from logyard.operators.reading import first_of_new
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, WaitFailed, constructor_fields, settle_s
+from logyard.operators.triggers.cluster import some
 from logyard.operators.triggers.watch import REREAD_S
 
 _log = logging.getLogger(__name__)
@@ -34,10 +35,10 @@ class AwaitRecordTrigger(BaseTrigger):
     """Read from given offsets until `apply_function` accepts a record.
 
     A trigger that is started again reads from the same offsets, so no record is missed, and a function may see records
-    again. Where the connection is edited meanwhile, it reads on by the new one; the wait fails if that leads to another
-    cluster, where the offsets are of other records. The event's `values`: {"record": {"topic", "partition", "offset",
-    "timestamp_ms", "key", "value"}, "result": what the function returned, "offsets": "topic-partition" → the next
-    offset to read}.
+    again. Where the connection is edited meanwhile, it reads on by the
+    new one; the wait fails if it leads to another cluster, where the offsets are of other records.
+    The event's `values`: {"record": {"topic", "partition", "offset", "timestamp_ms", "key", "value"}, "result": what
+    the function returned, "offsets": "topic-partition" → the next offset to read}.
 
     :param logyard_conn_id: the connection.
     :param offsets: "topic-partition" → the first offset to read.
@@ -45,6 +46,8 @@ class AwaitRecordTrigger(BaseTrigger):
     :param apply_function: the dotted path of a function of one `confluent_kafka.Message`: a value that is true accepts
         the record. It must be what JSON has, or the wait fails. None: the first record.
     :param whole_topics: read the partitions too that the topics get meanwhile, each from its first record.
+    :param patterns: expressions (`^…`): with `whole_topics` the topics that they mean and that are made meanwhile are
+        read too.
     :param poll_interval_s: seconds between two looks when nothing came.
     :param deadline_ms: when the wait ends, in ms since 1970.
     """
@@ -60,6 +63,7 @@ class AwaitRecordTrigger(BaseTrigger):
         apply_function_kwargs: Mapping[str, Any] | None = None,
         client_options: Mapping[str, Any] | None = None,
         whole_topics: bool = False,
+        patterns: Sequence[str] = (),
         poll_interval_s: float = 2.0,
         deadline_ms: int,
     ) -> None:
@@ -72,6 +76,7 @@ class AwaitRecordTrigger(BaseTrigger):
         self.apply_function_kwargs = apply_function_kwargs
         self.client_options = client_options
         self.whole_topics = whole_topics
+        self.patterns = list(patterns)
         self.poll_interval_s = poll_interval_s
         self.deadline_ms = deadline_ms
 
@@ -102,7 +107,7 @@ class AwaitRecordTrigger(BaseTrigger):
             while True:
                 reading, messages = await link.reading(positions, clock()), []
                 if reading is not None and self.whole_topics and clock() - asked_at >= PARTITIONS_S:
-                    await reading.run(reading.widen, positions)
+                    await reading.run(reading.widen, positions, self.patterns)
                     asked_at = clock()
                 if reading is not None:
                     messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
@@ -111,7 +116,7 @@ class AwaitRecordTrigger(BaseTrigger):
                         return WaitEvent(DONE, values={**values, "offsets": positions})
                 if clock() >= deadline:
                     unread = f" ({link.problem})" if link.problem else ""
-                    return WaitEvent(TIMEOUT, f"no record was accepted in {', '.join(sorted(self.offsets))}{unread}")
+                    return WaitEvent(TIMEOUT, f"no record was accepted in {some(sorted(positions))}{unread}")
                 if not messages:
                     await asyncio.sleep(self.poll_interval_s)
         finally:
@@ -224,11 +229,11 @@ class _Reading:
     def _assign(self, positions: Mapping[str, int]) -> None:
         self.consumer.assign([_partition(name, offset) for name, offset in positions.items()])
 
-    def widen(self, positions: dict[str, int]) -> None:
-        """Read the partitions too that the topics have got since, as far as brokers tell them now; adds them to
-        `positions`."""
+    def widen(self, positions: dict[str, int], patterns: Sequence[str]) -> None:
+        """Read the partitions too that the topics have got since, and the topics that are meant and were made since, as
+        far as brokers tell them now; adds them to `positions`."""
         try:
-            added = first_of_new(self.consumer, positions, _ASK_S)
+            added = first_of_new(self.consumer, positions, _ASK_S, patterns)
         except LogyardError as problem:
             _log.info("whether the topics have new partitions is not known now: %s", problem)
             return

@@ -251,6 +251,33 @@ def test_partitions_that_a_topic_gets_meanwhile_are_read(
     assert admin.group_commits[topic][TopicPartition(topic, 3)] == 2
 
 
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_topics_that_are_made_meanwhile_are_read_where_an_expression_means_them(
+    kafka: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    prefix = f"wild-{uuid.uuid4()}-"
+    kafka.write(f"{prefix}first", [(None, "no")])
+    kafka.write(f"other-{prefix}", [(None, "yes")])
+    heard = {f"{prefix}first-{partition}": 0 for partition in range(4)}
+    kafka.write(f"{prefix}later", [(None, "no"), (None, "yes")], partition=2)
+    monkeypatch.setattr("logyard.operators.sensors.records.first_offsets", lambda *_, **__: heard)
+    monkeypatch.setattr("logyard.operators.triggers.records.PARTITIONS_S", 0.1)
+    fields: dict[str, Any] = {"group": prefix, "apply_function": f"{__name__}.wanted", "timeout": 10}
+    sensor = AwaitRecordSensor(task_id="s", topics=[f"^{prefix}"], deferrable=deferrable, poke_interval=0.1, **fields)
+    found, _ = run(sensor, context())
+    assert (found["record"]["topic"], found["record"]["partition"]) == (f"{prefix}later", 2)
+    assert admin.group_commits[prefix][TopicPartition(f"{prefix}later", 2)] == 2
+
+
+def test_a_new_topic_whose_leader_is_away_hides_no_other() -> None:
+    views = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("a", "b", "c", "known")}
+    log = lambda tp, timeout: None if tp.topic == "b" else (3, 9)  # noqa: E731
+    consumer = SimpleNamespace(list_topics=lambda *_, **__: SimpleNamespace(topics=views), get_watermark_offsets=log)
+    assert first_of_new(consumer, {"known-0": 0, "known-1": 0}, 1, ["^[a-c]"]) == dict.fromkeys(
+        ("a-0", "a-1", "c-0", "c-1"), 3
+    )
+
+
 def test_new_partitions_whose_leader_is_away_are_asked_for_again() -> None:
     views = {
         "t": SimpleNamespace(partitions=dict.fromkeys(range(5))),
