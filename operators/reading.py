@@ -15,6 +15,7 @@ from logyard.operators.hooks.records import RecordsFailed, asked, chosen, librar
 
 _POLL_S = 0.2
 REQUEST_S = 30.0
+OUT_OF_RANGE = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 
 Range = tuple[int, int]
 Partition = tuple[str, int]
@@ -60,7 +61,7 @@ class Reading:
         error = message.error()
         if error is not None and error.code() != library().KafkaError._PARTITION_EOF:
             advice = ""
-            if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            if error.name() in OUT_OF_RANGE:
                 advice = "; that offset does not exist any more, because records were deleted meanwhile"
             raise refusal(f"{at[0]}-{at[1]}{advice}", error)
         _, end = self.ranges[at]

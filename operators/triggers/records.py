@@ -16,7 +16,7 @@ from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators.callables import called
 from logyard.operators.hooks.records import RecordsFailed, RecordsHook, cluster_of, library, refusal
-from logyard.operators.reading import first_of_new
+from logyard.operators.reading import OUT_OF_RANGE, first_of_new, log_of
 from logyard.operators.triggers.base import DONE, FAILED, TIMEOUT, WaitEvent, WaitFailed, constructor_fields, settle_s
 from logyard.operators.triggers.cluster import some
 from logyard.operators.triggers.watch import REREAD_S
@@ -35,7 +35,7 @@ class AwaitRecordTrigger(BaseTrigger):
     """Read from given offsets until `apply_function` accepts a record.
 
     A trigger that is started again reads from the same offsets, so no record is missed, and a function may see records
-    again. Where the connection is edited meanwhile, it reads on by the
+    again. What retention has deleted by then is left out. Where the connection is edited meanwhile, it reads on by the
     new one; the wait fails if it leads to another cluster, where the offsets are of other records.
     The event's `values`: {"record": {"topic", "partition", "offset", "timestamp_ms", "key", "value"}, "result": what
     the function returned, "offsets": "topic-partition" → the next offset to read}.
@@ -111,7 +111,7 @@ class AwaitRecordTrigger(BaseTrigger):
                     asked_at = clock()
                 if reading is not None:
                     messages = await reading.run(reading.consumer.consume, _BATCH, _POLL_S)
-                    values = await reading.run(self._accepted, messages, positions)
+                    values = await reading.run(self._accepted, reading, messages, positions)
                     if values is not None:
                         return WaitEvent(DONE, values={**values, "offsets": positions})
                 if clock() >= deadline:
@@ -127,9 +127,11 @@ class AwaitRecordTrigger(BaseTrigger):
         hook = RecordsHook(self.logyard_conn_id)
         return hook, await hook.asettings()
 
-    def _accepted(self, messages: Sequence[Any], positions: dict[str, int]) -> dict[str, Any] | None:
+    def _accepted(
+        self, reading: "_Reading", messages: Sequence[Any], positions: dict[str, int]
+    ) -> dict[str, Any] | None:
         """The first record that is accepted; moves `positions` behind all that were looked at."""
-        accept = None
+        accept, lost = None, []
         if self.apply_function is not None:
             args, kwargs = self.apply_function_args, self.apply_function_kwargs
             accept = called("apply_function", self.apply_function, args, kwargs)
@@ -139,11 +141,17 @@ class AwaitRecordTrigger(BaseTrigger):
             if error is not None:
                 if error.code() == library().KafkaError._PARTITION_EOF:
                     continue
-                raise refusal(name, error)
+                if error.name() not in OUT_OF_RANGE:
+                    raise refusal(name, error)
+                lost.append((name, error))
+                continue
             result = True if accept is None else accept(message)
             positions[name] = message.offset() + 1
             if result:
                 return {"record": as_json(message), "result": _json_of(result, message)}
+        for name, error in lost:
+            if not reading.skips_deleted(name, positions):
+                raise refusal(name, error)
         return None
 
 
@@ -228,6 +236,21 @@ class _Reading:
 
     def _assign(self, positions: Mapping[str, int]) -> None:
         self.consumer.assign([_partition(name, offset) for name, offset in positions.items()])
+
+    def skips_deleted(self, name: str, positions: dict[str, int]) -> bool:
+        """Whether a position that the log does not have is read on: at the first record, where those before it were
+        deleted, or again, where nobody tells now."""
+        try:
+            first, _ = log_of(self.consumer, _partition(name, 0), _ASK_S)
+        except LogyardError as problem:
+            _log.info("%s: what is left of its log is not known now: %s", name, problem)
+        else:
+            if positions[name] >= first:
+                return False
+            _log.warning("%s: the records from %d to %d were deleted, and are not read", name, positions[name], first)
+            positions[name] = first
+        self._assign(positions)
+        return True
 
     def widen(self, positions: dict[str, int], patterns: Sequence[str]) -> None:
         """Read the partitions too that the topics have got since, and the topics that are meant and were made since, as

@@ -19,7 +19,7 @@ from logyard.broker.model import TopicPartition
 from logyard.operators.hooks.records import RecordsHook, library
 from logyard.operators.reading import first_of_new, first_offsets
 from logyard.operators.sensors.records import AwaitRecordSensor
-from logyard.operators.triggers.base import FAILED
+from logyard.operators.triggers.base import DONE, FAILED
 from logyard.operators.triggers.records import AwaitRecordTrigger
 from tests.support.airflow_tasks import context, remade, run
 from tests.support.memory_cluster import MemoryCluster
@@ -267,6 +267,36 @@ def test_topics_that_are_made_meanwhile_are_read_where_an_expression_means_them(
     found, _ = run(sensor, context())
     assert (found["record"]["topic"], found["record"]["partition"]) == (f"{prefix}later", 2)
     assert admin.group_commits[prefix][TopicPartition(f"{prefix}later", 2)] == 2
+
+
+async def test_a_wait_outlives_what_retention_deletes(
+    kafka: MockKafka, admin: MemoryCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A triggerer that is started again begins where the wait began: perhaps days ago, and its records are gone."""
+    topic = f"old-{uuid.uuid4()}"
+    for _ in range(8):  # librdkafka's cluster keeps five megabytes
+        kafka.write(topic, [(None, "x" * 900_000)])
+    kafka.write(topic, [(None, "yes")])
+    fields: dict[str, Any] = {"apply_function": f"{__name__}.wanted", "deadline_ms": int(time.time() * 1000) + 20_000}
+    begun = {f"{topic}-0": 0, f"{topic}-1": 0}
+    trigger = remade(AwaitRecordTrigger(logyard_conn_id="logyard_default", offsets=begun, **fields))
+    async with asyncio.timeout(30):
+        event = await anext(aiter(trigger.run()))
+    assert (event.payload["status"], event.payload["message"]) == (DONE, "")
+    assert event.payload["values"]["record"]["offset"] == 8
+    assert "records from 0 to" in caplog.text
+
+
+async def test_offsets_that_a_log_never_had_end_the_wait(kafka: MockKafka, admin: MemoryCluster) -> None:
+    """The log lost records, or the topic was made anew: who waits on would miss what is written there."""
+    topic = f"short-{uuid.uuid4()}"
+    kafka.write(topic, [(None, "no")])
+    fields: dict[str, Any] = {"deadline_ms": int(time.time() * 1000) + 20_000}
+    trigger = remade(AwaitRecordTrigger(logyard_conn_id="logyard_default", offsets={f"{topic}-0": 50}, **fields))
+    async with asyncio.timeout(30):
+        event = await anext(aiter(trigger.run()))
+    assert event.payload["status"] == FAILED
+    assert f"{topic}-0: " in event.payload["message"]
 
 
 def test_a_new_topic_whose_leader_is_away_hides_no_other() -> None:
