@@ -36,7 +36,7 @@ class AwaitRecordTrigger(BaseTrigger):
 
     A trigger that is started again reads from the same offsets, so no record is missed, and a function may see records
     again. What retention has deleted by then is left out. Where the connection is edited meanwhile, it reads on by the
-    new one; the wait fails if it leads to another cluster, where the offsets are of other records.
+    new one, once that is of use; the wait fails if it leads to another cluster, where the offsets are of other records.
     The event's `values`: {"record": {"topic", "partition", "offset", "timestamp_ms", "key", "value"}, "result": what
     the function returned, "offsets": "topic-partition" → the next offset to read}.
 
@@ -204,9 +204,18 @@ class _Link:
             _log.warning("%s; %s", self.problem, "its last settings stay in use" if self._reading else "waiting on")
             return self._reading
         if self._reading is None or settings != self._settings:
+            made = _Reading(hook, self._options)
+            try:
+                await made.run(made.begin, positions)
+            except BaseException as problem:
+                made.end()
+                if self._reading is None or not isinstance(problem, LogyardError):
+                    raise
+                self.problem = f"the connection is of no use now: {problem}"
+                _log.warning("%s; its last settings stay in use", self.problem)
+                return self._reading
             self.end()
-            self._settings, self._reading = settings, _Reading(hook, self._options)
-            await self._reading.run(self._reading.begin, positions)
+            self._settings, self._reading = settings, made
         return self._reading
 
     def end(self) -> None:

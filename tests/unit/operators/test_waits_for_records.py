@@ -15,6 +15,7 @@ pytest.importorskip("airflow.sdk")
 from confluent_kafka import KafkaError, KafkaException
 
 from logyard.admin.errors import ApiError
+from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.hooks.records import RecordsHook, library
 from logyard.operators.reading import first_of_new, first_offsets
@@ -167,6 +168,35 @@ async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_re
         event = await anext(aiter(trigger.run()))
     assert event.payload["values"]["record"]["value"] == "second"
     assert [(one.settings, one.assigned) for one in made] == [("first", [5]), ("second", [5])]
+    async with asyncio.timeout(20):
+        while not all(one.closed.is_set() for one in made):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_is_edited_into_one_of_no_use_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its author sees the mistake, and mends it."""
+    answers = ["first", "misspelt", "misspelt", "second"]
+    read: list[str] = []
+    made: list[SilentConsumer] = []
+
+    async def settings(_: RecordsHook) -> str:
+        read.append(answers.pop(0) if len(answers) > 1 else answers[0])
+        return read[-1]
+
+    def consumer(*_: object) -> SilentConsumer:
+        if read[-1] == "misspelt":
+            raise BadSettings("connection c: there is no such file")
+        made.append(SilentConsumer(read[-1]))
+        return made[-1]
+
+    monkeypatch.setattr(RecordsHook, "consumer", consumer)
+    monkeypatch.setattr(RecordsHook, "asettings", settings)
+    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
+    deadline_ms = int(time.time() * 1000) + 60_000
+    trigger = AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, poll_interval_s=0.01, deadline_ms=deadline_ms)
+    async with asyncio.timeout(30):
+        event = await anext(aiter(trigger.run()))
+    assert (event.payload["status"], event.payload["values"]["record"]["value"]) == (DONE, "second")
     async with asyncio.timeout(20):
         while not all(one.closed.is_set() for one in made):
             await asyncio.sleep(0.01)
