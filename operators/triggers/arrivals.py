@@ -16,6 +16,7 @@ from typing import Any
 from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.broker.model import TopicPartition
 from logyard.operators.fields import as_names
+from logyard.operators.triggers.cluster import some
 from logyard.operators.triggers.events import ClusterEvent
 from logyard.operators.triggers.offsets import beyond_line
 
@@ -57,12 +58,15 @@ class RecordsArrivedEvent(ClusterEvent):
         self._new_since: float | None = None
         self._quiet_since = 0.0
         self._beyond: set[str] = set()
+        self._said = ""
 
     def wants(self) -> Wanted:
         topics = frozenset(self.topics)
         return Wanted(frozenset({self.group}), topics, starts=topics)
 
     def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
+        if seen is not None:
+            self._tell_untold(seen)
         waiting = None if seen is None else self._waiting(seen)
         if seen is None or waiting is None:
             return []  # unknown now: the next observation counts
@@ -79,6 +83,21 @@ class RecordsArrivedEvent(ClusterEvent):
         behind = {tp: end for tp, end in ends.items() if committed.get(tp, 0) < end and tp in seen.starts}
         found = {tp: (max(committed.get(tp, 0), seen.starts[tp]), end) for tp, end in behind.items()}
         return {tp: (start, end) for tp, (start, end) in found.items() if start < end}
+
+    def _tell_untold(self, seen: Observation) -> None:
+        """Log why something cannot be announced: else nobody would know why no DAG runs."""
+        absent = sorted(set(self.topics) - seen.snapshot.topics.keys())
+        silent = [tp for tp, _ in seen.snapshot.partitions(sorted(self.topics)) if tp not in seen.ends]
+        text = ""
+        if self.group not in seen.committed:
+            text = f"its commits are not known now ({seen.problems.get(self.group, 'they were not asked for')})"
+        elif absent:
+            text = f"topics {some(absent)} do not exist, or this login may not see them"
+        elif silent:
+            text = f"the ends of {some(silent)} are not known now ({seen.problems.get('', 'they have no leader')})"
+        if text not in ("", self._said):
+            self.log.warning("group %s: %s", self.group, text)
+        self._said = text
 
     def _warn_of_lost(self, seen: Observation) -> None:
         """Where a commit is beyond the end of its log, records that are written there now are not announced."""

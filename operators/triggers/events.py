@@ -53,10 +53,13 @@ class ClusterEvent(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         watch = ClusterWatch.of(self.logyard_conn_id)
-        listener, cluster_id = self, ""
+        listener, cluster_id, said = self, "", ""
         while True:
             told = await watch.next_look(self.poll_interval_s, listener.wants())
             seen, problem = (None, told) if isinstance(told, Exception) else (told, None)
+            if problem is not None and str(problem) != said:
+                self.log.warning("%s: %s is not known now: %s", type(self).__name__, self.logyard_conn_id, problem)
+            said = "" if problem is None else str(problem)
             if seen is not None and (found := seen.snapshot.cluster_id):
                 if cluster_id not in ("", found):
                     # The connection was edited: what was seen before is of another cluster.

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -10,8 +11,10 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.cluster.observation import observe
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.operators.consuming import CommitOffsetsOperator
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.queues import LogyardMessageQueueProvider
 from logyard.operators.triggers import arrivals
 from logyard.operators.triggers.arrivals import RecordsArrivedEvent
@@ -128,6 +131,40 @@ def test_a_topic_made_anew_is_announced(world: World) -> None:
     world.cluster.end_offsets[TopicPartition("t", 0)] = 2
     (event,) = world.look(made)
     assert event["offsets"] == {"t-0": {"start": 0, "end": 2}}
+
+
+def test_it_is_said_once_why_nothing_is_announced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic is misspelt, the login may not see the group's commits, or a leader is away: no DAG runs."""
+    made, said = trigger(), []
+    monkeypatch.setattr(made.log, "warning", lambda text, *args: said.append(text % args))
+    made.topics = ["t", "unknown"]
+    for _ in range(2):
+        world.look(made)
+    assert said == ["group g: topics unknown do not exist, or this login may not see them"]
+    made.topics = ["t"]
+    with monkeypatch.context() as patched:
+        refused = ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group g: no right")
+        patched.setattr(world.client, "group_offsets", Mock(side_effect=refused))
+        for _ in range(2):
+            world.look(made)
+    assert said[1:] == [f"group g: its commits are not known now ({refused})"]
+    world.look(made)
+    world.cluster.hung = {1}
+    for _ in range(2):
+        world.look(made)
+    assert len(said) == 3
+    assert said[2].startswith("group g: the ends of t-0, t-1 are not known now (broker 1: ")
+
+
+async def test_a_connection_that_cannot_be_read_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was deleted, say, or its name is misspelt in the DAG."""
+    made, said = trigger(poll_interval_s=0.01, logyard_conn_id="misspelt"), []
+    monkeypatch.setattr(made.log, "warning", lambda text, *args: said.append(text % args))
+    monkeypatch.setattr(ClusterHook, "asettings", AsyncMock(side_effect=OSError("it isn't defined")))
+    listening = asyncio.ensure_future(anext(aiter(made.run())))
+    await asyncio.wait({listening}, timeout=0.5)
+    listening.cancel()
+    assert said == ["RecordsArrivedEvent: misspelt is not known now: connection misspelt: it isn't defined"]
 
 
 def test_a_commit_beyond_the_end_is_warned_of_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
