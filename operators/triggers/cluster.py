@@ -195,7 +195,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     :param moves: the moves, from `Move.as_json`.
     :param held_back: moves that cannot start before a broker is back; the wait ends when it is.
     :param broker_patience_s: for how many seconds a target broker may be away until the trigger gives up (`given_up` in
-        the result); they start again when the triggerer is restarted.
+        the result); they start again when the cluster does not answer, and when the triggerer is restarted.
     :param cancel_on_kill: when the deferred task is killed, cancel the running moves and end the throttle.
     :param throttle_owner: the owner of that throttle.
     """
@@ -241,6 +241,9 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         if now - self._away_since < self.broker_patience_s:
             return None
         return {**state.as_json(), "given_up": True}
+
+    def unseen(self) -> None:
+        self._away_since = None  # it may have been back
 
     def missing(self, seen: Observation) -> str:
         state = plan_progress([*_moves(self.moves), *_moves(self.held_back)], seen.snapshot)

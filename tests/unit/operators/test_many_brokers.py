@@ -11,7 +11,11 @@ from logyard.admin.cluster.told_offsets import ToldOffsets
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.topics import retention
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.operators.triggers.cluster import ControllerElectedTrigger, FullyReplicatedTrigger
+from logyard.operators.triggers.cluster import (
+    ControllerElectedTrigger,
+    FullyReplicatedTrigger,
+    ReassignmentDoneTrigger,
+)
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -157,3 +161,24 @@ def test_a_report_of_retention_says_what_is_unled_and_away(cluster: MemoryCluste
     assert entry.records == 10
     assert "the records of 1 partition are not known (no leader)" in entry.findings
     assert f"its bytes on broker {gone} are not known (it is away)" in entry.findings
+
+
+def test_time_in_which_nothing_is_seen_does_not_count_as_a_brokers_absence(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answered for an hour: the target broker may have been back, and caught up, in between."""
+    now = 1000.0
+    monkeypatch.setattr("logyard.operators.triggers.cluster.monotonic", lambda: now)
+    cluster.ticks_to_move = 1000
+    MemoryClient(cluster).alter_reassignments({TopicPartition("t", 0): [3, 2, 1]})
+    move = {"topic": "t", "partition": 0, "replicas": [3, 2, 1]}
+    trigger = ReassignmentDoneTrigger(moves=[move], broker_patience_s=900, **WAITING)
+    cluster.kill(3)
+    assert trigger.look(look(cluster, trigger.wants())) is None
+    trigger.unseen()
+    now += 3600
+    assert trigger.look(look(cluster, trigger.wants())) is None
+    now += 900
+    found = trigger.look(look(cluster, trigger.wants()))
+    assert found is not None
+    assert found["given_up"]
