@@ -26,6 +26,8 @@ from logyard.operators.triggers.cluster import (
     TopicReadyTrigger,
 )
 
+_NEVER_S = 3600.0
+
 
 class ClusterSensor(BaseSensorOperator):
     """Wait for a condition of a cluster.
@@ -195,7 +197,7 @@ class BrokerUpSensor(ClusterSensor):
 
 
 class ReassignmentDoneSensor(ClusterSensor):
-    """The moves of a plan have ended, or can no longer end.
+    """The moves of a plan have ended. A target broker that is away is waited for until the sensor's time is over.
 
     :param plan: a plan document. (templated)
     """
@@ -209,4 +211,5 @@ class ReassignmentDoneSensor(ClusterSensor):
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         plan = Plan.from_json(self.plan)
         moves = [move.as_json() for move in plan.moves]
-        return ReassignmentDoneTrigger(moves=moves, **waiting, cluster_id=plan.cluster_id)
+        patience_s = self.timeout + _NEVER_S  # a trigger that gives up has a result, as one that is done
+        return ReassignmentDoneTrigger(moves=moves, broker_patience_s=patience_s, **waiting, cluster_id=plan.cluster_id)

@@ -11,12 +11,14 @@ from logyard.admin.cluster.told_offsets import ToldOffsets
 from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.topics import retention
 from logyard.broker.model import Assignment, TopicPartition
+from logyard.operators.sensors.cluster import ReassignmentDoneSensor
 from logyard.operators.triggers.cluster import (
     ControllerElectedTrigger,
     FullyReplicatedTrigger,
     ReassignmentDoneTrigger,
 )
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
+from tests.support.airflow_tasks import context, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.three_brokers import look, with_topic
@@ -182,3 +184,20 @@ def test_time_in_which_nothing_is_seen_does_not_count_as_a_brokers_absence(
     found = trigger.look(look(cluster, trigger.wants()))
     assert found is not None
     assert found["given_up"]
+
+
+def test_moves_that_a_lost_broker_holds_up_are_not_done(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after a quarter of an hour either, when an operator gives up: who waits for them goes on to the next task."""
+    now = 1000.0
+    monkeypatch.setattr("logyard.operators.triggers.cluster.monotonic", lambda: now)
+    use(monkeypatch, cluster)
+    cluster.ticks_to_move = 1000
+    MemoryClient(cluster).alter_reassignments({TopicPartition("t", 0): [3, 2, 1]})
+    cluster.kill(3)
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2, 1]}]}
+    sensor = ReassignmentDoneSensor(task_id="s", plan=plan, timeout=7200)
+    for _ in range(3):
+        assert not sensor.poke(context()).is_done
+        now += 1800
