@@ -26,6 +26,7 @@ from logyard.operators.job_summary import JobFailed, elsewhere, summary
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.outcome import TellsOutcome
 from logyard.operators.spark_place import SparkPlace
+from logyard.operators.spark_provider import SparkSubmitOperator
 from logyard.operators.store_connection import settings_of_store
 from logyard.operators.topic_ids import surely_same
 from logyard.operators.tries import Tries
@@ -53,7 +54,10 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
         empty values are omitted. (templated)
     :param logyard_conn_id: the cluster's connection. (templated)
     :param spark_settings: settings of Spark for this job, a mapping or its JSON, beside those of
-        `[logyard] spark_settings`, which every job gets. (templated)
+        `[logyard] spark_settings`, which every job gets, and of `conf`. (templated)
+
+    The arguments of Airflow's SparkSubmitOperator count too (`conf`, `packages`, `driver_memory` …), with its
+    templates.
 
     The Spark connection may name a master on this machine or elsewhere; addresses, Python and environment elsewhere are
     Spark's own (`spark_place.py`). In cluster deploy mode the summary stays in the driver's log.
@@ -66,8 +70,7 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
         "options",
         "spark_settings",
         "logyard_conn_id",
-        "name",
-        "env_vars",
+        *(name for name in SparkSubmitOperator.template_fields if name not in ("application", "application_args")),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"options": "json", "spark_settings": "json"}
     operator_extra_links = (ClusterPageLink(),)
@@ -118,7 +121,8 @@ class SparkSegmentsOperator(TellsOutcome, DriverInCluster):
             if place.is_yarn_cluster and not getattr(self, "_yarn_track_via_rm_api", False):
                 # Else the provider refuses to submit: it could not find the job again. A retry does no harm.
                 self.durable = False
-            self.conf = place.settings_of_jobs() | as_mapping("spark_settings", self.spark_settings)
+            given = {**(self.conf or {}), **as_mapping("spark_settings", self.spark_settings)}
+            self.conf = place.settings_of_jobs() | given
             self.env_vars = {**place.environment(), **(self.env_vars or {})}
             try:
                 super().execute(context)

@@ -32,6 +32,24 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     spark_at(monkeypatch, "local[*]")
 
 
+def test_settings_in_the_argument_of_airflows_own_operator_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = submit(monkeypatch, "{}")
+    conf = {"spark.executor.memory": "8g", "spark.x": "1", "spark.ui.enabled": "true"}
+    AuditSegmentsOperator(task_id="a", topics=["t"], conf=conf, spark_settings={"spark.x": "2"}).execute(context())
+    found = stand_in.operator.conf
+    assert (found["spark.executor.memory"], found["spark.x"], found["spark.ui.enabled"]) == ("8g", "2", "true")
+    assert found["spark.driver.host"] == "127.0.0.1"
+
+
+def test_templates_of_airflows_own_operator_are_rendered() -> None:
+    given: dict[str, Any] = {"packages": "a:b:{{ params.version }}", "conf": {"spark.x": "{{ params.version }}"}}
+    operator = ExportSegmentsOperator(task_id="e", topics=["t"], destination="/out/{{ params.version }}", **given)
+    ctx = context()
+    ctx["params"] = {"version": "1.2"}
+    operator.render_template_fields(ctx)
+    assert (operator.packages, operator.conf, operator.destination) == ("a:b:1.2", {"spark.x": "1.2"}, "/out/1.2")
+
+
 def test_elsewhere_addresses_and_python_are_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     spark_at(monkeypatch, "spark://master.example:7077")
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
