@@ -161,15 +161,18 @@ def log_of(consumer: Any, tp: Any, patience_s: float = REQUEST_S) -> Range:
     return found
 
 
-def first_offsets(consumer: Any, topics: Sequence[str], *, has_group: bool) -> dict[str, int]:
+def first_offsets(
+    consumer: Any, topics: Sequence[str], *, has_group: bool, told: Mapping[str, TopicView] | None = None
+) -> dict[str, int]:
     """Where a group goes on, by "topic-partition": its commit, else the first record; without a group the end.
 
+    :param told: the topics as the controller knows them.
     Raises BadSettings (no topic is named), ApiError (such as UNKNOWN_TOPIC_OR_PARTITION: no topic matches),
     RecordsFailed.
     """
     if not topics:
         raise BadSettings("topics: name at least one")
-    wanted = partitions_of(consumer, topics, REQUEST_S)
+    wanted = with_told(partitions_of(consumer, topics, REQUEST_S), told or {})
     if not wanted:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {', '.join(topics)}")
     if has_group:

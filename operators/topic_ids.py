@@ -30,14 +30,6 @@ class Origin:
         refuse_made_anew(client, group, self.topic_ids)
 
 
-def ids_of(hook: ClusterHook, topics: Sequence[str], warn: Callable[..., None]) -> dict[str, str]:
-    """The topics' ids, for whoever commits later; without those that nobody tells."""
-    if not topics:
-        return {}
-    seen = _witnessed(hook, topics, lambda problem: warn("the ids of the topics are not known (%s)", problem))
-    return {name: view.topic_id for name, view in seen.items() if view.topic_id is not None}
-
-
 def partitions_told(hook: ClusterHook, topic: str, warn: Callable[..., None]) -> int:
     """How many partitions of the topic the controller's broker knows; 0 where nobody tells."""
 

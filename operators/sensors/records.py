@@ -21,7 +21,7 @@ from logyard.operators.hooks.records import RecordsHook, cluster_of
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.reading import REQUEST_S, first_offsets
 from logyard.operators.results import hand_over
-from logyard.operators.topic_ids import Origin, ids_of
+from logyard.operators.topic_ids import Origin, told_of
 from logyard.operators.triggers.base import FAILED, TIMEOUT, WaitEvent
 from logyard.operators.triggers.records import AwaitRecordTrigger
 
@@ -101,12 +101,10 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
         if self.apply_function is not None:
             imported("apply_function", self.apply_function)  # a wrong path is told before anybody waits
         deadline_ms = round((time.time() + self.timeout) * 1000)
-        offsets, cluster_id = self._first_offsets()
-        named = sorted({name.rpartition("-")[0] for name in offsets}) if self.group and self.commit_offset else ()
-        ids = ids_of(ClusterHook(self.logyard_conn_id), named, self.log.warning)
-        return self._wait(context, offsets, deadline_ms, Origin(cluster_id, ids))
+        offsets, origin = self._first_offsets()
+        return self._wait(context, offsets, deadline_ms, origin)
 
-    def _first_offsets(self) -> tuple[dict[str, int], str]:
+    def _first_offsets(self) -> tuple[dict[str, int], Origin]:
         """Where to begin, and in which cluster; with `silent_fail` asked again until the sensor's time is over."""
         until = time.monotonic() + self.timeout
         while True:
@@ -120,15 +118,18 @@ class AwaitRecordSensor(TakesClientOptions, BaseSensorOperator):
                     raise AirflowSensorTimeout(f"no first look in {self.timeout:g} s: {problem}") from None
             time.sleep(self.poke_interval)
 
-    def _ask_first_offsets(self) -> tuple[dict[str, int], str]:
-        topics = as_names("topics", self.topics)
-        consumer = RecordsHook(self.logyard_conn_id).consumer(self.group or "logyard", self.options())
+    def _ask_first_offsets(self) -> tuple[dict[str, int], Origin]:
+        topics, hook = as_names("topics", self.topics), RecordsHook(self.logyard_conn_id)
+        # Asked before the offsets: those that are read are then of these topics, or of none.
+        told = told_of(hook, topics, self.log.warning) if topics else {}
+        consumer = hook.consumer(self.group or "logyard", self.options())
         try:
-            offsets = first_offsets(consumer, topics, has_group=bool(self.group))
-            named = [name.rpartition("-")[0] for name in offsets]
-            return offsets, (cluster_of(consumer, named[0], REQUEST_S) or "") if named else ""
+            offsets = first_offsets(consumer, topics, has_group=bool(self.group), told=told)
+            named = {name.rpartition("-")[0] for name in offsets}
+            cluster_id = (cluster_of(consumer, min(named), REQUEST_S) or "") if named else ""
         finally:
             consumer.close()
+        return offsets, Origin(cluster_id, {n: v.topic_id for n, v in told.items() if v.topic_id and n in named})
 
     def _wait(self, context: Context, offsets: Mapping[str, int], deadline_ms: int, origin: Origin) -> Any:
         trigger = AwaitRecordTrigger(

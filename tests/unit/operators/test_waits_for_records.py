@@ -14,6 +14,7 @@ pytest.importorskip("airflow.sdk")
 
 from confluent_kafka import KafkaError, KafkaException
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
@@ -23,6 +24,7 @@ from logyard.operators.sensors.records import AwaitRecordSensor
 from logyard.operators.triggers.base import DONE, FAILED
 from logyard.operators.triggers.records import AwaitRecordTrigger
 from tests.support.airflow_tasks import context, remade, run
+from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.mock_kafka import MockKafka
 
@@ -336,6 +338,23 @@ def test_a_new_topic_whose_leader_is_away_hides_no_other() -> None:
     assert first_of_new(consumer, {"known-0": 0, "known-1": 0}, 1, ["^[a-c]"]) == dict.fromkeys(
         ("a-0", "a-1", "c-0", "c-1"), 3
     )
+
+
+def test_a_partition_that_one_broker_has_not_heard_of_is_read_from_its_commit(
+    kafka: MockKafka, admin: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found a minute later, it was read from its first record: the group had read that long ago."""
+    topic = f"heard-{uuid.uuid4()}"
+    kafka.write(topic, [(None, "no")])
+    kafka.write(topic, [(None, "yes"), (None, "no"), (None, "yes")], partition=3)
+    kafka.commit(topic, topic, 1, partition=3)
+    MemoryClient(admin).create_topic(NewTopic(topic, assignment=dict.fromkeys(range(4), (1,))))
+    heard = [library().TopicPartition(topic, p) for p in range(3)]
+    monkeypatch.setattr("logyard.operators.reading.partitions_of", lambda *_: heard)
+    monkeypatch.setattr("logyard.operators.triggers.records.PARTITIONS_S", 0.1)
+    fields: dict[str, Any] = {"group": topic, "apply_function": f"{__name__}.wanted", "timeout": 10}
+    found, _ = run(AwaitRecordSensor(task_id="s", topics=[topic], poke_interval=0.1, **fields), context())
+    assert (found["record"]["partition"], found["record"]["offset"]) == (3, 2)
 
 
 def test_new_partitions_whose_leader_is_away_are_asked_for_again() -> None:
