@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from logyard.operators.assets import SCHEME, naming_server, topic_uri
 
 OFFSETS_FACET = "logyard_offsets"
+# Of Spark's DDL: COMMENT and a text in quotes of either kind.
+_COMMENT = re.compile(r"""(?is)\s+comment\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _ABOUT_OFFSETS = "urn:logyard:facets:offsets:1"
 
 Offsets = Mapping[str, Mapping[str, int]]
@@ -85,8 +87,9 @@ def named_place(place: str) -> tuple[str, str]:
 
 
 def columns(ddl: str | None) -> list[tuple[str, str]]:
-    """The fields of Spark's DDL, `id BIGINT NOT NULL, tags ARRAY<STRING>`, as pairs of name and type."""
-    found, depth, start, text = [], 0, 0, f"{ddl or ''},"
+    """The fields of Spark's DDL, `id BIGINT NOT NULL, tags ARRAY<STRING>`, as pairs of name and type; without comments,
+    which may have commas."""
+    found, depth, start, text = [], 0, 0, f"{_COMMENT.sub('', ddl or '')},"
     for place, sign in enumerate(text):
         depth += (sign in "<(") - (sign in ">)")
         if sign == "," and depth == 0:

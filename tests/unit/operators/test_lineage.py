@@ -56,11 +56,15 @@ def test_places_have_openlineages_names(place: str, named: tuple[str, str]) -> N
 
 def test_schemas_are_read_from_sparks_ddl() -> None:
     ddl = "id BIGINT NOT NULL, `name` STRING COMMENT 'x', tags ARRAY<STRUCT<a: INT, b: STRING>>, d DECIMAL(10, 2)"
+    ddl += """, e INT COMMENT 'one, two or it\\'s "three"' NOT NULL, f ARRAY<INT> comment "a < b, c d", g DATE"""
     assert columns(ddl) == [
         ("id", "BIGINT"),
-        ("name", "STRING COMMENT 'x'"),
+        ("name", "STRING"),
         ("tags", "ARRAY<STRUCT<a: INT, b: STRING>>"),
         ("d", "DECIMAL(10, 2)"),
+        ("e", "INT"),
+        ("f", "ARRAY<INT>"),
+        ("g", "DATE"),
     ]
     assert columns(None) == columns("") == columns("id: INT, oops")[1:] == []
 
