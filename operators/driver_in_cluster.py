@@ -30,6 +30,7 @@ class DriverInCluster(SparkSubmitOperator):
     """A SparkSubmitOperator whose driver may run inside a standalone cluster of Spark."""
 
     _submit_environment: Mapping[str, str] | None = None  # of spark-submit, for a standalone cluster only
+    _refusals: list[str]  # of masters that were asked for a driver
 
     def _submit_driver(self, master: str, arguments: Sequence[str], files: Mapping[str, Path]) -> None:
         """Have Spark start the job's driver on a worker of a standalone cluster. Raises BadSettings."""
@@ -50,14 +51,27 @@ class DriverInCluster(SparkSubmitOperator):
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Return the state of an earlier try's driver; LOST if the master does not know it any more."""
+        self._refusals = []
         try:
             with standalone_status.without_proxy():
                 return super().get_job_status(external_id, context)
-        except RuntimeError as problem:
-            if self._submit_environment is None or standalone_status.NOT_ALIVE in str(problem):
+        except (RuntimeError, OSError) as problem:
+            # Of several masters the last one's problem is raised: one on standby, or away, hides what another says.
+            refusals = self._refusals or [str(problem)] * isinstance(problem, RuntimeError)
+            is_lost = any(standalone_status.NOT_ALIVE not in refusal for refusal in refusals)
+            if self._submit_environment is None or not is_lost:
                 raise
             self.log.warning("%s is not known any more, so the job is submitted again: %s", external_id, problem)
             return LOST
+
+    def _fetch_driver_status(self, url: str, external_id: str) -> str:  # type: ignore[override]  # it has a retry's type
+        """What one master tells; of the provider, which asks each."""
+        try:
+            found: str = super()._fetch_driver_status(url, external_id)
+            return found
+        except RuntimeError as refusal:
+            self._refusals.append(str(refusal))
+            raise
 
     def _forget_driver(self, context: Context) -> None:
         store: Any = context.get("task_state_store")

@@ -14,12 +14,18 @@ _PATH = "/v1/submissions/status/"
 
 
 class RestSide:
-    """`drivers` may be changed meanwhile; `plain`: what it says to everybody instead, as something else would."""
+    """`drivers` may be changed meanwhile; `plain`: what it says to everybody instead, as something else would;
+    `address`: where it listens, on a port of its own by default."""
 
-    def __init__(self, drivers: Mapping[str, Mapping[str, Any]], plain: bytes | None = None) -> None:
+    def __init__(
+        self,
+        drivers: Mapping[str, Mapping[str, Any]],
+        plain: bytes | None = None,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
         self.drivers, self.plain = dict(drivers), plain
         self.asked: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = ThreadingHTTPServer(address, self._handler())
         self.port = int(self._server.server_address[1])
 
     def __enter__(self) -> Self:

@@ -36,7 +36,12 @@ class Cluster:
         self._monkeypatch, self._submissions = monkeypatch, directory / "submissions"
         program = directory / "bin" / "spark3-submit"
         program.parent.mkdir()
-        program.write_text(f"#!/bin/sh\necho again >> {self._submissions}\necho submitted as {DRIVER}, state is x\n")
+        # Where there are several masters, the provider asks it how the driver is.
+        program.write_text(
+            f"#!/bin/sh\n[ $3 = --status ] || echo again >> {self._submissions}\n"
+            f"echo submitted as {DRIVER}, state is x\n"
+            'echo \'"submissionId" : "x"\'; echo \'"driverState" : "FINISHED",\'\n'
+        )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         # The provider asks three times what cannot be answered, by this library.
@@ -52,9 +57,9 @@ class Cluster:
     def submissions(self) -> int:
         return len(self._submissions.read_text().splitlines()) if self._submissions.exists() else 0
 
-    def run(self, rest_port: int, store: Store, **extra: Any) -> dict[str, Any]:
+    def run(self, rest_port: int, store: Store, masters: str = "127.0.0.1:7077", **extra: Any) -> dict[str, Any]:
         extra = {"deploy-mode": "cluster", "rest-port": rest_port, "spark-binary": "spark3-submit", **extra}
-        found = {"conn_type": "spark", "host": "spark://127.0.0.1:7077", "extra": extra}
+        found = {"conn_type": "spark", "host": f"spark://{masters}", "extra": extra}
         self._monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(found))
         return dict(AuditSegmentsOperator(task_id="a", topics=["t"], status_poll_interval=0).execute(context(store)))
 
@@ -134,6 +139,23 @@ def test_a_master_that_reads_its_drivers_back_is_not_asked_to_run_another(cluste
     ):
         cluster.run(rest.port, Store({KEY: "driver-of-before"}))
     assert cluster.submissions == 0
+
+
+@pytest.mark.parametrize("alive", ["127.0.0.1", "127.0.0.2"])
+def test_a_master_on_standby_does_not_hide_that_the_living_one_has_forgotten_a_driver(
+    cluster: Cluster, alive: str
+) -> None:
+    """Its refusal came last, and each try failed."""
+    message = "Exception from the cluster:\njava.lang.Exception: Current state is not alive: STANDBY."
+    standby = "127.0.0.2" if alive == "127.0.0.1" else "127.0.0.1"
+    gone = {"driver-of-before": {"success": False, "message": message}}
+    masters = "127.0.0.1:7077,127.0.0.2:7077"
+    with RestSide({}, address=(alive, 0)) as rest:
+        with RestSide(gone, address=(standby, rest.port)):
+            cluster.run(rest.port, Store({KEY: "driver-of-before"}), masters)
+        assert cluster.submissions == 1
+        cluster.run(rest.port, Store({KEY: "driver-of-before"}), masters)  # the other host is away
+    assert cluster.submissions == 2
 
 
 @pytest.mark.parametrize(
