@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from airflow.sdk import Asset, AssetAlias, Context
 
-from logyard.admin.errors import LogyardError
 from logyard.operators.hooks.cluster import ClusterHook
 
 log = logging.getLogger(__name__)
@@ -83,7 +82,8 @@ def announce(operator: Any, context: Context, topics: Mapping[str, Mapping[str, 
     """Add an event for each topic (topic → the event's `extra`) to what the task's outlets tell.
 
     An outlet that is the topic's asset itself gets the `extra`; else the alias `logyard_topics`, if it is an outlet,
-    leads to the asset. What the task did stays done: a name that is no URI is only logged.
+    leads to the asset. What the task did stays done: a name that is no URI, or a connection that cannot be read at the
+    end, is only logged. Else another try would do all of it again.
     """
     events: Any = context.get("outlet_events")
     if events is None or not topics:
@@ -92,7 +92,7 @@ def announce(operator: Any, context: Context, topics: Mapping[str, Mapping[str, 
         conn_id = written_connection(operator)
         server = naming_server(conn_id)
         found = {topic: create_asset(server=server, topic=topic) for topic in topics}
-    except (LogyardError, ValueError) as problem:
+    except Exception as problem:  # Airflow's too: the connection may be gone by now, or its secrets backend away
         log.warning("no asset event: %s", problem)
         return
     for topic, asset in found.items():

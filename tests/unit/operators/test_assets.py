@@ -14,7 +14,9 @@ from airflow.sdk import Asset, AssetAlias
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.operators import assets, provider_info, written_topics
+from logyard.operators.airflow_names import AirflowException
 from logyard.operators.assets import TOPICS_ALIAS, create_asset, sanitize_uri, topic_asset, topic_uri
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.provider_info import get_provider_info
 from logyard.operators.spark import CompactSegmentsOperator
@@ -144,3 +146,19 @@ def test_a_compaction_is_an_event_of_each_topic() -> None:
         }
     }
     assert [one.name for one in CompactSegmentsOperator(task_id="c", topics=["t"]).outlets] == [TOPICS_ALIAS]
+
+
+def test_a_connection_that_is_gone_at_the_end_undoes_nothing(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its secrets backend is away: a task that failed now would write its records again, or compact again."""
+    read = ClusterHook.get_connection
+
+    def gone(conn_id: str) -> Any:
+        if "made" in cluster.configs:
+            raise AirflowException(f"The conn_id `{conn_id}` isn't defined")
+        return read(conn_id)
+
+    monkeypatch.setattr(ClusterHook, "get_connection", staticmethod(gone))
+    operator = CreateTopicOperator(task_id="c", topic="made", wait_for_leaders=False)
+    assert told(operator) == {}
