@@ -13,6 +13,8 @@ from logyard.operators.topics import TopicOperator
 from logyard.operators.transaction_outcomes import TransactionOutcome
 
 _FULL_QUEUE_S = 0.2
+# So long a task whose `execution_timeout` has passed waits for the abort, where brokers do not answer.
+_ABORT_S = 10.0
 
 
 def timestamp_of(milliseconds: int) -> int:
@@ -71,8 +73,9 @@ class Writer:
             self._is_open = False
         except BaseException as reason:
             self._is_open = False
+            patience_s = self._timeout_s if isinstance(reason, Exception) else min(self._timeout_s, _ABORT_S)
             try:
-                asked("transaction", self._producer.abort_transaction, self._timeout_s)
+                asked("transaction", self._producer.abort_transaction, patience_s)
             except ProducerFenced as problem:
                 if isinstance(reason, (ApiError, RecordsFailed)):  # it is what the failure of the records comes from
                     raise problem from None

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
+from airflow.sdk.exceptions import AirflowTaskTimeout
 from confluent_kafka import KafkaError, KafkaException
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, TopicView
@@ -254,6 +255,22 @@ def test_what_cannot_be_kept_is_not_committed() -> None:
     found, client = attempt(Broken(), NOTHING)
     assert isinstance(found, RecordsFailed)
     assert client.asked[-1] == "abort_transaction"
+
+
+def test_an_abort_that_nobody_answers_does_not_hold_up_a_task_whose_time_is_over() -> None:
+    """It took `wait_timeout_s`, ten minutes; the brokers, or the next try, end the transaction as well."""
+
+    def ends(_: Any) -> Any:
+        raise AirflowTaskTimeout("execution_timeout")
+
+    waits: list[float] = []
+    client: Any = Client()
+    client.abort_transaction = waits.append
+    log: Any = NOTHING
+    with pytest.raises(AirflowTaskTimeout):
+        ProduceToTopicOperator(task_id="p", topic="t").write_once(context(), log, client, "t", ends)
+    assert len(waits) == 1
+    assert waits[0] <= 15
 
 
 def test_an_airflow_that_keeps_nothing_writes_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
