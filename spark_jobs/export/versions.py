@@ -91,12 +91,12 @@ class Versions:
             point, files = self._checkpoint(newest)
             if point > at:
                 at, live = point, {str(file["path"]): file for file in files}
-        for number in numbers:
-            if number > at:
-                row = self.read(number)
-                for path in row.get("removed", ()):
-                    live.pop(str(path), None)
-                live.update((str(file["path"]), file) for file in row["files"])
+        # Every one of them, listed or not: of two names an object store may list the later one alone for a while.
+        for number in range(at + 1, newest + 1):
+            row = self.read(number)
+            for path in row.get("removed", ()):
+                live.pop(str(path), None)
+            live.update((str(file["path"]), file) for file in row["files"])
         self.live_at, self._live = newest, live
         return list(live.values())
 

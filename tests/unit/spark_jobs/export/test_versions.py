@@ -113,6 +113,32 @@ def test_a_writer_that_stood_still_finds_no_number_free(tmp_path: Path) -> None:
     model.check(Versions(ManifestFolder(str(tmp_path))))
 
 
+class Late(ManifestFolder):
+    """A place whose listing does not have one name yet, although it has later ones."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        super().__init__(str(directory))
+        self._late = name
+
+    def names(self) -> list[str]:
+        return [name for name in super().names() if name != self._late]
+
+
+@pytest.mark.parametrize("late", range(6, 9))
+def test_a_version_that_a_listing_lacks_is_read_all_the_same(late: int, tmp_path: Path) -> None:
+    """Else its files would count as nobody's, for a checkpoint and for a cleaning, which deletes such."""
+    model = grown(tmp_path, 9)
+    model.check(Versions(Late(tmp_path, f"{late:010d}.json")))
+
+
+def test_a_version_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Somebody has deleted it, by a rule for old objects, say: what lives is not known any more."""
+    grown(tmp_path, 9)
+    (tmp_path / "0000000007.json").unlink()
+    with pytest.raises(CorruptData, match=r"0000000007\.json.*; and no checkpoint covers it"):
+        Versions(ManifestFolder(str(tmp_path))).live_files()
+
+
 def test_who_knows_no_checkpoints_fails_and_does_not_take_a_part_for_all(tmp_path: Path) -> None:
     """The loop of earlier versions, over all names that are numbers."""
     grown(tmp_path, 60)
