@@ -1,10 +1,6 @@
 """`spark.readStream.format("logyard")`: micro-batches up to the high watermark, offsets in Spark's checkpoint.
 
-An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
-compares texts). The topic id tells a topic that was deleted and created again: that is data loss, like a missing
-offset. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
-were read, and others in their place (epochs.py). Offsets never go back: a leader's high watermark does, after a
-failover.
+Offsets (positions.py) never go back: a leader's high watermark does, after a failover.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +15,7 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.command import say
 from logyard.spark_jobs.data_source.options import BadOption, Options, parse
+from logyard.spark_jobs.data_source.positions import Position, offset_of, positions
 from logyard.spark_jobs.data_source.ranges import (
     check_watermark,
     checked_range,
@@ -36,18 +33,10 @@ from logyard.spark_jobs.leases.broker_http import BAD_ANSWER, LeaseError
 from logyard.spark_jobs.leases.client import Lease, end_run, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.metadata import PartitionMetadata
-from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
+from logyard.spark_jobs.segments.epochs import Epochs, epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.segments.splits import Range
 from logyard.spark_jobs.segments.stable_offset import settled
-
-
-class Position(NamedTuple):
-    """How far one partition was read: its topic's id, the next offset, and the leader epoch of the record before it."""
-
-    topic_id: str | None
-    offset: int
-    epoch: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,28 +332,6 @@ def _head_told(status: Mapping[str, Any], options: Options) -> Head:
 def _head_of(replica: Replica, options: Options) -> Head:
     end, first = visible_end(replica, options), replica.log_start_offset
     return Head(replica.topic_id, first, end, replica.log_end_offset, replica.leader_epochs, replica.leader_epoch)
-
-
-def offset_of(ends: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return positions as the JSON that Spark keeps."""
-    topics: dict[str, Any] = {}
-    for tp, (topic_id, offset, epoch) in sorted(ends.items()):
-        topic = topics.setdefault(tp.topic, {"id": topic_id or "", "next": {}})
-        topic["next"][str(tp.partition)] = offset
-        if epoch != UNKNOWN:
-            topic.setdefault("epochs", {})[str(tp.partition)] = epoch
-    return {"topics": topics}
-
-
-def positions(offset: Mapping[str, Any]) -> dict[TopicPartition, Position]:
-    """The inverse of offset_of."""
-    return {
-        TopicPartition(topic, int(partition)): Position(
-            known["id"] or None, int(at), int(known.get("epochs", {}).get(partition, UNKNOWN))
-        )
-        for topic, known in offset.get("topics", {}).items()
-        for partition, at in known["next"].items()
-    }
 
 
 def _share(

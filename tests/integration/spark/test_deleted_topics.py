@@ -8,8 +8,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.data_source.options import BadOption
+from logyard.spark_jobs.data_source.positions import positions
 from logyard.spark_jobs.data_source.split_reader import Changed
-from logyard.spark_jobs.data_source.stream import LogyardStreamReader, positions
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 from tests.support.real_cluster import RealCluster, eventually
 
 ALL = ReadAllAvailable()

@@ -16,7 +16,8 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source import witness
 from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.data_source.options import BadOption
-from logyard.spark_jobs.data_source.stream import LogyardStreamReader, offset_of, positions
+from logyard.spark_jobs.data_source.positions import offset_of, positions
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, NotTold, PartitionMetadata

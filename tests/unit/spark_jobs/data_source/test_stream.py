@@ -13,7 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source.options import BadOption
-from logyard.spark_jobs.data_source.stream import LogyardStreamReader, Position, offset_of, positions
+from logyard.spark_jobs.data_source.positions import Position, offset_of, positions
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
@@ -251,6 +252,14 @@ def test_a_checkpoint_without_epochs_is_gone_on_from(brokers: FakeBroker) -> Non
     following = stream().latestOffset(old, ALL)
     assert following == {"topics": {"t": {"id": ID, "next": {"0": 20, "1": 5}, "epochs": {"1": 0}}}}
     assert stream().latestOffset(following, ALL) == following
+
+
+@pytest.mark.parametrize("foreign", [{"t": {"0": 42, "1": 7}}, {"topics": {"t": {"0": 42}}}, {}], ids=str)
+def test_a_checkpoint_of_another_source_is_refused(foreign: dict[str, Any], brokers: FakeBroker) -> None:
+    """That of Spark's Kafka source, say, after the format was changed: all would be read again from the first one."""
+    for plan in (lambda: stream().latestOffset(foreign, ALL), lambda: stream().partitions(foreign, foreign)):
+        with pytest.raises(BadOption, match="the checkpoint holds offsets that are not of this source"):
+            plan()
 
 
 def test_a_beginning_that_does_not_exist_is_named(brokers: FakeBroker) -> None:
