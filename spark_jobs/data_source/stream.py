@@ -219,6 +219,11 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def _range(self, replica: Replica, begun: Position | None, to: Position) -> Range:
         first, fail = replica.log_start_offset, self._options.fail_on_data_loss
+        if begun is None and first > 0 and fail:
+            raise BadOption(
+                f"{replica.tp}: it was added since, and its offsets below {first} were deleted before they were read"
+                " (failOnDataLoss=false reads what is there)"
+            )
         if begun is not None and begun.topic_id != replica.topic_id:
             if fail:
                 raise BadOption(

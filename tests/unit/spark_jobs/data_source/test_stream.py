@@ -139,6 +139,17 @@ def test_a_new_partition_begins_at_its_start(brokers: FakeBroker) -> None:
     assert read(reader, at(reader, p0=20), end) == [(1, n) for n in range(5)]
 
 
+def test_what_a_new_partition_lost_before_it_was_read_is_said(brokers: FakeBroker) -> None:
+    """As by Spark's Kafka source: a partition that was added since begins at 0, whatever is left of it."""
+    brokers.replicas["t", 1].log_start = 2
+    known = at(stream(), p0=20)
+    end = stream().latestOffset(known, ALL)
+    with pytest.raises(BadOption, match="t-1: it was added since, and its offsets below 2 were deleted"):
+        stream().partitions(known, end)
+    assert not any(lease["state"] == "active" for lease in brokers.leases.values())
+    assert read(stream(failOnDataLoss="false"), known, end) == [(1, 2), (1, 3), (1, 4)]
+
+
 def test_a_leader_that_is_away_is_waited_for(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = stream()
     del brokers.replicas["t", 0]
