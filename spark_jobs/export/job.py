@@ -136,8 +136,7 @@ class Export:
         self._checkpoint()
         self._account.newest = manifest
         with self._leaders:
-            planned = (self._planned(replica, manifest) for replica in self._replicas())
-            self._account.ranges = ranges = [span for span in planned if span is not None]
+            self._account.ranges = ranges = self._ranges(manifest)
             self._failed.raise_if_none_left(r.replica.tp for r in ranges)
             manifest = self._export(ranges, manifest, layout)
             self._failed.raise_if_none_left(r.replica.tp for r in ranges)
@@ -267,6 +266,17 @@ class Export:
         if arguments.commit_mib:
             return int(arguments.commit_mib) * MEBIBYTE
         return max(COMMIT_MIB, SPLITS_PER_SLOT * int(arguments.split_mib) * self._workers.slots()) * MEBIBYTE
+
+    def _ranges(self, manifest: Manifest) -> list[Range]:
+        """Return what is to be exported; partitions of which that cannot be told are given up."""
+        planned = [self._planned(replica, manifest) for replica in self._replicas()]
+        ranges = [span for span in planned if span is not None]
+        mixed = offsets.made_again(ranges)
+        for span in ranges:
+            if (topic := span.replica.topic) in mixed:
+                text = f"topic {topic} was deleted and created again while it was leased: run the export again"
+                self._failed.give_up(span.replica.tp, ExportRefused(text))
+        return [span for span in ranges if span.replica.topic not in mixed]
 
     def _planned(self, replica: Replica, manifest: Manifest) -> Range | None:
         """Return a partition's range; None if the partition is given up."""

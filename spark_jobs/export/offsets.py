@@ -51,6 +51,15 @@ def plan_range(
     return Range(replica, start, max(start, end))
 
 
+def made_again(ranges: Sequence[Range]) -> frozenset[str]:
+    """Return the topics of which some partitions are a former topic's, by their ids: it was deleted and created again
+    between two leases. A version knows one id for each topic, so offsets of the one would pass for the other's."""
+    ids: dict[str, set[str | None]] = defaultdict(set)
+    for span in ranges:
+        ids[span.replica.topic].add(span.replica.topic_id)
+    return frozenset(topic for topic, found in ids.items() if len(found - {None}) > 1)
+
+
 def topic_offsets(ranges: Sequence[Range], schema: str) -> dict[str, TopicOffsets]:
     """Return the offsets, by topic, that are exported once these ranges are."""
     offsets: dict[str, dict[int, int]] = defaultdict(dict)

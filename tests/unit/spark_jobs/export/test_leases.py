@@ -274,6 +274,15 @@ def test_a_lease_of_what_is_exported_already_is_not_missed(yard: Yard, tmp_path:
     assert sorted(planned) == ["t-0", "t-1"]
 
 
+def test_a_topic_made_again_while_it_is_leased_is_given_up(yard: Yard, tmp_path: Path) -> None:
+    """One partition is the former topic's: its offset, under the new topic's id, would leave rows of that out."""
+    yard.lead_second(tmp_path)
+    yard.brokers[2].replicas["t", 1].topic_id = "BBBBBBBBBBBBBBBBBBBBBQ"
+    with pytest.raises(ExportRefused, match="topic t was deleted and created again while it was leased"):
+        yard.run(lambda _piece: None)
+    assert yard.offsets() == []
+
+
 def test_a_topic_made_again_meanwhile_is_not_gone_on_with(yard: Yard, tmp_path: Path) -> None:
     yard.lead_second(tmp_path)
 
