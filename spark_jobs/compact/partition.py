@@ -252,6 +252,10 @@ def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
         run.failure = f"no single leader among the leases taken ({len(run.replicas)} of {len(place.replicas)} replicas)"
         run.failure += "".join(f"; {reason}" for reason in run.absent.values())
         return False
+    if len({r.replica.topic_id for r in run.replicas} - {None}) > 1:
+        # Of the former topic and of the new one: a leader's decision is about its own records alone.
+        run.failure = "the topic was deleted and created again while its replicas were leased"
+        return False
     leader = leaders[0]
     run.leader_id = leader.lease.broker.broker_id
     # A follower outside the ISR may lack records: it is not rewritten, and no tombstone is removed before it was.

@@ -1,5 +1,7 @@
 """A partition's run: what the summary keeps of it once its topic is done."""
 
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +10,24 @@ import pytest
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact import partition
-from logyard.spark_jobs.compact.partition import PartitionRun, Rewritten, lease_partitions
-from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.compact.partition import (
+    PartitionRun,
+    Rewritten,
+    lease_partition,
+    lease_partitions,
+)
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
+from tests.support.batches import Rec, batch
+from tests.support.lease_server import FakeBroker, FakeReplica
+from tests.support.segment_files import write_partition
+
+TP = TopicPartition("t", 0)
+LOG = [[batch([Rec(at, b"k", b"v"), Rec(at + 1, b"k", b"w")])] for at in range(0, 6, 2)]
+
+
+def of(brokers: list[FakeBroker]) -> Cluster:
+    return Cluster(Metadata("c", (), {}), {b.broker_id: BrokerHttp(b.broker_id, b.address, b.token) for b in brokers})
 
 
 def test_the_summary_needs_neither_the_decision_nor_the_leases() -> None:
@@ -41,3 +58,20 @@ def test_a_topic_that_another_run_holds_is_waited_for_once(monkeypatch: pytest.M
     runs = list(lease_partitions(cluster, "t", "compact-1", wait_s=60))
     assert [run.outcome for run in runs] == ["skipped"] * 50
     assert now[0] - 100 <= 60 + partition.HELD_PAUSE_S
+
+
+def test_replicas_of_a_topic_that_was_made_again_are_not_compacted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker still had the former topic: which of its records survive says nothing of the new topic's."""
+    monkeypatch.setattr(partition, "ATTEMPT_PAUSE_S", 0.0)
+    with ExitStack() as stack:
+        brokers = []
+        for number, topic_id in ((1, "AAAAAAAAAAAAAAAAAAAAAQ"), (2, "BBBBBBBBBBBBBBBBBBBBBQ")):
+            home = write_partition(tmp_path / str(number), "t-0", LOG)
+            replica = FakeReplica(home, number == 1, isr=(1, 2), topic_id=topic_id)
+            brokers.append(stack.enter_context(FakeBroker(number, {TP: replica})))
+        run = lease_partition(of(brokers), TP, PartitionMetadata(1, (1, 2), (1, 2)), "run", force=True)
+        assert (run.outcome, run.is_due, run.replicas) == ("failed", False, [])
+        assert "the topic was deleted and created again" in run.failure
+        assert {lease["state"] for broker in brokers for lease in broker.leases.values()} == {"aborted"}
