@@ -323,7 +323,7 @@ def rewrite_replica(work: ReplicaRun, decision: Decision) -> Rewritten:
     upload them."""
     lease = work.lease
     local = lease.local_parts()
-    directory = local or tempfile.mkdtemp(prefix="logyard-parts-")
+    directory = local or tempfile.mkdtemp(prefix="logyard-parts-", dir=_scratch())
     try:
         rewriter = Rewriter(decision, directory)
         for group in plan_groups(work.replica.segments, decision, dict(work.replica.config)):
@@ -344,3 +344,9 @@ def rewrite_replica(work: ReplicaRun, decision: Decision) -> Rewritten:
         records_in=result.records_in,
         records_out=result.records_out,
     )
+
+
+def _scratch() -> str | None:
+    """Return one of the directories that Spark gives this executor's tasks, and deletes when the executor or its host's
+    worker ends: a worker that is killed deletes nothing itself. None where there is none."""
+    return next(filter(os.path.isdir, os.environ.get("SPARK_LOCAL_DIRS", "").split(",")), None)

@@ -1,5 +1,6 @@
 """A partition's run: what the summary keeps of it once its topic is done."""
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact import partition
@@ -15,8 +17,11 @@ from logyard.spark_jobs.compact.partition import (
     Rewritten,
     lease_partition,
     lease_partitions,
+    rewrite_replica,
+    survey_partition,
 )
 from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import Lease
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -75,3 +80,26 @@ def test_replicas_of_a_topic_that_was_made_again_are_not_compacted_together(
         assert (run.outcome, run.is_due, run.replicas) == ("failed", False, [])
         assert "the topic was deleted and created again" in run.failure
         assert {lease["state"] for broker in brokers for lease in broker.leases.values()} == {"aborted"}
+
+
+def test_parts_to_upload_lie_where_spark_deletes_what_a_killed_worker_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark kills a worker whose task it gives up (SIGKILL), which then deletes nothing itself."""
+    (tmp_path / "blockmgr").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/gone,{tmp_path}/blockmgr")
+    put, places = Lease.put_part, []
+
+    def noted(lease: Lease, base: int, path: str, *rest: Any) -> None:
+        places.append(Path(path))
+        put(lease, base, path, *rest)
+
+    monkeypatch.setattr(Lease, "put_part", noted)
+    replica = FakeReplica(write_partition(tmp_path / "1", "t-0", LOG), True, isr=(1,))
+    with FakeBroker(1, {TP: replica}, hidden=True) as broker:
+        run = lease_partition(of([broker]), TP, PartitionMetadata(1, (1,), (1,)), "run", force=True)
+        surveyed = survey_partition(run.survey_work(1000))
+        assert rewrite_replica(run.replicas[0], Decision.decode(surveyed.decision)).failure == ""
+    assert places
+    assert {path.parents[1] for path in places} == {tmp_path / "blockmgr"}
+    assert os.listdir(tmp_path / "blockmgr") == []
