@@ -4,10 +4,12 @@ Rule 1: while a run lives, its process holds a lock on the mark and touches it e
 Rule 2: a staging directory may be deleted when nobody holds its lock and nothing in it was touched for STALE_S (a day),
         by the file system's own clock. Neither is enough alone: not every file system shows locks of other hosts, and
         clocks jump. A directory's own time does not count: it does not change when files are added further below.
+Rule 3: a draft that a killed writer left under a name of its own may be deleted after as long a time.
 """
 
 import fcntl
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -17,6 +19,8 @@ from contextlib import suppress
 BEAT_S = 60.0
 STALE_S = 24 * 3600.0
 MARK = ".alive"
+# A version or a checkpoint before it gets its name, and a file by which the time was told.
+_DRAFT = re.compile(r".*\.[0-9a-f]{32}\.tmp|\.now\.[0-9a-f]{32}")
 
 
 class Alive:
@@ -59,6 +63,17 @@ def stale(root: str, kept: str) -> Iterator[str]:
         path = os.path.join(root, name)
         if now - _last_touched(path) > STALE_S and not is_locked(os.path.join(path, MARK)):
             yield path
+
+
+def stale_drafts(directory: str) -> Iterator[str]:
+    """Yield the drafts in a directory whose writers are dead. Their own times count (ctime): a link aside has the times
+    of the file that it is a link to, and that is old."""
+    paths = [os.path.join(directory, name) for name in _listed(directory) if _DRAFT.fullmatch(name)]
+    now = _now(directory) if paths else 0.0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if now - os.stat(path).st_ctime > STALE_S:
+                yield path
 
 
 def remove(path: str) -> None:

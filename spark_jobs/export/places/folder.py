@@ -17,7 +17,7 @@ from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.atomic_file import draft_of, sync
 from logyard.spark_jobs.export.places.place import NumberTaken, Stored
 from logyard.spark_jobs.export.staged_files import check_seen, sync_directory, sync_staged
-from logyard.spark_jobs.export.staging import Alive, remove, stale
+from logyard.spark_jobs.export.staging import Alive, remove, stale, stale_drafts
 
 STAGING = "_staging"
 _TRIMMED = "trimmed"
@@ -89,8 +89,13 @@ class Folder:
         remove(self.staging(run_id))
 
     def clean(self, newest_run: str, kept: Callable[[], Iterable[str]]) -> int:
-        for path in stale(os.path.join(self._directory, STAGING), newest_run):
+        staging = os.path.join(self._directory, STAGING)
+        for path in stale(staging, newest_run):
             remove(path)
+        for place in (staging, self.manifests.where(""), self.expired.where("")):
+            for path in stale_drafts(place):
+                with suppress(OSError):  # another run's cleaning was faster, or it is another user's
+                    os.unlink(path)
         return 0
 
 

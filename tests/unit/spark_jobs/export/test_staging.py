@@ -51,6 +51,29 @@ def test_a_living_runs_files_stay_however_old_its_directory_is(store: ManifestSt
     assert not Path(store.staging("other")).exists(), "and once it is dead they go"
 
 
+def test_drafts_of_the_dead_go_and_those_of_the_living_stay(
+    store: ManifestStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is killed while it writes a version, a checkpoint, or asks for the time, leaves a file that nobody names."""
+    (tmp_path / "_manifest").mkdir()
+    of_run(store)
+    drafts = [
+        tmp_path / "_manifest" / ".0123456789abcdef0123456789abcdef.tmp",
+        tmp_path / "_manifest" / "checkpoint-0000000050.json.0123456789abcdef0123456789abcdef.tmp",
+        tmp_path / "_staging" / ".now.0123456789abcdef0123456789abcdef",
+    ]
+    others = [tmp_path / "_manifest" / name for name in ("trimmed", "mine.tmp")]
+    for path in (*drafts, *others):
+        path.write_text("{}")
+    store.drop_stale_staging()
+    assert all(path.exists() for path in drafts)
+    monkeypatch.setattr(staging, "STALE_S", 0.0)
+    time.sleep(0.05)
+    store.drop_stale_staging()
+    assert [path.name for path in drafts if path.exists()] == []
+    assert all(path.exists() for path in others)
+
+
 def test_a_lock_is_one_witness_and_the_beats_another(store: ManifestStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks of another host may not be seen here."""
     monkeypatch.setattr(staging, "BEAT_S", 0.01)
