@@ -179,7 +179,7 @@ def _audit_topic(
         if part.replicas:
             _inspect(spark.context(), part, deep=not arguments.shallow)
         beats.beat()
-        part.findings = _without_lost(part.findings, part.replicas, beats.lost)
+        part.findings = without_lost(part.findings, part.replicas, beats.lost)
         return part
 
 
@@ -330,9 +330,9 @@ def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s
     return rows
 
 
-def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: dict[str, str]) -> list[Finding]:
+def without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: dict[str, str]) -> list[Finding]:
     """Drop the findings on a replica whose lease was lost during the audit, since its files may have been deleted;
-    report it as not audited instead."""
+    report it as not audited instead: a warning, and a bad finding if it is so with all replicas of a partition."""
     gone = {
         (r.tp, r.broker_id): lost[r.lease.lease_id]
         for r in replicas
@@ -345,10 +345,13 @@ def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: di
         if ((f.topic, f.partition), f.replica) not in gone
         and not (f.check == "replicas" and (f.topic, f.partition) in partitions)
     ]
-    return kept + [
+    kept += [
         Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited to its end: {reason}")
         for (tp, broker_id), reason in gone.items()
     ]
+    unaudited = partitions - {r.tp for r in replicas if (r.tp, r.broker_id) not in gone}
+    text = "no replica could be audited to its end"
+    return kept + [Finding(BAD, "replica", *tp, -1, "", -1, -1, text) for tp in sorted(unaudited)]
 
 
 def _row(part: Audited) -> dict[str, Any]:
