@@ -4,7 +4,8 @@ Rules:
 1. An entry is on disk before its process is started, with a token that the process carries in its
    environment; so a process whose start was interrupted can still be found.
 2. A signal goes only to a process with the recorded pid and start time (identity.py).
-3. Stopping ends the whole family: the process, its descendants, its session. TERM first, KILL after a grace.
+3. Stopping ends the whole family: the process, its descendants, its session, and what these start when they are told
+   to end. TERM first, KILL after a grace.
 """
 
 import os
@@ -22,6 +23,8 @@ from logyard.local.identity import Identity
 
 TOKEN = "LOGYARD_PROCESS"
 GRACE_S = 20.0
+# How often it is looked for processes that others have started at their end.
+LATER_ROUNDS = 5
 
 Say = Callable[[str], None]
 """Shows a line of progress to the user."""
@@ -150,17 +153,28 @@ class Processes:
         left = self._wait(leaders, grace_s)
         # Leaders that did not react, and processes that they left behind in any session.
         families += [member for leader in leaders for member in identity.family(leader)]
-        families += [member for entry in entries for member in identity.carriers(TOKEN, entry.token)]
-        families = list(dict.fromkeys(families))
-        for member in families:
-            identity.send(member, signal.SIGKILL if member in left else signal.SIGTERM)
-        for member in self._wait(families, min(grace_s, 5.0)):
+        families += _carriers(entries)
+        self._end_each(families, left, min(grace_s, 5.0))
+        # What those have started at their end: a task that is told to end may run a command.
+        for _ in range(LATER_ROUNDS):
+            later = _carriers(entries)
+            if not later:
+                return any(signalled) or bool(families)
+            families += later
+            self._end_each(later, [], min(grace_s, 5.0))
+        names = ", ".join(entry.name for entry in entries)
+        raise LocalError(f"{names}: what it had started starts others whenever it is ended: stop that by hand")
+
+    def _end_each(self, members: Sequence[Identity], deaf: Sequence[Identity], grace_s: float) -> None:
+        """End these processes, those that are deaf to TERM by KILL at once. Raises LocalError."""
+        for member in dict.fromkeys(members):
+            identity.send(member, signal.SIGKILL if member in deaf else signal.SIGTERM)
+        for member in self._wait(members, grace_s):
             identity.send(member, signal.SIGKILL)
-        stubborn = self._wait(families, 10.0)
+        stubborn = dict.fromkeys(self._wait(members, 10.0))
         if stubborn:
             pids = ", ".join(str(member.pid) for member in stubborn)
             raise LocalError(f"processes {pids} do not end even on KILL: look for a hung disk")
-        return any(signalled) or bool(families)
 
     def _wait(self, members: Sequence[Identity], timeout_s: float) -> list[Identity]:
         deadline = time.monotonic() + timeout_s
@@ -201,6 +215,11 @@ def _spawn(entry: Entry, variables: Mapping[str, str], cwd: Path) -> subprocess.
 def _leaders(entry: Entry) -> list[Identity]:
     """Return the process of that entry, or those with its token if its start was interrupted."""
     return [entry.identity] if entry.identity is not None else identity.carriers(TOKEN, entry.token)
+
+
+def _carriers(entries: Iterable[Entry]) -> list[Identity]:
+    """Return all processes that carry the token of one of these entries, in whatever session."""
+    return [member for entry in entries for member in identity.carriers(TOKEN, entry.token)]
 
 
 def last_line(log: Path) -> str:

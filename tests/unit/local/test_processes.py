@@ -10,7 +10,7 @@ import pytest
 
 from logyard.local import identity
 from logyard.local.errors import LocalError
-from logyard.local.processes import Processes, last_line
+from logyard.local.processes import TOKEN, Processes, last_line
 
 SLEEPER = ["sleep", "300"]
 
@@ -77,6 +77,29 @@ def test_a_session_member_that_outlived_its_leader_ends_too(processes: Processes
     assert orphan is not None
     assert processes.stop("leader")
     assert not identity.is_alive(orphan)
+
+
+def test_what_is_started_by_the_end_of_another_ends_too(processes: Processes) -> None:
+    """As a task of Airflow that is told to end starts a command that ends what it had begun elsewhere."""
+    late = (
+        "import signal, subprocess, sys, time\n"
+        "def end(*_):\n"
+        "    subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        "    sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(300)\n"
+    )
+    parent = (
+        f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {late!r}], start_new_session=True)\n"
+    )
+    entry = processes.start("parent", [sys.executable, "-c", f"{parent}time.sleep(300)"])
+    eventually(lambda: "ready" in Path(entry.log).read_text())
+    assert processes.stop("parent", grace_s=2)
+    left = identity.carriers(TOKEN, entry.token)
+    for one in left:
+        identity.send(one, signal.SIGKILL)
+    assert left == []
 
 
 def test_who_does_not_listen_to_term_is_killed(processes: Processes) -> None:
