@@ -38,6 +38,9 @@ from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_dire
 from logyard.spark_jobs.segments.splits import Range
 from logyard.spark_jobs.segments.stable_offset import settled
 
+# Of batch reads: a stream would pass over them, and read on.
+ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -74,6 +77,9 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
         self._columns = known_columns(columns)
         self._options = parse(options)
+        for name in ENDINGS:
+            if name.lower() in self._options.given:
+                raise BadOption(f"{name}: a stream has no end, leave it out (the trigger availableNow stops at now's)")
         self._leases: list[Lease] = []
         self._beats: Heartbeats | None = None
         self._target: dict[TopicPartition, int] | None = None

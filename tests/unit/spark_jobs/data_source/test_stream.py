@@ -167,6 +167,14 @@ def test_where_it_begins(brokers: FakeBroker) -> None:
     assert late.initialOffset() == at(late, p0=10, p1=5)
 
 
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_an_end_is_refused(name: str) -> None:
+    """As by Spark's Kafka source: the stream would go on after it without a word."""
+    value = "1005" if name == "endingTimestamp" else '{"t": {"0": 5, "1": 5}}'
+    with pytest.raises(BadOption, match=f"{name}: a stream has no end"):
+        stream(**{name: value})
+
+
 def test_a_beginning_for_a_partition_that_is_not_read_is_an_error(brokers: FakeBroker) -> None:
     with pytest.raises(BadOption, match="startingOffsets: t-7 is none of the partitions that are read"):
         stream(startingOffsets='{"t": {"0": 3, "7": 5}}').initialOffset()
