@@ -42,7 +42,10 @@ class Heartbeats:
         self._thread.join(timeout=15)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        due = time.monotonic() + self._interval_s
+        while not self._stop.wait(max(due - time.monotonic(), 0.0)):
+            # From where this beat begins: one that waits for a broker, or for thousands of leases, takes long itself.
+            due = time.monotonic() + self._interval_s
             try:
                 self.beat()
             except Exception as error:  # try again at the next beat: without heartbeats every lease is lost

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,25 @@ def test_a_broker_that_hangs_does_not_cost_the_others_their_leases(broker: FakeB
         thread.start()
         until(lambda: beaten(broker) == 1)
         assert thread.is_alive(), "the other broker was not waited for"
+
+
+def test_what_a_beat_takes_does_not_put_the_next_one_off(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the time to live, and on top of it as long as a broker does not answer, may be all of that time."""
+    good = taken(broker)
+    slow = replace(good, lease_id="slow", broker=replace(good.broker, broker_id=2))
+    begun: list[float] = []
+
+    def heartbeat(self: Lease) -> dict[str, Any]:
+        if self.lease_id == "slow":
+            time.sleep(1.0)
+        else:
+            begun.append(time.monotonic())
+        return {}
+
+    monkeypatch.setattr(Lease, "heartbeat", heartbeat)
+    with Heartbeats([slow, good], ttl_ms=1500):
+        until(lambda: len(begun) == 4)
+    assert min(later - earlier for earlier, later in pairwise(begun)) < 1.3
 
 
 def test_what_does_not_answer_is_silent_until_it_does(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
