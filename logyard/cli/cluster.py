@@ -65,13 +65,18 @@ def start(
         cluster.start(settings)
         _print_addresses(cluster)
         return
+    ran = any(entry.alive for entry in cluster.processes.entries().values())
+    is_up = False
     try:
         cluster.start(settings)
+        is_up = True
         _print_addresses(cluster)
         _stay(cluster)
     finally:
-        with interrupts.ignored():
-            cluster.stop()
+        # A start that is refused ends what it has started itself, and nothing of a cluster that ran before.
+        if is_up or not ran:
+            with interrupts.ignored():
+                cluster.stop()
 
 
 @app.command()
