@@ -73,8 +73,9 @@ class LocalCluster:
         """Start what does not run yet, and wait until all of it serves; after a failure, stop what was started."""
         settings.check()
         self.layout.directory.mkdir(parents=True, exist_ok=True)
-        before = {name for name, entry in self.processes.entries().items() if entry.alive}
         with files.locked(self.layout.lock):
+            # Not sooner: another command may have started them while this one waited for the lock.
+            before = {name for name, entry in self.processes.entries().items() if entry.alive}
             was_open = self.check(settings)
             try:
                 address = self._start_zookeeper(settings)
@@ -104,8 +105,8 @@ class LocalCluster:
         settings = self.layout.settings()
         _check_id(broker, settings)
         address = self.address
-        ran = self.processes.alive(broker_name(broker))
         with files.locked(self.layout.lock), self._registrations(address, settings) as registered:
+            ran = self.processes.alive(broker_name(broker))
             try:
                 self._start_brokers([broker], settings, address, registered)
             except BaseException:
