@@ -8,6 +8,7 @@ import typer
 from logyard.cli.cluster import parse_config
 from logyard.cli.progress import say
 from logyard.local import interrupts
+from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 
 STATE = Path(".logyard")
@@ -60,7 +61,15 @@ def down(directory: State = STATE) -> None:
     with interrupts.ignored():
         from logyard.local.platform import Platform
 
-        ran = [Platform(directory / name).stop() for name in ("up", "demo") if (directory / name).is_dir()]
+        ran, problems = list[bool](), list[str]()
+        for name in ("up", "demo"):
+            if (directory / name).is_dir():
+                try:
+                    ran.append(Platform(directory / name).stop())
+                except LocalError as problem:
+                    problems.append(str(problem))
+    if problems:
+        raise LocalError("; ".join(problems))
     typer.echo("stopped" if any(ran) else "nothing ran")
 
 

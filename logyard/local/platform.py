@@ -60,8 +60,11 @@ class Platform:
 
     def stop(self) -> bool:
         """Stop everything: Airflow first, because its tasks use the cluster. Returns False if nothing ran."""
-        ran = self.airflow.stop()
-        return self.cluster.stop() or ran
+        try:
+            ran = self.airflow.stop()
+        finally:  # where a part of Airflow does not end, the brokers do all the same
+            ran_too = self.cluster.stop()
+        return ran or ran_too
 
     def abandon(self) -> None:
         """Stop everything, and prevent other threads from starting anything."""
