@@ -23,12 +23,14 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A damaged replica: its first finding as `reason`, and why it is not set aside ("": it is)."""
+    """A damaged replica: its first finding as `reason`, why it is not set aside ("": it is), and its topic's id (None
+    where that is not known)."""
 
     tp: TopicPartition
     broker_id: int
     reason: str
     kept_because: str = ""
+    topic_id: str | None = None
 
 
 def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[Suspect]:
@@ -51,7 +53,7 @@ def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[S
             kept = "it leads: let a sound replica lead, then audit again"
         elif (replica.tp, leader) in damage:
             kept = "the leader is damaged as well"
-        found.append(Suspect(replica.tp, replica.broker_id, f"{first.check}: {first.message}", kept))
+        found.append(Suspect(replica.tp, replica.broker_id, f"{first.check}: {first.message}", kept, replica.topic_id))
     return found
 
 
@@ -66,7 +68,7 @@ def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Cal
         if not refusal:
             say(f"audit: {suspect.tp} on broker {suspect.broker_id} is set aside once it is out of the ISR")
             try:
-                row["kept"] = quarantine_replica(brokers[suspect.broker_id], *suspect.tp, suspect.reason)["kept"]
+                row["kept"] = _set_aside(brokers[suspect.broker_id], suspect)
             except LeaseError as error:
                 refusal = str(error)
                 if error.code == "unreachable":
@@ -75,6 +77,15 @@ def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Cal
         say(f"audit: {suspect.tp} on broker {suspect.broker_id}: {refusal or 'kept in ' + row['kept']}")
         rows.append(row)
     return rows
+
+
+def _set_aside(broker: BrokerHttp, suspect: Suspect) -> str:
+    """Return where the files are kept; raises LeaseError, also if the replica is that of another topic by now."""
+    if suspect.topic_id is not None:
+        now = partition_status(broker, *suspect.tp).get("topic_id")
+        if now != suspect.topic_id:
+            raise LeaseError("changed", "its topic was deleted and created again since it was audited")
+    return str(quarantine_replica(broker, *suspect.tp, suspect.reason)["kept"])
 
 
 def wait_in_sync(rows: Sequence[dict[str, Any]], brokers: dict[int, BrokerHttp], wait_s: float) -> None:

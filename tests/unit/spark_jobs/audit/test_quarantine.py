@@ -59,8 +59,8 @@ def test_what_brokers_say_is_told(replicas: list[Replica], monkeypatch: pytest.M
 
     monkeypatch.setattr(quarantine, "quarantine_replica", ask)
     monkeypatch.setattr(quarantine, "LOOK_S", 0)
-    isrs = iter([[1, 3], [1, 3, 2]])
-    monkeypatch.setattr(quarantine, "partition_status", lambda *_: {"isr": next(isrs)})
+    isrs, topic_id = iter([[1, 3, 2], [1, 3, 2], [1, 3], [1, 3, 2]]), replicas[0].topic_id
+    monkeypatch.setattr(quarantine, "partition_status", lambda *_: {"isr": next(isrs), "topic_id": topic_id})
     brokers = {n: BrokerHttp(n, "h:1", "secret") for n in (1, 2, 3)}
     said: list[str] = []
     rows = quarantine.set_aside(suspects(replicas, [bad(1, "x", WARN), bad(2), bad(3)]), brokers, said.append)
@@ -70,6 +70,23 @@ def test_what_brokers_say_is_told(replicas: list[Replica], monkeypatch: pytest.M
         ("t-0", 3, "broker 3 refused (needed_in_isr): too few", None),
     ]
     assert "audit: t-0 on broker 2: kept in /data/2/t-0.x-stray" in said
+
+
+def test_a_replica_of_a_topic_that_was_made_again_is_left_alone(
+    replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit reads for hours: the damage was the former topic's, and what is set aside nobody deletes."""
+    asked = []
+    monkeypatch.setattr(quarantine, "quarantine_replica", lambda *about: asked.append(about) or {"kept": "/there"})
+    monkeypatch.setattr(quarantine, "partition_status", lambda broker, *_: {"topic_id": f"of {broker.broker_id}"})
+    brokers = {n: BrokerHttp(n, "h:1", "secret") for n in (1, 2, 3)}
+    known = [replace(replica, topic_id="of 3") for replica in replicas]
+    rows = quarantine.set_aside(suspects(known, [bad(2), bad(3)]), brokers, lambda _: None)
+    assert [(row["replica"], row["refused"]) for row in rows] == [
+        (2, "its topic was deleted and created again since it was audited"),
+        (3, None),
+    ]
+    assert [broker.broker_id for broker, *_ in asked] == [3]
 
 
 def test_a_broker_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
