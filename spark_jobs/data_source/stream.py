@@ -65,10 +65,11 @@ class Head:
 
 class Look(NamedTuple):
     """A look at the selected partitions: the state of those of which one was told, and all that there are, as far as
-    the broker that was asked knows, or the directory shows."""
+    the broker that was asked knows, or the directory shows; and why of some none was told."""
 
     heads: Mapping[TopicPartition, Head]
     there: frozenset[TopicPartition]
+    waiting: tuple[str, ...] = ()
 
 
 class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # pyspark has no types here
@@ -83,6 +84,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._leases: list[Lease] = []
         self._beats: Heartbeats | None = None
         self._target: dict[TopicPartition, int] | None = None
+        self._told: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for tasks, without the leases, which the driver renews."""
@@ -120,6 +122,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         partitions in proportion to what each has."""
         begun = positions(start)
         seen = look(self._options, expected=self._target or ())
+        self._tell(seen.waiting)
         gone = self._gone(seen, begun)
         current = self._sound(seen.heads, begun)
         if self._target is not None:
@@ -135,6 +138,13 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if isinstance(limit, ReadMaxRows):
             ends = _share(begun, ends, current, limit.max_rows)
         return offset_of(ends)
+
+    def _tell(self, waiting: tuple[str, ...]) -> None:
+        """Tell what the query waits for, once: it would stand still without a word, for want of a right, say."""
+        for why in waiting:
+            if why not in self._told:
+                say(f"logyard: the stream waits for {why}")
+        self._told = waiting
 
     def _gone(self, seen: Look, begun: Mapping[TopicPartition, Position]) -> frozenset[TopicPartition]:
         """Return the partitions that were read and are to be forgotten, because they were deleted; raises BadOption for
@@ -283,7 +293,8 @@ def look(options: Options, *, whole: bool = False, expected: Collection[TopicPar
         for replica in wanted if whole else ():
             check_watermark(replica)
         known = {r.tp: _head_of(settled(r), options) for r in wanted if not r.watermark_trouble}
-        return Look(known, frozenset(r.tp for r in wanted))
+        why = tuple(f"{r.tp}: {r.watermark_trouble}" for r in wanted if r.watermark_trouble)
+        return Look(known, frozenset(r.tp for r in wanted), why)
     cluster = connect(options, options.names(()))
     _check_named(cluster, options, whole)
     if whole and options.pattern is not None:
@@ -292,26 +303,42 @@ def look(options: Options, *, whole: bool = False, expected: Collection[TopicPar
     if lacking := sorted({tp.topic for tp in set(expected) - {tp for tp, _ in places}}):
         cluster.learn(lacking)
         places = _places(cluster, options)
-    found = {}
+    found, waiting = _heads(cluster, places, options)
+    away = [tp for tp, _ in places if tp not in found] if whole else []
+    if away:
+        said = f" ({waiting[0]})" if waiting else ""
+        raise JobFailed(f"{away[0]}: its leader does not answer, so it is not known what there is to read{said}")
+    return Look(found, frozenset(tp for tp, _ in places), waiting)
+
+
+def _heads(
+    cluster: clusters.Cluster, places: Sequence[tuple[TopicPartition, PartitionMetadata]], options: Options
+) -> tuple[dict[TopicPartition, Head], tuple[str, ...]]:
+    """Return the state of the partitions whose leader tells it, and of each broker that does not why, by one of its
+    partitions."""
+    found: dict[TopicPartition, Head] = {}
+    why: dict[int, str] = {}
     silent: set[int] = set()
     for tp, place in places:
         broker = cluster.brokers.get(place.leader)
-        if broker is None or place.leader in silent:
+        if broker is None:
+            unknown = "nobody leads it" if place.leader < 0 else f"the address of broker {place.leader} is not known"
+            why.setdefault(place.leader, f"{tp}: {cluster.unreachable.get(place.leader, unknown)}")
+            continue
+        if place.leader in silent:
             continue
         try:
             status = partition_status(broker, tp.topic, tp.partition)
         except LeaseError as error:
+            if error.code == BAD_ANSWER:
+                raise  # asking again helps as little as waiting
             if error.code == "unreachable":
                 silent.add(place.leader)  # it is waited for once, not for each of its partitions
-            elif error.code == BAD_ANSWER:
-                raise  # asking again helps as little as waiting
+            why.setdefault(place.leader, f"{tp}: {error}")
             continue
         if status["is_leader"]:
             found[tp] = _head_told(status, options)
-    away = [tp for tp, _ in places if tp not in found] if whole else []
-    if away:
-        raise JobFailed(f"{away[0]}: its leader does not answer, so it is not known what there is to read")
-    return Look(found, frozenset(tp for tp, _ in places))
+    return found, tuple(why.values())
 
 
 def _places(cluster: clusters.Cluster, options: Options) -> list[tuple[TopicPartition, PartitionMetadata]]:

@@ -156,6 +156,26 @@ def test_a_leader_that_is_away_is_waited_for(brokers: FakeBroker, monkeypatch: p
     assert reader.latestOffset(at(reader, p0=3, p1=0), ALL) == at(reader, p0=3, p1=5)
 
 
+def test_what_is_waited_for_is_told_once(brokers: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else a query stands still without a word as soon as its token, or a right, is no longer good."""
+    reader, start = stream(), at(stream(), p0=3, p1=0)
+
+    def said() -> list[str]:
+        assert reader.latestOffset(start, ALL) in (start, at(reader, p0=20, p1=5))
+        return capsys.readouterr().err.splitlines()
+
+    assert said() == []
+    good, brokers.token = brokers.token, "another"
+    assert said() == ["logyard: the stream waits for t-0: broker 1 refused (unauthorized): no"]
+    assert said() == []
+    brokers.token = good
+    assert said() == []
+    brokers.token = "another"
+    assert len(said()) == 1, "and each time anew"
+    with pytest.raises(JobFailed, match=r"t-0: its leader does not answer, .* \(t-0: broker 1 refused \(unauthorized"):
+        reader.prepareForTriggerAvailableNow()
+
+
 def test_where_it_begins(brokers: FakeBroker) -> None:
     reader = stream(startingOffsets="latest")
     assert reader.initialOffset() == at(reader, p0=20, p1=5)
