@@ -100,8 +100,7 @@ def _compact_topic(
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_run, leases, "the compaction is over")
         runs = []
-        for run in lease_partitions(cluster, topic, run_id, force=arguments.force, wait_s=arguments.wait_s):
-            leases += [r.lease for r in run.replicas]
+        for run in lease_partitions(cluster, topic, run_id, leases, force=arguments.force, wait_s=arguments.wait_s):
             runs.append(run)
             if run.is_due:
                 spark.begin()

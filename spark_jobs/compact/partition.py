@@ -172,14 +172,17 @@ class PartitionRun:
 
 
 def lease_partitions(
-    cluster: Cluster, topic: str, run_id: str, *, force: bool = False, wait_s: float = 0.0
+    cluster: Cluster, topic: str, run_id: str, leases: list[Lease], *, force: bool = False, wait_s: float = 0.0
 ) -> Iterator[PartitionRun]:
     """Lease a topic's partitions, one after the other. They share the time to wait for another run, which may hold all
-    of what may be thousands."""
+    of what may be thousands.
+
+    :param leases: gets each lease as soon as it is taken, to be renewed, and loses those that are given back.
+    """
     left_s = wait_s
     for tp, place in cluster.partitions([topic]):
         began = time.monotonic()
-        run = lease_partition(cluster, tp, place, run_id, force=force, wait_s=left_s)
+        run = lease_partition(cluster, tp, place, run_id, leases, force=force, wait_s=left_s)
         taken_s = time.monotonic() - began
         if taken_s >= HELD_PAUSE_S:
             left_s = max(left_s - taken_s, 0.0)
@@ -191,11 +194,12 @@ def lease_partition(
     tp: TopicPartition,
     place: PartitionMetadata,
     run_id: str,
+    leases: list[Lease],
     *,
     force: bool = False,
     wait_s: float = 0.0,
 ) -> PartitionRun:
-    """Lease every replica and decide the range to compact.
+    """Lease every replica and decide the range to compact; `leases` is as in `lease_partitions`.
 
     Tries again if the leader changes meanwhile, and for `wait_s` if another run (or the broker's own cleaner) holds a
     lease; a partition that stays leased is skipped.
@@ -204,22 +208,36 @@ def lease_partition(
     attempts = 0
     while True:
         run = PartitionRun(tp)
-        held = _take_leases(cluster, run, place, run_id)
+        held = _take_leases(cluster, run, place, run_id, leases)
         if held and time.monotonic() < deadline:
-            end_leases([r.lease for r in run.replicas], held)
+            _give_back(run, held, leases)
             time.sleep(HELD_PAUSE_S)
             continue
-        if _settle(run, place, force):
+        if _settle(run, place, leases, force=force):
             return run
-        end_leases([r.lease for r in run.replicas], run.failure)
-        run.replicas = []
+        _give_back(run, run.failure, leases)
         attempts += 1
         if attempts == ATTEMPTS:
             return run
         time.sleep(ATTEMPT_PAUSE_S)
 
 
-def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, run_id: str) -> str:
+def _give_back(run: PartitionRun, reason: str, leases: list[Lease]) -> None:
+    """End the leases of a run."""
+    mine = [r.lease for r in run.replicas]
+    _keep(run, [], leases)
+    end_leases(mine, reason)
+
+
+def _keep(run: PartitionRun, replicas: list[ReplicaRun], leases: list[Lease]) -> None:
+    """Have the run go on with these of its replicas; all its leases are the last ones of `leases`."""
+    leases[len(leases) - len(run.replicas) :] = [r.lease for r in replicas]
+    run.replicas = replicas
+
+
+def _take_leases(
+    cluster: Cluster, run: PartitionRun, place: PartitionMetadata, run_id: str, leases: list[Lease]
+) -> str:
     """Lease the replicas that can be leased; returns why another run holds one, "" if none does."""
     held = ""
     for broker_id in place.replicas:
@@ -235,17 +253,18 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, 
         try:
             run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
             run.topic_id = run.replicas[-1].replica.topic_id
+            # At once: the next broker may hang for as long as a lease lives.
+            leases.append(lease)
         except LeaseError as error:
             lease.abort(str(error))
             run.absent[broker_id] = str(error)
     return held
 
 
-def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
+def _settle(run: PartitionRun, place: PartitionMetadata, leases: list[Lease], *, force: bool) -> bool:
     """Set range, tombstone cut-off and whether the partition is due; False if the leases contradict each other."""
     if run.skipped:
-        end_leases([r.lease for r in run.replicas], run.skipped)
-        run.replicas = []
+        _give_back(run, run.skipped, leases)
         return True
     leaders = [r for r in run.replicas if r.lease.is_leader]
     if len(leaders) != 1 or len({r.lease.leader_epoch for r in run.replicas}) != 1:
@@ -264,7 +283,7 @@ def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
     for replica in behind:
         run.absent[replica.lease.broker.broker_id] = "not in the ISR"
         replica.lease.abort("not in the ISR")
-    run.replicas = [r for r in run.replicas if r not in behind]
+    _keep(run, [r for r in run.replicas if r not in behind], leases)
     run.range_end = min(r.lease.end_offset for r in run.replicas)
     run.tombstone_cutoff = 0 if run.absent else min(r.replica.clean_offset for r in run.replicas)
     run.is_due, run.skipped = _judge(run, leader.replica, force)

@@ -1,6 +1,7 @@
 """A partition's run: what the summary keeps of it once its topic is done."""
 
 import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.compact import partition
+from logyard.spark_jobs.compact import job, partition
 from logyard.spark_jobs.compact.partition import (
     PartitionRun,
     Rewritten,
@@ -60,7 +61,7 @@ def test_a_topic_that_another_run_holds_is_waited_for_once(monkeypatch: pytest.M
     monkeypatch.setattr(Cluster, "lease", held)
     places = {number: PartitionMetadata(1, (1,), (1,)) for number in range(50)}
     cluster = Cluster(Metadata("c", (1,), {"t": places}), {})
-    runs = list(lease_partitions(cluster, "t", "compact-1", wait_s=60))
+    runs = list(lease_partitions(cluster, "t", "compact-1", [], wait_s=60))
     assert [run.outcome for run in runs] == ["skipped"] * 50
     assert now[0] - 100 <= 60 + partition.HELD_PAUSE_S
 
@@ -76,8 +77,9 @@ def test_replicas_of_a_topic_that_was_made_again_are_not_compacted_together(
             home = write_partition(tmp_path / str(number), "t-0", LOG)
             replica = FakeReplica(home, number == 1, isr=(1, 2), topic_id=topic_id)
             brokers.append(stack.enter_context(FakeBroker(number, {TP: replica})))
-        run = lease_partition(of(brokers), TP, PartitionMetadata(1, (1, 2), (1, 2)), "run", force=True)
-        assert (run.outcome, run.is_due, run.replicas) == ("failed", False, [])
+        leases: list[Lease] = []
+        run = lease_partition(of(brokers), TP, PartitionMetadata(1, (1, 2), (1, 2)), "run", leases, force=True)
+        assert (run.outcome, run.is_due, run.replicas, leases) == ("failed", False, [], [])
         assert "the topic was deleted and created again" in run.failure
         assert {lease["state"] for broker in brokers for lease in broker.leases.values()} == {"aborted"}
 
@@ -97,9 +99,34 @@ def test_parts_to_upload_lie_where_spark_deletes_what_a_killed_worker_leaves(
     monkeypatch.setattr(Lease, "put_part", noted)
     replica = FakeReplica(write_partition(tmp_path / "1", "t-0", LOG), True, isr=(1,))
     with FakeBroker(1, {TP: replica}, hidden=True) as broker:
-        run = lease_partition(of([broker]), TP, PartitionMetadata(1, (1,), (1,)), "run", force=True)
+        run = lease_partition(of([broker]), TP, PartitionMetadata(1, (1,), (1,)), "run", [], force=True)
         surveyed = survey_partition(run.survey_work(1000))
         assert rewrite_replica(run.replicas[0], Decision.decode(surveyed.decision)).failure == ""
     assert places
     assert {path.parents[1] for path in places} == {tmp_path / "blockmgr"}
     assert os.listdir(tmp_path / "blockmgr") == []
+
+
+def test_leases_are_renewed_while_the_next_broker_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for as long as a lease lives: those that were taken before would be lost."""
+    replica = FakeReplica(write_partition(tmp_path, "t-0", LOG), True, isr=(1,), clean_offset=4)
+    places = {0: PartitionMetadata(1, (1, 2), (1,))}
+    take, renewed = Cluster.lease, []
+
+    def lease(self: Cluster, broker_id: int, *about: Any) -> Lease:
+        if broker_id == 1:
+            return take(self, broker_id, *about)
+        deadline = time.monotonic() + 10
+        while not (beats := sum(request.endswith("/heartbeat") for request in broker.requests)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        renewed.append(beats)
+        raise LeaseError("unreachable", "timed out")
+
+    with FakeBroker(1, {TP: replica}) as broker:
+        cluster = Cluster(Metadata("c", (), {"t": places}), {1: BrokerHttp(1, broker.address, broker.token)})
+        monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: cluster)
+        monkeypatch.setattr(Cluster, "lease", lease)
+        assert job.main(["--topic", "t", "--lease-ttl-s", "5"]) == 0
+    assert renewed[0] >= 1

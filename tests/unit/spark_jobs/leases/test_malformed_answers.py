@@ -224,7 +224,7 @@ def test_the_jobs_say_it_and_go_on(broker: Odd) -> None:
     tp = TopicPartition("t", 0)
     broker.bend = changing("POST /leases", ("config", "cleanup.policy"), remove)
     words = f"broker 1 at http://{broker.address}: the answer to POST /leases: field config.cleanup.policy is missing"
-    run = lease_partition(cluster(broker), tp, PLACE, "run")
+    run = lease_partition(cluster(broker), tp, PLACE, "run", [])
     assert words in run.failure
     leases: list[Lease] = []
     findings = leased("t", cluster(broker), leases).findings
