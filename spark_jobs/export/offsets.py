@@ -36,7 +36,8 @@ def plan_range(
     start = None if known is None else known.next_offsets.get(replica.partition)
     if known is not None and start is not None:
         _check_kept(replica, start, known.epochs.get(replica.partition, UNKNOWN), allow_data_loss=allow_data_loss)
-    start = replica.log_start_offset if start is None else start
+    if start is None:
+        start = 0 if _is_added(replica, known) else replica.log_start_offset
     if start < replica.log_start_offset:
         if not allow_data_loss:
             raise ExportRefused(
@@ -49,6 +50,12 @@ def plan_range(
         end = min(end, replica.last_stable_offset)
     # Right after a failover the new leader's high watermark may be below the exported offset: then the range is empty.
     return Range(replica, start, max(start, end))
+
+
+def _is_added(replica: Replica, known: TopicOffsets | None) -> bool:
+    """Whether a topic has got a partition since it was exported. One with a lower number was given up in earlier runs,
+    and a directory may have any of a topic's partitions: what was deleted of them before is not known."""
+    return known is not None and replica.lease is not None and replica.partition > max(known.next_offsets, default=-1)
 
 
 def made_again(ranges: Sequence[Range]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_deleted_offsets_are_refused_unless_allowed(replica: Replica) -> None:
     with pytest.raises(ExportRefused, match="offsets 5 to 5 were deleted"):
         span(shortened, exported(5))
     assert span(shortened, exported(5), allow_data_loss=True) == (6, 8)
+
+
+def test_what_a_new_partition_lost_before_it_was_exported_is_refused(replica: Replica) -> None:
+    lease: Any = object()
+    added = replace(replica, partition=1, log_start_offset=6, lease=lease)
+    with pytest.raises(ExportRefused, match="t-1: offsets 0 to 5 were deleted before they were exported"):
+        span(added, exported(5))
+    assert span(added, exported(5), allow_data_loss=True) == (6, 8)
+    assert span(replace(added, log_start_offset=0), exported(5)) == (0, 8)
+    assert span(added) == (6, 8), "of a topic that is new to the export nothing is missed"
+    assert span(replace(added, lease=None), exported(5)) == (6, 8), "nor of what another directory has"
+    given_up = Manifest(1, "c", "r", {"t": TopicOffsets("one", {0: 5, 2: 5})})
+    assert span(added, given_up) == (6, 8)
 
 
 def test_another_cluster_topic_or_a_shorter_log_are_refused(replica: Replica) -> None:
