@@ -177,5 +177,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "cli.zk:_now_ms",
         "spark_jobs.export.staging:_last_touched",
         "spark_jobs.export.staging:_now",
+        "spark_jobs.export.staging:stale_drafts",
     ),
 }

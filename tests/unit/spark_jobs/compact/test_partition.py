@@ -111,7 +111,8 @@ def test_leases_are_renewed_while_the_next_broker_hangs(tmp_path: Path, monkeypa
     """It is waited for as long as a lease lives: those that were taken before would be lost."""
     replica = FakeReplica(write_partition(tmp_path, "t-0", LOG), True, isr=(1,), clean_offset=4)
     places = {0: PartitionMetadata(1, (1, 2), (1,))}
-    take, renewed = Cluster.lease, []
+    take = Cluster.lease
+    renewed: list[int] = []
 
     def lease(self: Cluster, broker_id: int, *about: Any) -> Lease:
         if broker_id == 1:

@@ -4,6 +4,7 @@ import pytest
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.data_source.options import EARLIEST, LATEST, BadOption, Edge, parse
+from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -62,3 +63,11 @@ def test_the_rest() -> None:
 def test_bad_options_are_named(options: dict[str, str], words: str) -> None:
     with pytest.raises(BadOption, match=words):
         parse(options)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_an_end_is_refused_by_a_stream(name: str) -> None:
+    """As by Spark's Kafka source: the stream would go on after it without a word."""
+    value = "1005" if name == "endingTimestamp" else '{"t": {"0": 5, "1": 5}}'
+    with pytest.raises(BadOption, match=f"{name}: a stream has no end"):
+        LogyardStreamReader(["offset"], {"subscribe": "t", name: value})

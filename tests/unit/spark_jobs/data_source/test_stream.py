@@ -61,12 +61,6 @@ def stream(**options: str) -> LogyardStreamReader:
     return LogyardStreamReader(["partition", "offset"], {"subscribe": "t", **options})
 
 
-def test_offsets_go_there_and_back() -> None:
-    ends = {T1: Position("x", 4, 2), T0: Position("x", 7), TopicPartition("a-b", 0): Position(None, 0)}
-    assert positions(offset_of(ends)) == ends
-    assert list(offset_of(ends)["topics"]) == ["a-b", "t"]
-
-
 def test_everything_once_under_leases_that_end(brokers: FakeBroker) -> None:
     reader = stream()
     start = reader.initialOffset()
@@ -187,14 +181,6 @@ def test_where_it_begins(brokers: FakeBroker) -> None:
     assert late.initialOffset() == at(late, p0=10, p1=5)
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_an_end_is_refused(name: str) -> None:
-    """As by Spark's Kafka source: the stream would go on after it without a word."""
-    value = "1005" if name == "endingTimestamp" else '{"t": {"0": 5, "1": 5}}'
-    with pytest.raises(BadOption, match=f"{name}: a stream has no end"):
-        stream(**{name: value})
-
-
 def test_a_beginning_for_a_partition_that_is_not_read_is_an_error(brokers: FakeBroker) -> None:
     with pytest.raises(BadOption, match="startingOffsets: t-7 is none of the partitions that are read"):
         stream(startingOffsets='{"t": {"0": 3, "7": 5}}').initialOffset()
@@ -291,14 +277,6 @@ def test_a_checkpoint_without_epochs_is_gone_on_from(brokers: FakeBroker) -> Non
     following = stream().latestOffset(old, ALL)
     assert following == {"topics": {"t": {"id": ID, "next": {"0": 20, "1": 5}, "epochs": {"1": 0}}}}
     assert stream().latestOffset(following, ALL) == following
-
-
-@pytest.mark.parametrize("foreign", [{"t": {"0": 42, "1": 7}}, {"topics": {"t": {"0": 42}}}, {}], ids=str)
-def test_a_checkpoint_of_another_source_is_refused(foreign: dict[str, Any], brokers: FakeBroker) -> None:
-    """That of Spark's Kafka source, say, after the format was changed: all would be read again from the first one."""
-    for plan in (lambda: stream().latestOffset(foreign, ALL), lambda: stream().partitions(foreign, foreign)):
-        with pytest.raises(BadOption, match="the checkpoint holds offsets that are not of this source"):
-            plan()
 
 
 def test_a_beginning_that_does_not_exist_is_named(brokers: FakeBroker) -> None:
