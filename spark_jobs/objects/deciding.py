@@ -93,6 +93,9 @@ def _race(store: Conditional, key: str) -> None:
     won.append(store.create(key, contents[2]))
     there = store.read_once(key)
     winners = [content for content, one in zip(contents, won, strict=True) if one]
+    if len(winners) == 1 and there is None:
+        # It comes later, or another cache has answered: that says nothing of how many writers it would have.
+        raise Unclear(f"{store.url}: {key} was created, and cannot be read")
     if len(winners) > 1 or (winners and there != winners[0]):
         raise BrokenPromise(
             f"{store.url}: this store lets two writers create one object (it ignores If-None-Match), so two exports"

@@ -166,6 +166,25 @@ def test_a_store_that_breaks_its_word_is_refused_by_name(broken: Callable[..., b
         check_promise(Keyed(broken), no_wait)
 
 
+class Later(Keyed):
+    """A store whose first few objects cannot be read right after they were created."""
+
+    late = 2
+
+    def read_once(self, key: str) -> bytes | None:
+        self.late -= 1
+        return super().read_once(key) if self.late < 0 else None
+
+
+def test_a_store_that_shows_an_object_later_is_not_accused() -> None:
+    assert check_promise(Later(keeping), no_wait)
+    never = Later(keeping)
+    never.late = 100
+    with pytest.raises(StoreFailed, match="was created, and cannot be read") as told:
+        check_promise(never, no_wait)
+    assert not isinstance(told.value, BrokenPromise)
+
+
 def test_lost_answers_of_the_probe_prove_nothing() -> None:
     lost = iter([True, False, False] + [False] * 9)
 
