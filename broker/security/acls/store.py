@@ -2,19 +2,21 @@
 
 Rule 1: a write is conditional on the version that was read; it is tried again when others wrote meanwhile.
 Rule 2: a change is answered when this broker obeys it; its notification is written together with it.
-Rule 3: a znode that cannot be parsed fails the first load; later the pattern keeps the ACLs that are known.
+Rule 3: a znode that cannot be parsed, or that ZooKeeper does not let us read, fails the first load; later its pattern
+        keeps the ACLs that are known, and the others are read all the same.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, LogyardError
 from logyard.broker.security.acls.filters import AclFilter, Takers
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.znodes import acls, paths
 from logyard.broker.znodes.acls import AclEntry, PatternType, ResourcePattern
 from logyard.broker.znodes.content import check_size
-from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, ZkOp, Znode, ZooKeeper
+from logyard.broker.znodes.ops import Create, Delete, SessionExpired, SetData, ZkCode, ZkOp, Znode, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 TRIES = 11
 PAUSE_S, JITTER_S = 0.1, 0.05
@@ -27,6 +29,8 @@ BYTES_PER_TURN = 64 * 1024
 LOOKS_PER_TURN = 5000
 # How many entries of a pattern are encoded in one turn.
 ENTRIES_PER_TURN = 1000
+# To write again helps after others have written, but not after these.
+REFUSED = (ZkCode.NO_AUTH, ZkCode.INVALID_ACL, ZkCode.FAILED)
 
 Binding = tuple[ResourcePattern, AclEntry]
 Change = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
@@ -56,7 +60,7 @@ class AclStore:
         await self._zk.pipeline([[Create(path)] for path in wanted])
 
     async def load(self) -> None:
-        """Read all ACLs. The first time a znode that cannot be parsed raises CorruptData."""
+        """Read all ACLs. The first time a znode that cannot be parsed or read raises CorruptData or LogyardError."""
         async with self._turn:
             folders = [(k, t) for k in (PatternType.LITERAL, PatternType.PREFIXED) for t in acls.RESOURCE_TYPES]
             children = await self._zk.children([acls.type_path(kind, each) for kind, each in folders])
@@ -75,21 +79,23 @@ class AclStore:
             await self._read(list(dict.fromkeys(patterns)))
 
     async def _read(self, patterns: Sequence[ResourcePattern]) -> None:
-        znodes = await self._zk.read([acls.path(pattern) for pattern in patterns])
+        znodes = await read_each(self._zk, [acls.path(pattern) for pattern in patterns])
         taken = size = 0
         for pattern, znode in zip(patterns, znodes, strict=True):
             try:
                 self._take(pattern, znode)
-            except CorruptData as problem:
+            except LogyardError as problem:
                 if not self._loaded:
                     raise
                 self._note(f"the ACLs of {pattern.kind} {pattern.type} {pattern.name} stay as they were: {problem}")
-            taken, size = taken + 1, size + (0 if znode is None else len(znode.data))
+            taken, size = taken + 1, size + (len(znode.data) if isinstance(znode, Znode) else 0)
             if taken >= PATTERNS_PER_TURN or size >= BYTES_PER_TURN:
                 taken = size = 0
                 await asyncio.sleep(0)
 
-    def _take(self, pattern: ResourcePattern, znode: Znode | None) -> None:
+    def _take(self, pattern: ResourcePattern, znode: Znode | LogyardError | None) -> None:
+        if isinstance(znode, LogyardError):
+            raise znode
         self._keep(pattern, _entries(pattern, znode), UNKNOWN_VERSION if znode is None else znode.version)
 
     def _keep(self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int) -> None:
@@ -171,7 +177,8 @@ class AclStore:
             deleted[first][pattern, entry] = problem
 
     async def _change(self, pattern: ResourcePattern, change: Change) -> None:
-        """Write a pattern's changed entries. Raises ApiError: UNKNOWN_SERVER_ERROR (or the znode cannot be parsed)."""
+        """Write a pattern's changed entries. Raises ApiError: UNKNOWN_SERVER_ERROR (or the znode cannot be parsed or
+        read)."""
         if pattern in self._versions:
             before, version = self.known.entries(pattern), self._versions[pattern]
         else:
@@ -190,11 +197,15 @@ class AclStore:
         )
 
     async def _present(self, pattern: ResourcePattern) -> tuple[frozenset[AclEntry], int]:
-        (znode,) = await self._zk.read([acls.path(pattern)])
         try:
+            (znode,) = await self._zk.read([acls.path(pattern)])
             return _entries(pattern, znode), UNKNOWN_VERSION if znode is None else znode.version
+        except SessionExpired:
+            raise
         except CorruptData as problem:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{problem}: mend it before changing it") from problem
+        except LogyardError as problem:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(problem)) from problem
 
     async def _write(
         self, pattern: ResourcePattern, entries: frozenset[AclEntry], version: int, *, has_changed: bool, grows: bool
@@ -225,7 +236,7 @@ class AclStore:
         result = results[0]
         if result.ok:
             return 0 if isinstance(write, Create) else result.version
-        if any(each.code is ZkCode.FAILED for each in results):
+        if any(each.code in REFUSED for each in results):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses to write {path}: see its rights")
         if any(each.code is ZkCode.NO_NODE for each in results):
             await self.create_paths()

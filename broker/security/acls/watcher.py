@@ -3,20 +3,21 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import LogyardError
 from logyard.broker.security.acls.store import AclStore
 from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import acls
 from logyard.broker.znodes.acls import ResourcePattern
 from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 OPS_PER_MULTI = 200
 
 
 class AclWatcher(SessionWatch):
-    """Keeps an AclStore as ZooKeeper is. `note` gets a line for each notification that cannot be parsed.
+    """Keeps an AclStore as ZooKeeper is. `note` gets a line for each notification that cannot be parsed or read.
 
-    `start` raises CorruptData if the ACLs cannot be loaded for the first time.
+    `start` raises CorruptData or LogyardError if the ACLs cannot be loaded for the first time.
     """
 
     name = "acl watcher"
@@ -34,7 +35,7 @@ class AclWatcher(SessionWatch):
 
     async def _look_again(self, dirty: asyncio.Event) -> None:
         present = await self._list_and_watch(dirty)
-        notices = dict(zip(present, await self._zk.read(present), strict=True))
+        notices = dict(zip(present, await read_each(self._zk, present), strict=True))
         fresh = [path for path in present if path not in self._handled]
         await self._store.read_again(self._changed(fresh, notices))
         self._handled = dict.fromkeys(present)
@@ -52,21 +53,25 @@ class AclWatcher(SessionWatch):
             found += [f"{folder}/{name}" for name in names]
         return found
 
-    def _changed(self, fresh: Sequence[str], notices: Mapping[str, Znode | None]) -> list[ResourcePattern]:
+    def _changed(
+        self, fresh: Sequence[str], notices: Mapping[str, Znode | LogyardError | None]
+    ) -> list[ResourcePattern]:
         changed: dict[ResourcePattern, None] = {}
         for path in fresh:
             znode = notices[path]
             if znode is None:
                 continue  # another broker has just purged it: it is older than 15 minutes, so it was loaded
             try:
+                if isinstance(znode, LogyardError):
+                    raise znode
                 changed[acls.decode_notification(znode.data, path)] = None
-            except CorruptData as problem:
+            except LogyardError as problem:
                 self._note(str(problem))
         return list(changed)
 
-    async def _purge(self, notices: Mapping[str, Znode | None]) -> None:
+    async def _purge(self, notices: Mapping[str, Znode | LogyardError | None]) -> None:
         """Delete notifications that are 15 minutes older than the newest one, by ZooKeeper's clock alone."""
-        there = {path: znode.mtime_ms for path, znode in notices.items() if znode is not None}
+        there = {path: znode.mtime_ms for path, znode in notices.items() if isinstance(znode, Znode)}
         oldest_ms = max(there.values(), default=0) - acls.EXPIRATION_MS
         old = [path for path, mtime_ms in there.items() if mtime_ms < oldest_ms]
         for start in range(0, len(old), OPS_PER_MULTI):
