@@ -1,18 +1,19 @@
 """Follows delegation tokens: loads all of them once in each session, then follows /delegation_token/token_changes.
 
 The watch is set before anything is loaded, so no change is missed. A znode that cannot be parsed is noted: there is no
-such token then.
+such token then. One that ZooKeeper does not let us read is noted, too: its token stays as it is known.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.zk.session_watches import SessionWatch, children_or_creation
 from logyard.broker.znodes import config_changes, delegation_tokens
 from logyard.broker.znodes.delegation_tokens import TokenInfo
 from logyard.broker.znodes.ops import Create, Delete, WatchEvent, Znode, ZooKeeper
+from logyard.broker.znodes.reading import read_each
 
 
 class KnownTokens(Protocol):
@@ -51,7 +52,8 @@ class TokenWatcher(SessionWatch):
 
     async def _look_again(self, dirty: asyncio.Event) -> None:
         names = await self._list_and_watch(dirty)
-        found = dict(zip(names, await self._zk.read([delegation_tokens.change_path(n) for n in names]), strict=True))
+        read = await read_each(self._zk, [delegation_tokens.change_path(name) for name in names])
+        found = dict(zip(names, read, strict=True))
         fresh = [znode for name, znode in found.items() if name not in self._handled and znode is not None]
         await self._tell(list(dict.fromkeys(filter(None, map(self._changed_token, fresh)))))
         self._handled = dict.fromkeys(names)
@@ -63,17 +65,22 @@ class TokenWatcher(SessionWatch):
 
         return await children_or_creation(self._zk, delegation_tokens.CHANGES, changed)
 
-    def _changed_token(self, znode: Znode) -> str | None:
+    def _changed_token(self, znode: Znode | LogyardError) -> str | None:
         try:
+            if isinstance(znode, LogyardError):
+                raise znode
             return delegation_tokens.decode_change(znode.data)
-        except CorruptData as problem:
+        except LogyardError as problem:
             self._note(str(problem))
             return None
 
     async def _tell(self, token_ids: Sequence[str]) -> None:
-        znodes = await self._zk.read([delegation_tokens.path(token_id) for token_id in token_ids])
+        znodes = await read_each(self._zk, [delegation_tokens.path(token_id) for token_id in token_ids])
         for token_id, znode in zip(token_ids, znodes, strict=True):
             token = None
+            if isinstance(znode, LogyardError):
+                self._note(f"the delegation token {token_id} stays as it was: {znode}")
+                continue
             if znode is not None:
                 try:
                     token = delegation_tokens.decode(znode.data, delegation_tokens.path(token_id))
@@ -81,9 +88,9 @@ class TokenWatcher(SessionWatch):
                     self._note(str(problem))
             await self._tokens.take(token_id, token)
 
-    async def _purge(self, notifications: Mapping[str, Znode | None]) -> None:
+    async def _purge(self, notifications: Mapping[str, Znode | LogyardError | None]) -> None:
         """Delete notifications that are 15 minutes older than the newest one, by ZooKeeper's clock."""
-        there = {name: znode.mtime_ms for name, znode in notifications.items() if znode is not None}
+        there = {name: znode.mtime_ms for name, znode in notifications.items() if isinstance(znode, Znode)}
         oldest_ms = max(there.values(), default=0) - config_changes.EXPIRATION_MS
         old = [name for name, mtime_ms in there.items() if mtime_ms < oldest_ms]
         for start in range(0, len(old), OPS_PER_MULTI):
