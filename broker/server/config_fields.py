@@ -5,10 +5,10 @@ from typing import Any
 
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.entries import ConfigEntry, ConfigSource
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, LogyardError
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.content import check_size
-from logyard.broker.znodes.ops import Create, Delete, SetData, ZkCode, Znode, ZooKeeper, refused
+from logyard.broker.znodes.ops import Create, Delete, SessionExpired, SetData, ZkCode, Znode, ZooKeeper, refused
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -74,17 +74,21 @@ async def change_overrides(
     """Read an entity's overrides, change and check them, write them (again if others wrote meanwhile), notify brokers.
     With `validate_only` nothing is written, and what would be refused before that is.
 
-    `change` and `check` raise ApiError to refuse. Raises ApiError also: UNKNOWN_SERVER_ERROR (others wrote each time),
-    INVALID_CONFIG (the znode cannot be parsed), `too_large` (ZooKeeper would not take it).
+    `change` and `check` raise ApiError to refuse. Raises ApiError also: UNKNOWN_SERVER_ERROR (others wrote each time;
+    the znode may not be read), INVALID_CONFIG (it cannot be parsed), `too_large` (ZooKeeper would not take it).
     """
     path = configs.path(kind, name)
     configs.check_path(path, too_large)
     for _ in range(WRITE_TRIES):
-        (znode,) = await zk.read([path])
         try:
+            (znode,) = await zk.read([path])
             before = {} if znode is None else configs.decode(znode.data, path)
+        except SessionExpired:
+            raise
         except CorruptData as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{error}: mend it before changing it") from error
+        except LogyardError as error:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         after = change(dict(before))
         check(after)
         notice = config_changes.notice(kind, name)

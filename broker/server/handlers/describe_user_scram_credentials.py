@@ -1,19 +1,24 @@
 """DescribeUserScramCredentials (50): which SCRAM credentials users have (KIP-554). Any broker serves it.
 
 Only mechanism and iterations are answered, never a salt or a key. Credentials are read from ZooKeeper, so that any
-broker shows a change as soon as it was answered. Rights: Describe on the cluster (facts §18.1, §18.5).
+broker shows a change as soon as it was answered. A named user whose znode may not be read has an error of its own. If
+all are asked for, it fails the request, as in Kafka. Rights: Describe on the cluster (facts §18.1, §18.5).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from logyard.broker.errors import CorruptData, ErrorCode, fitting
+from logyard.broker.errors import CorruptData, ErrorCode, LogyardError, fitting
 from logyard.broker.server.api import Handler
 from logyard.broker.server.large_answers import PARTS_AT_ONCE, Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
+from logyard.broker.znodes.reading import read_each
 from logyard.broker.znodes.scram_credentials import MECHANISMS, ScramCredential
+
+Found = Mapping[str, str] | LogyardError
+"""A user's settings, or why they cannot be read."""
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
@@ -25,7 +30,13 @@ async def _of_all(services: Services) -> list[Fields]:
     """Return the users who have credentials, sorted."""
     (children,) = await services.zk.children([configs.type_path(configs.USERS)])
     users = sorted(configs.desanitize(name) for name in children or () if name != configs.DEFAULT)
-    return [_result(user, found) async for user, found in _settings(services, users) if _has_any(found)]
+    results = []
+    async for user, found in _settings(services, users):
+        if isinstance(found, LogyardError) and not isinstance(found, CorruptData):
+            raise found
+        if _has_any(found):
+            results.append(_result(user, found))
+    return results
 
 
 async def _of_named(services: Services, named: Sequence[Any]) -> list[Fields]:
@@ -63,10 +74,8 @@ def _unknown(user: str) -> Fields:
     return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, text)
 
 
-async def _settings(
-    services: Services, users: Sequence[str]
-) -> AsyncIterator[tuple[str, Mapping[str, str] | CorruptData]]:
-    """Yield each user's settings, or why they cannot be read; others have their turns between portions of users."""
+async def _settings(services: Services, users: Sequence[str]) -> AsyncIterator[tuple[str, Found]]:
+    """Yield what is found of each user; others have their turns between portions of users."""
     pauses = Pauses(services)
     for start in range(0, len(users), PARTS_AT_ONCE):
         portion = users[start : start + PARTS_AT_ONCE]
@@ -75,27 +84,29 @@ async def _settings(
             await pauses.after(parts_of_name(user))
             paths.append(configs.path(configs.USERS, configs.sanitize(user)))
         await services.turns.next()
-        for user, path, znode in zip(portion, paths, await services.zk.read(paths), strict=True):
+        for user, path, znode in zip(portion, paths, await read_each(services.zk, paths), strict=True):
             try:
+                if isinstance(znode, LogyardError):
+                    raise znode
                 yield user, {} if znode is None else configs.decode(znode.data, path)
-            except CorruptData as problem:
+            except LogyardError as problem:
                 yield user, problem
 
 
-def _has_any(found: Mapping[str, str] | CorruptData) -> bool:
-    return isinstance(found, CorruptData) or any(name in found for name in MECHANISMS.values())
+def _has_any(found: Found) -> bool:
+    return isinstance(found, LogyardError) or any(name in found for name in MECHANISMS.values())
 
 
-def _result(user: str, found: Mapping[str, str] | CorruptData) -> Fields:
+def _result(user: str, found: Found) -> Fields:
     try:
-        if isinstance(found, CorruptData):
+        if isinstance(found, LogyardError):
             raise found
         infos = [
             {"mechanism": number, "iterations": ScramCredential.parse(found[name]).iterations}
             for number, name in MECHANISMS.items()
             if name in found
         ]
-    except CorruptData as problem:
+    except LogyardError as problem:
         return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
     return {"user": user, "error_code": 0, "error_message": None, "credential_infos": infos}
 

@@ -195,7 +195,8 @@ async def test_filters() -> None:
         ([("", ANY, None)], ErrorCode.INVALID_REQUEST),
         ([("user", ANY, None), ("user", ANY, None)], ErrorCode.INVALID_REQUEST),
         ([("user", ANY, None), ("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
-        ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 3, None)], ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([("", ANY, None), ("user", EXACT, None)], ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 async def test_filters_that_are_refused(components: list[Any], code: ErrorCode) -> None:
