@@ -17,7 +17,7 @@ from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
-from logyard.broker.model import INTERNAL_TOPICS
+from logyard.broker.model import INTERNAL_TOPICS, ZERO_TOPIC_ID
 from logyard.broker.protocol import codec
 from logyard.broker.server import authorization
 from logyard.broker.server.answer_cache import Versions, Viewer, answering
@@ -33,6 +33,7 @@ from logyard.broker.server.turns import LARGE_BODY_BYTES, in_thread
 API_KEY = 3
 THROTTLE_TIME_SINCE = 3
 FLEXIBLE_SINCE = 9
+IDS_IN_REQUESTS_SINCE, BY_ID_SINCE = 10, 12
 # What a topic takes whose operations are asked for, in parts of an answer: a decision for each.
 OPERATIONS_PARTS = 8 * authorization.DECISION_PARTS
 # Answers of more parts, some megabytes while they are made, are made one after the other.
@@ -49,6 +50,8 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if cached is not None:
         return _charged(services, request, cached)
     message, wanted = _read(request)
+    if _is_early(request, message):
+        return _charged(services, request, _refused_early(request, message))
     if _is_long(services.metadata, wanted):
         request.body = memoryview(bytes(request.body))
         return _shared(services, request, message, wanted, seen_at, viewer)
@@ -73,6 +76,8 @@ async def _large(services: Services, request: Request, body: bytes) -> Encoded:
 
 async def _in_portions(services: Services, request: Request) -> bytes:
     message = await services.large_requests.decode(services.replicas, request, waits=True)
+    if await in_thread(services.replicas, partial(_is_early, request, message)):
+        return await in_thread(services.replicas, partial(_refused_early, request, message))
     wanted = await in_thread(services.replicas, partial(queries, message.topics, request.api_version))
     return await _gathered(services, request, message, wanted)
 
@@ -205,6 +210,20 @@ async def _own(services: Services, request: Request, made: Awaitable[bytes]) -> 
 def _read(request: Request) -> tuple[Any, list[TopicQuery] | None]:
     message = codec.decode_request(API_KEY, request.api_version, request.body)
     return message, queries(message.topics, request.api_version)
+
+
+def _is_early(request: Request, message: Any) -> bool:
+    """Whether it names a topic by its id, or not at all, in a version that has the fields for it and no more."""
+    if not IDS_IN_REQUESTS_SINCE <= request.api_version < BY_ID_SINCE:
+        return False
+    return any(topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in message.topics or ())
+
+
+def _refused_early(request: Request, message: Any) -> bytes:
+    """As Kafka: each topic is INVALID_REQUEST, and nothing is told of the cluster. A name may not be null there."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    topics = [{"error_code": code, "name": t.name or "", "topic_id": t.topic_id} for t in message.topics]
+    return _encoded(request, {"topics": topics})
 
 
 def _described(

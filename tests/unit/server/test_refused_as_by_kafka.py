@@ -122,3 +122,22 @@ async def test_offsets_of_unknown_partitions_are_not_deleted(client: SaslClient)
     told = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
     unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert told == {("t", 9): unknown, ("t", 0): 0, ("no-topic", 0): unknown}
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "t"])
+async def test_topics_are_named_by_their_ids_from_the_twelfth_version_on(
+    client: SaslClient, version: int, name: str | None
+) -> None:
+    """The two versions before have the field, and no null name in an answer: the connection was closed."""
+    (known,) = (await client.ask(METADATA, 12, topics=[{"name": "t"}], allow_auto_topic_creation=False)).topics
+    for topic_id in (known.topic_id, uuid.uuid4()):
+        # The second has more names than are answered in one turn.
+        for more in (0, 5000):
+            asked = [{"name": name, "topic_id": topic_id}, *({"name": f"no-topic-{n}"} for n in range(more))]
+            answer = await client.ask(METADATA, version, topics=asked, allow_auto_topic_creation=False)
+            assert {t.error_code for t in answer.topics} == {int(ErrorCode.INVALID_REQUEST)}
+            assert (len(answer.topics), answer.topics[0].name) == (1 + more, name or "")
+    if name is None:
+        answer = await client.ask(METADATA, version, topics=[{"name": None}], allow_auto_topic_creation=False)
+        assert [(t.name, t.error_code) for t in answer.topics] == [("", int(ErrorCode.INVALID_REQUEST))]
