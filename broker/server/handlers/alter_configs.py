@@ -105,6 +105,8 @@ async def _alter(services: Services, request: Request, resource: Any, change: Ch
 
     if kind == TOPIC:
         authorization.require(services, request, row.topic, name)
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name: there is no default topic")
         if name not in services.metadata:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
 

@@ -13,7 +13,7 @@ from tests.support.sasl_client import SaslClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, OFFSET_DELETE = 3, 8, 10, 19, 20, 47
-DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 32, 60
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 33, 44, 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -141,3 +141,11 @@ async def test_topics_are_named_by_their_ids_from_the_twelfth_version_on(
     if name is None:
         answer = await client.ask(METADATA, version, topics=[{"name": None}], allow_auto_topic_creation=False)
         assert [(t.name, t.error_code) for t in answer.topics] == [("", int(ErrorCode.INVALID_REQUEST))]
+
+
+async def test_there_is_no_default_topic(client: SaslClient) -> None:
+    """Of brokers the empty name means all."""
+    for api_key, version in ((ALTER_CONFIGS, 2), (INCREMENTAL_ALTER_CONFIGS, 1)):
+        asked = [{"resource_type": 2, "resource_name": "", "configs": []}]
+        (told,) = (await client.ask(api_key, version, resources=asked, validate_only=False)).responses
+        assert told.error_code == int(ErrorCode.INVALID_REQUEST)
