@@ -61,7 +61,7 @@ class PasswordEncoder:
             "salt": base64.b64encode(salt).decode(),
             "iterations": self._iterations,
             "encryptedPassword": base64.b64encode(hidden).decode(),
-            "passwordLength": len(password),
+            "passwordLength": _java_length(password),
             "initializationVector": base64.b64encode(vector).decode(),
         }
         encoded = ",".join(f"{name}:{value}" for name, value in parts.items())
@@ -96,10 +96,15 @@ class PasswordEncoder:
         unpadder = padding.PKCS7(_BLOCK_BITS).unpadder()
         plain = unpadder.update(decryptor.update(hidden) + decryptor.finalize()) + unpadder.finalize()
         password = plain.decode()
-        if len(password) != int(parts["passwordLength"]):
+        if int(parts["passwordLength"]) not in (_java_length(password), len(password)):  # the latter was once ours
             raise ValueError("another length")
         return password
 
     @staticmethod
     def _key(secret: str, factory: str, salt: bytes, iterations: int, bits: int) -> bytes:
         return hashlib.pbkdf2_hmac(_DIGESTS[factory], secret.encode(), salt, iterations, bits // 8)
+
+
+def _java_length(text: str) -> int:
+    """Return the length as Java counts it: in units of UTF-16."""
+    return len(text.encode("utf-16-le")) // 2

@@ -25,6 +25,15 @@ def test_what_is_written_can_be_read() -> None:
     assert parts["passwordLength"] == str(len(PASSWORD))
 
 
+def test_the_length_is_that_of_java() -> None:
+    """A broker of Kafka counts a character outside the first 65,536 as two, and refused what ours had stored."""
+    password = "sword\N{FISH}"
+    written = encoder(secret="a").encode(password)
+    assert "passwordLength:7," in written
+    assert encoder(secret="a").decode(written) == password
+    assert encoder(secret="a").decode(written.replace("passwordLength:7", "passwordLength:6")) == password
+
+
 def test_a_change_of_the_secret() -> None:
     written = encoder(secret="a").encode(PASSWORD)
     assert encoder(secret="b", old_secret="a").decode(written) == PASSWORD
