@@ -39,7 +39,7 @@ def _apply(services: Services, overrides: dict[str, str], asked: Any) -> None:
         overrides[name] = asked.value
     elif operation in (APPEND, SUBTRACT):
         default = _default(services, name)
-        present = _list(overrides.get(name) or default)
+        present = _list(overrides.get(name, default))
         given = _list(asked.value)
         there, named = set(present), set(given)
         kept = [item for item in present if item not in named]
@@ -53,7 +53,7 @@ def _list(text: str) -> list[str]:
 
 
 def _default(services: Services, name: str) -> str:
-    """Return the current value of a list that has no override. Raises ApiError: INVALID_CONFIG (it is not a list)."""
+    """Return the value of a list that has no override. Raises ApiError: INVALID_CONFIG (it is not a list)."""
     entries = services.config.describe_topic({}) if name in TOPIC_KEYS else services.config.describe()
     entry = next((e for e in entries if e.name == name), None)
     if entry is None or entry.type.name != "LIST":

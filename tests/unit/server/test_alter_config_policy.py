@@ -111,6 +111,16 @@ async def test_only_lists_are_appended_to(services: Any, operation: int) -> None
     assert await settings(services) == {"segment.bytes": "1048576"}
 
 
+async def test_a_list_of_which_all_was_subtracted_is_empty(services: Any) -> None:
+    """What was subtracted came back with whatever was appended next: an empty list was taken for none."""
+    services.config = BrokerConfig.parse("broker.id=1\nlog.dirs=/d\nzookeeper.connect=zk:2181")
+    for value, operation in (("delete", SUBTRACT), ("compact", APPEND)):
+        message = SimpleNamespace(resources=[resource(("cleanup.policy", value, operation))], validate_only=False)
+        (response,) = (await incremental_alter_configs.handle(services, INCREMENTAL, message))["responses"]
+        assert response["error_code"] == 0
+    assert (await settings(services))["cleanup.policy"] == "compact"
+
+
 async def test_who_only_asks_changes_nothing(services: Any) -> None:
     asked = resource(("retention.ms", "5000", SET))
     answer = await incremental_alter_configs.handle(
