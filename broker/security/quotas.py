@@ -133,13 +133,16 @@ class RateQuota:
             found[0].record(-units, now)
 
     def largest(self, user: str, client_id: str) -> float:
-        """Return the most units that can be counted at once without exceeding the quota; infinite without a quota."""
+        """Return the most units that can be counted at once without exceeding the quota; infinite without a quota, and
+        for one that is negative."""
         found = self._metered.find(user, client_id, self._now_ms())
-        return float("inf") if found is None else found[1] * (self._windows.count - 1) * self._windows.seconds
+        if found is None or found[1] < 0:
+            return float("inf")
+        return found[1] * (self._windows.count - 1) * self._windows.seconds
 
 
 class MutationQuota:
-    """The quota of partitions created and deleted per second (KIP-599)."""
+    """The quota of partitions created and deleted per second (KIP-599). One that is negative holds nobody back."""
 
     def __init__(self, configs: DynamicConfigs, windows: Windows, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms
@@ -149,13 +152,15 @@ class MutationQuota:
         """Return how many milliseconds this client has to wait before its next change; 0: none."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
-        return 0 if found is None else min(found[0].throttle_ms(found[1], now), THROTTLE_MS_MAX)
+        if found is None or found[1] < 0:
+            return 0
+        return min(found[0].throttle_ms(found[1], now), THROTTLE_MS_MAX)
 
     def take(self, user: str, client_id: str, partitions: float) -> None:
         """Count that many partitions; a negative number takes back what was not changed after all."""
         now = self._now_ms()
         found = self._metered.find(user, client_id, now)
-        if found is not None:
+        if found is not None and found[1] >= 0:
             found[0].take(partitions, found[1], now)
 
 

@@ -56,10 +56,11 @@ class SampledRate:
     def throttle_ms(self, bound: float, now_ms: float) -> int:
         """Return how many milliseconds to wait until the rate is down to `bound`; 0 if it is not above.
 
-        For a time W, an observed rate O and a target T, the delay X is given by O * W / (W + X) = T.
+        For a time W, an observed rate O and a target T, the delay X is given by O * W / (W + X) = T. For a negative
+        target it is negative: nobody waits, as in Kafka.
         """
         observed = self.per_second(now_ms)
-        if observed <= bound:
+        if observed <= bound or bound < 0:
             return 0
         return round((observed - bound) / max(bound, 1e-9) * self.elapsed_ms(now_ms))
 

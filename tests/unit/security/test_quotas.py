@@ -73,6 +73,21 @@ def test_a_user_s_clients_share_and_others_are_free(world: World) -> None:
     assert produce.record("u", "two", 500) == 0, "a changed bound holds at once"
 
 
+def test_a_negative_quota_throttles_nobody(world: World) -> None:
+    """A tool that writes znodes may have stored it. Kafka computes a negative wait from it."""
+    world.configs.set_quota("u", None, dict.fromkeys(map(str, QuotaKey), "-1"))
+    produce, fetch, time = world.quotas.produce, world.quotas.fetch, world.quotas.request
+    mutation = world.quotas.mutation
+    assert produce is not None
+    assert fetch is not None
+    assert time is not None
+    assert mutation is not None
+    assert [quota.record("u", "c", 1000) for quota in (produce, fetch, time)] == [0, 0, 0]
+    mutation.take("u", "c", 1000)
+    assert mutation.overdrawn_ms("u", "c") == 0
+    assert fetch.largest("u", "c") == float("inf")
+
+
 def test_each_client_of_a_default_has_a_meter_of_its_own(world: World) -> None:
     world.configs.set_quota(None, DEFAULT_ENTITY, {"consumer_byte_rate": "100"})
     fetch = world.quotas.fetch

@@ -59,6 +59,12 @@ def test_a_bound_of_nothing_is_no_division_by_zero() -> None:
     assert bucket.throttle_ms(0, 0) > 3_600_000
 
 
+def test_a_negative_bound_makes_nobody_wait() -> None:
+    rate = SampledRate(11, 1000)
+    rate.record(1_000_000, 0)
+    assert rate.throttle_ms(-1.0, 0) == 0
+
+
 def test_samples_are_bounded() -> None:
     rate = SampledRate(3, 1000)
     for at in range(0, 100_000, 1000):
