@@ -64,6 +64,9 @@ class SettingsChanges:
             finally:
                 # A credential that cannot be read takes no quota away.
                 quota_settings.changed(self._configs, kind, name, settings)
+                host = quota_settings.host_of(kind, name)
+                if host is not None and self._admission is not None:
+                    self._admission.name_has_quota(host, has_quota=host in self._configs.ip_quotas())
 
     def effective(self) -> BrokerConfig:
         """Return the configuration with the overrides that ZooKeeper has for this broker. Raises ConfigProblems."""

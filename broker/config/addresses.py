@@ -21,7 +21,7 @@ def address_counts(text: str) -> dict[str, int]:
         host, count = host.strip("[]"), count.strip()
         if not colon or not count.isascii() or not count.isdigit() or len(count) > 10:
             raise ValueError(f"address:count is expected, not {entry!r}")
-        if not is_address(host) and not _is_name(host):
+        if not is_address(host) and not is_name(host):
             raise ValueError(f"{host!r} is neither an address nor a host's name")
         found[canonical(host)] = int(count)
     return found
@@ -49,7 +49,8 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _is_name(host: str) -> bool:
+def is_name(host: str) -> bool:
+    """Whether every resolver would look the name up, be there such a host or not."""
     name = host.removesuffix(".")
     return 0 < len(name) <= _NAME_CHARS_MAX and all(_LABEL.fullmatch(label) for label in name.split("."))
 

@@ -7,7 +7,7 @@ users is a user's client (KIP-55, KIP-257, KIP-612; facts §1).
 import math
 from collections.abc import Iterator, Mapping
 
-from logyard.broker.config.addresses import canonical
+from logyard.broker.config.addresses import canonical, is_address
 from logyard.broker.errors import CorruptData
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs, QuotaEntity
 from logyard.broker.security.quotas import IP_QUOTA, QuotaKey
@@ -30,6 +30,12 @@ def changed(known: DynamicConfigs, kind: str, name: str, settings: Mapping[str, 
         return
     user, client_id = entity_of(kind, name)
     known.set_quota(user, client_id, _numbers(settings, CLIENT_KEYS, f"{kind}/{name}"))
+
+
+def host_of(kind: str, name: str) -> str | None:
+    """Return the host name that an entity of `ips` is called by; None for an address, the default, and other kinds."""
+    host = canonical(configs.desanitize(name)) if kind == configs.IPS and name != DEFAULT_ENTITY else ""
+    return None if not host or is_address(host) else host
 
 
 def entity_of(kind: str, name: str) -> QuotaEntity:

@@ -118,9 +118,11 @@ class Admission:
         self._sweep_at = ADDRESSES_SWEPT_AT
         self._room = asyncio.Event()
         self._of_names: Mapping[str, int] = {}
+        self._named_quotas: dict[str, None] = {}
+        self._quota_names: Mapping[str, str] = {}  # by address
         self._names = HostNames(self._addresses_changed)
         if limits.per_name_overrides:
-            self._names.want(limits.per_name_overrides)
+            self._want_names()
 
     def __len__(self) -> int:
         return len(self._admitted)
@@ -129,12 +131,24 @@ class Admission:
         """Read changed settings; connections that wait for room are checked again."""
         self.limits.take_over(config)
         self._room.set()
-        self._names.want(self.limits.per_name_overrides)
+        self._want_names()
+
+    def name_has_quota(self, host: str, *, has_quota: bool) -> None:
+        """Note whether one of `ip_quotas` is of this host's name: it holds for the addresses that the name has."""
+        if has_quota:
+            self._named_quotas[host] = None
+        else:
+            self._named_quotas.pop(host, None)
+        self._want_names()
+
+    def _want_names(self) -> None:
+        self._names.want([*self.limits.per_name_overrides, *self._named_quotas])
 
     def _addresses_changed(self, known: Mapping[str, frozenset[str]]) -> None:
-        """Apply a host name's limit to all its addresses. An override for an address takes precedence."""
-        counts = self.limits.per_name_overrides
+        """Apply a host name's limit and quota to all its addresses. Those of an address itself take precedence."""
+        counts, quotas = self.limits.per_name_overrides, self._named_quotas
         self._of_names = {address: counts[name] for name, found in known.items() if name in counts for address in found}
+        self._quota_names = {address: name for name, found in known.items() if name in quotas for address in found}
 
     def close(self) -> None:
         """Stop looking up names."""
@@ -180,7 +194,10 @@ class Admission:
         for rate in counted:
             rate.record(1, now)
         quotas = self.ip_quotas()
-        quota = (quotas.get(host) or quotas.get(DEFAULT_ENTITY) or {}).get(IP_QUOTA) if quotas else None
+        quota = None
+        if quotas:
+            named = quotas.get(self._quota_names.get(host, ""))
+            quota = (quotas.get(host) or named or quotas.get(DEFAULT_ENTITY) or {}).get(IP_QUOTA)
         if quota is None:
             return 0
         of_address = self._ip_rate(host, now)

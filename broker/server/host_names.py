@@ -27,6 +27,14 @@ def look_up(name: str) -> frozenset[str]:
     return frozenset(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
 
 
+async def is_known(name: str) -> bool:
+    """Whether a host of that name has an address now; it is asked in a thread, and may take half a minute."""
+    try:
+        return bool(await asyncio.get_running_loop().run_in_executor(None, look_up, name))
+    except (OSError, UnicodeError):
+        return False
+
+
 class HostNames:
     """Calls `changed` with the addresses of the wanted names whenever they may have changed."""
 

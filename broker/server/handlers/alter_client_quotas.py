@@ -1,9 +1,10 @@
 """AlterClientQuotas (49): sets and removes quotas of users, clients and addresses (KIP-546). Any broker serves it."""
 
-import ipaddress
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from logyard.broker.config.addresses import is_address, is_name
 from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
@@ -12,6 +13,7 @@ from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
+from logyard.broker.server.host_names import is_known
 from logyard.broker.server.large_answers import Pauses, parts_of_name
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
@@ -34,10 +36,13 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: bool) -> Fields:
     code, text = ErrorCode.NONE, None
-    # Of each kind one is looked at.
-    await pauses.after(ENTRY_PARTS + sum(parts_of_name(part.entity_name or "") for part in entry.entity[:3]))
+    # As in Kafka, of a type that is named twice the last name counts.
+    entity = {part.entity_type: part.entity_name async for part in pauses.between(entry.entity)}
+    await pauses.after(ENTRY_PARTS + sum(parts_of_name(entity.get(kind) or "") for kind in (USER, CLIENT_ID, IP)))
     try:
-        kind, name, keys = _place(entry)
+        kind, name, keys = _place(entity)
+        if kind == configs.IPS and (host := entity[IP]) is not None:
+            await _check_host(host)
         change = await _change(pauses, entry.ops, keys)
         await change_overrides(
             services.zk,
@@ -50,7 +55,7 @@ async def _alter(services: Services, pauses: Pauses, entry: Any, validate_only: 
         )
     except ApiError as refusal:
         code, text = refusal.code, refusal.message
-    named = [_named(part) async for part in pauses.between(entry.entity)]
+    named = [{"entity_type": kind, "entity_name": name} async for kind, name in pauses.between(entity.items())]
     return {"error_code": int(code), "error_message": text, "entity": named}
 
 
@@ -62,19 +67,14 @@ def _named(part: Any) -> Fields:
     return {"entity_type": part.entity_type, "entity_name": part.entity_name}
 
 
-def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
+def _place(entity: Mapping[str, str | None]) -> tuple[str, str, frozenset[str]]:
     """Return kind, name and allowed keys of the znode that has an entity's quotas; a null name means the default."""
     parts: dict[str, str] = {}
-    for part in entry.entity:
-        kind, name = part.entity_type, part.entity_name
+    for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"entity type {kind!r}: only user, client-id and ip have quotas")
-        if kind in parts:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} is named more than once")
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"the name of {kind} is empty")
-        if kind == IP and name is not None:
-            _check_ip(name)
         parts[kind] = DEFAULT_ENTITY if name is None else configs.sanitize(name)
     if not parts or (IP in parts and len(parts) > 1):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a user, a client-id, both, or an ip is expected")
@@ -83,11 +83,10 @@ def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
     return configs.IPS, parts[IP], quota_settings.IP_KEYS
 
 
-def _check_ip(text: str) -> None:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is not an IP address") from None
+async def _check_host(text: str) -> None:
+    """Raise ApiError: INVALID_REQUEST, for what is neither an address nor the name of a host, as in Kafka."""
+    if not is_address(text) and not (is_name(text) and await is_known(text)):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is not an IP address, nor a host whose name is known")
 
 
 async def _change(pauses: Pauses, ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[str, str]]:
@@ -117,9 +116,12 @@ async def _change(pauses: Pauses, ops: Any, keys: frozenset[str]) -> Callable[[d
 
 
 def _text(op: Any) -> str:
-    """Return a quota as text for the znode. Raises ApiError: INVALID_REQUEST (it is negative, not whole, too large)."""
+    """Return a quota as text for the znode. Raises ApiError: INVALID_REQUEST (it is not whole, too large).
+
+    As in Kafka those that need not be whole may be negative.
+    """
     value = float(op.value)
-    if not 0 <= value < float("inf"):
+    if not math.isfinite(value) or (op.key in quota_settings.WHOLE and value < -EPSILON):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a number of 0 or more is expected, not {value}")
     if op.key not in quota_settings.WHOLE:
         return repr(value)

@@ -214,23 +214,48 @@ async def test_alterations_that_are_refused_change_nothing() -> None:
         (entity(user="u"), {"connection_creation_rate": 1.0}),
         (entity(ip="10.0.0.1"), {"producer_byte_rate": 1.0}),
         (entity(ip="no address"), {"connection_creation_rate": 1.0}),
+        (entity(ip="no-host.invalid"), {"connection_creation_rate": 1.0}),
         (entity(ip="10.0.0.1", user="u"), {"connection_creation_rate": 1.0}),
         (entity(user="u"), {"producer_byte_rate": 1.5}),
         (entity(user="u"), {"producer_byte_rate": float("nan")}),
         (entity(user="u"), {"producer_byte_rate": 1e300}),
         (entity(ip="10.0.0.1"), {"connection_creation_rate": 2.0**31}),
-        (entity(user="u"), {"request_percentage": -1.0}),
+        (entity(user="u"), {"request_percentage": float("inf")}),
+        (entity(ip="10.0.0.1"), {"connection_creation_rate": -1.0}),
         (entity(user=""), {"producer_byte_rate": 1.0}),
         (entity(group="g"), {"producer_byte_rate": 1.0}),
         ([], {"producer_byte_rate": 1.0}),
-        (entity(user="u") * 2, {"producer_byte_rate": 1.0}),
     ):
         assert (await alter(broker, names, False, **quotas))[0] == invalid, (names, quotas)
     assert await alter(broker, entity(user="u"), validate_only=True, producer_byte_rate=1.0) == (0, None)
     assert await describe(broker) == {}
 
 
-@pytest.mark.parametrize("names", [entity(ip="é" * 16_000), entity(user="é" * 16_000) + entity(user="twice")])
+async def test_of_a_type_that_is_named_twice_the_last_name_counts() -> None:
+    broker = await services()
+    ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
+    asked = {"entries": [{"entity": entity(user="a") + entity(user="b"), "ops": ops}], "validate_only": False}
+    answer = await alter_client_quotas.handle(broker, *request(49, 1, asked))
+    assert answer["entries"] == [{"error_code": 0, "error_message": None, "entity": entity(user="b")}]
+    assert await describe(broker) == {(("user", "b"),): {"producer_byte_rate": 1.0}}
+
+
+async def test_a_host_may_be_called_by_its_name() -> None:
+    broker = await services()
+    assert await alter(broker, entity(ip="localhost"), connection_creation_rate=1.0) == (0, None)
+    assert await describe(broker) == {(("ip", "localhost"),): {"connection_creation_rate": 1.0}}
+
+
+async def test_what_need_not_be_whole_may_be_negative() -> None:
+    """Kafka takes it, as it does not look at the sign."""
+    broker = await services()
+    asked = {"request_percentage": -0.5, "controller_mutation_rate": -1.0}
+    assert await alter(broker, entity(user="u"), False, **asked) == (0, None)
+    assert await describe(broker) == {(("user", "u"),): asked}
+    assert (await alter(broker, entity(user="u"), producer_byte_rate=-1.0))[0] == int(ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("names", [entity(ip="é" * 16_000), entity(user="twice") + entity(user="é" * 16_000)])
 async def test_long_names_of_entities_are_looked_at_in_turns(names: list[dict[str, Any]]) -> None:
     """To encode one takes a millisecond."""
     broker = await services()
