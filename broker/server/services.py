@@ -9,6 +9,7 @@ from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import DEFAULT_ENTITY, BrokerConfig
 from logyard.broker.config.entries import ConfigEntry, ConfigSource
+from logyard.broker.config.stored_overrides import readable
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ErrorCode, LogyardError
@@ -130,17 +131,26 @@ class Services:
         return found
 
     def describe_broker(self, *, cluster_wide: bool) -> list[ConfigEntry]:
-        """Return this broker's current settings; with `cluster_wide` only the overrides that hold for all brokers."""
-        everyones = self.configs.entity_overrides(DEFAULT_ENTITY)
+        """Return this broker's current settings; with `cluster_wide` only the overrides that hold for all brokers.
+
+        What is stored and cannot be read is left out, as it is where settings are applied. Raises ConfigProblems, where
+        overrides contradict each other.
+        """
+        everyones = self.readable_overrides(DEFAULT_ENTITY)
         if cluster_wide:
             entries = self.config.with_dynamic({}, everyones).describe()
             shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
             kept = [e for e in entries if e.source is shared]
             return [replace(e, synonyms=tuple(s for s in e.synonyms if s.source is shared)) for e in kept]
-        entries = self.config.with_dynamic(self.configs.entity_overrides(str(self.broker_id)), everyones).describe()
+        entries = self.config.with_dynamic(self.readable_overrides(str(self.broker_id)), everyones).describe()
         if self.http_address is None:
             return entries
         return [replace(e, value=self.http_address) if e.name == "http.advertised.listener" else e for e in entries]
+
+    def readable_overrides(self, entity: str) -> dict[str, str]:
+        """Return the stored overrides of a broker, or of all, that can be read, with passwords as they are stored."""
+        # Who applies them has logged the others.
+        return readable(self.configs.entity_overrides(entity), note=lambda line: None, decode=lambda stored: stored)
 
     async def log_dirs(self, *, with_space: bool) -> list[LogDirInfo]:
         """Return the log directories with their replicas, and their disks' bytes if asked for."""

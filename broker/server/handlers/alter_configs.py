@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
+from logyard.broker.config.stored_overrides import with_effect
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server import authorization
@@ -151,9 +152,15 @@ async def _alter_broker(
     name: str = resource.resource_name
     entity, tls = name or configs.DEFAULT, services.tls
     known = services.configs.entity_overrides(entity)
+    named = await _look(services, resource, lambda: {setting.name for setting in resource.configs})
+
+    def looked_at(overrides: Mapping[str, str]) -> dict[str, str]:
+        """As in Kafka, what is stored without effect, and not named now, is left as it is."""
+        acting = with_effect(overrides, cluster_wide=not name)
+        return {key: value for key, value in overrides.items() if key in named or key in acting}
 
     def check(overrides: Mapping[str, str]) -> None:
-        validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
+        validate_dynamic_overrides(services.config, looked_at(overrides), cluster_wide=not name)
         ask_policy()
 
     def encoded(before: dict[str, str]) -> dict[str, str]:
@@ -162,14 +169,14 @@ async def _alter_broker(
 
     def wanted() -> dict[str, str]:
         after = change(dict(known))
-        validate_dynamic_overrides(services.config, after, cluster_wide=not name)
+        validate_dynamic_overrides(services.config, looked_at(after), cluster_wide=not name)
         return after
 
     after = await _look(services, resource, wanted)
     allowed()
     if tls is not None and name:
         # The files of key stores are read here too: a change of this broker has them read again.
-        await tls.check(services.config.with_dynamic(tls.decoded(after, known)))
+        await tls.check(services.config.with_dynamic(tls.decoded(looked_at(after), known)))
     await change_overrides(services.zk, configs.BROKERS, entity, encoded, check, validate_only=validate_only)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.controller.topics.topics import name_problem
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.server import authorization
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, LOGGER, TOPIC, TOPICS_PER_TURN, described, meant_for_another
@@ -48,8 +48,13 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         try:
             _require(services, request, resource.resource_type, resource.resource_name)
             entries = _entries(services, overrides, resource.resource_type, resource.resource_name)
-        except ApiError as refusal:
-            results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
+        except LogyardError as problem:
+            code, text = (
+                (problem.code, problem.message)
+                if isinstance(problem, ApiError)
+                else (ErrorCode.UNKNOWN_SERVER_ERROR, str(problem))
+            )
+            results.append({**head, "error_code": int(code), "error_message": text, "configs": []})
             continue
         fields = described(entries, await _wanted(pauses, resource, entries), with_synonyms, with_docs)
         results.append({**head, "error_code": 0, "error_message": None, "configs": fields})
