@@ -16,7 +16,7 @@ from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+USER, CLIENT_ID, IP = TYPES = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = range(3)
 # What an entity takes to be read, in parts of an answer.
 ENTITY_PARTS = 10
@@ -68,7 +68,8 @@ class Asked:
 
 def _asked(components: Any, strict: bool) -> Asked:
     wanted: dict[str, Any] = {}
-    for component in components:
+    # Of more than there are types one is refused below: a client may name a million.
+    for component in components[: len(TYPES) + 1]:
         kind = component.match_type
         if kind not in (EXACT, DEFAULT, ANY) or (kind == EXACT and component.match is None):
             text = "no name to match" if kind == EXACT else f"match type {kind} is not 0 to 2"
@@ -78,7 +79,7 @@ def _asked(components: Any, strict: bool) -> Asked:
         if kind == "" or kind in wanted:
             problem = f"{kind} is named more than once" if kind else "a component without an entity type"
             raise ApiError(ErrorCode.INVALID_REQUEST, problem)
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in TYPES:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, f"entity type {kind}: only user, client-id and ip have quotas"
             )

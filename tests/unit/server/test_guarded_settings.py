@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.errors import ErrorCode, LogyardError
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.protocol import codec
 from logyard.broker.server.handlers import (
     alter_client_quotas,
@@ -134,3 +134,20 @@ async def test_a_topic_that_cannot_be_altered_does_not_hide_another(
     (znode,) = await broker.zk.read(["/config/topics/open"])
     assert znode is not None
     assert configs.decode(znode.data) == {"retention.ms": "5"}
+
+
+async def test_a_filter_of_very_many_components_is_not_looked_through(broker: Services) -> None:
+    class Many(list[Any]):
+        looks = 0
+
+        def __iter__(self) -> Any:
+            for each in super().__iter__():
+                self.looks += 1
+                yield each
+
+    components = Many([SimpleNamespace(entity_type="user", match_type=ANY, match=None)] * 10_000)
+    with pytest.raises(ApiError, match="user is named more than once"):
+        await describe_client_quotas.handle(
+            broker, cast(Any, None), SimpleNamespace(components=components, strict=True)
+        )
+    assert components.looks < 10
