@@ -3,7 +3,7 @@
 Rule 1: a write is conditional on the version that was read; it is tried again when others wrote meanwhile.
 Rule 2: a change is answered when this broker obeys it; its notification is written together with it.
 Rule 3: a znode that cannot be parsed, or that ZooKeeper does not let us read, fails the first load; later its pattern
-        keeps the ACLs that are known, and the others are read all the same.
+        keeps the ACLs that are known, and the others are read all the same. One that we may not read is among `unread`.
 """
 
 import asyncio
@@ -47,6 +47,7 @@ class AclStore:
         self.known = known
         self._note = note
         self._below = below
+        self.unread: dict[ResourcePattern, None] = {}
         self._versions: dict[ResourcePattern, int] = {}
         self._loaded = False
         # One change or reading at a time: none overwrites what a later one has found.
@@ -82,12 +83,17 @@ class AclStore:
         znodes = await read_each(self._zk, [acls.path(pattern) for pattern in patterns])
         taken = size = 0
         for pattern, znode in zip(patterns, znodes, strict=True):
+            is_refused, was_refused = isinstance(znode, LogyardError), pattern in self.unread
+            self.unread.pop(pattern, None)
             try:
                 self._take(pattern, znode)
             except LogyardError as problem:
                 if not self._loaded:
                     raise
-                self._note(f"the ACLs of {pattern.kind} {pattern.type} {pattern.name} stay as they were: {problem}")
+                if is_refused:
+                    self.unread[pattern] = None
+                if not (is_refused and was_refused):
+                    self._note(f"the ACLs of {pattern.kind} {pattern.type} {pattern.name} stay as they were: {problem}")
             taken, size = taken + 1, size + (len(znode.data) if isinstance(znode, Znode) else 0)
             if taken >= PATTERNS_PER_TURN or size >= BYTES_PER_TURN:
                 taken = size = 0

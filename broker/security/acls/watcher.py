@@ -12,6 +12,8 @@ from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
 from logyard.broker.znodes.reading import read_each
 
 OPS_PER_MULTI = 200
+# How long after ACLs could not be read for want of rights it is tried again.
+UNREAD_AGAIN_S = 10.0
 
 
 class AclWatcher(SessionWatch):
@@ -27,19 +29,29 @@ class AclWatcher(SessionWatch):
         self._store = store
         self._note = note
         self._handled: dict[str, None] = {}
+        self._later: asyncio.TimerHandle | None = None
 
     async def _load(self, dirty: asyncio.Event) -> None:
         await self._store.create_paths()
         self._handled = dict.fromkeys(await self._list_and_watch(dirty))
         await self._store.load()
+        self._look_later(dirty)
 
     async def _look_again(self, dirty: asyncio.Event) -> None:
         present = await self._list_and_watch(dirty)
         notices = dict(zip(present, await read_each(self._zk, present), strict=True))
         fresh = [path for path in present if path not in self._handled]
-        await self._store.read_again(self._changed(fresh, notices))
+        await self._store.read_again([*self._changed(fresh, notices), *self._store.unread])
         self._handled = dict.fromkeys(present)
+        self._look_later(dirty)
         await self._purge(notices)
+
+    def _look_later(self, dirty: asyncio.Event) -> None:
+        """Look again where something could not be read: nobody tells that the rights to it were mended."""
+        if self._later is not None:
+            self._later.cancel()
+        loop = asyncio.get_running_loop()
+        self._later = loop.call_later(UNREAD_AGAIN_S, dirty.set) if self._store.unread else None
 
     async def _list_and_watch(self, dirty: asyncio.Event) -> list[str]:
         """Return the paths of all notifications."""

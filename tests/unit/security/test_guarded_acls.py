@@ -7,6 +7,7 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
+from logyard.broker.security.acls import watcher as watcher_module
 from logyard.broker.security.acls.filters import AclFilter
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.security.acls.store import AclStore
@@ -80,6 +81,28 @@ async def test_a_pattern_that_cannot_be_read_does_not_keep_the_others_from_being
     # A new session reads all of them again.
     await broker.watcher.start()
     assert broker.known.entries(OPEN) == {READ}
+
+
+async def test_a_pattern_is_obeyed_soon_after_it_may_be_read_again(
+    tree: ZooKeeperTree, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody tells of it: a right that was revoked meanwhile would go on."""
+    monkeypatch.setattr(watcher_module, "UNREAD_AGAIN_S", 0.01)
+    other = AclStore(MemoryZooKeeper(tree), Acls(), lambda note: None, lambda bound: 0)
+    broker.zk.refused.add(acls.path(GUARDED))
+    await other.create(GUARDED, [READ])
+    async with asyncio.timeout(5):
+        while broker.zk.reads < 20:
+            await asyncio.sleep(0.001)
+    assert len(broker.notes) == 1, "it is said once"
+    broker.zk.refused.clear()
+    async with asyncio.timeout(5):
+        while not broker.known.entries(GUARDED):
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    before = broker.zk.reads
+    await asyncio.sleep(0.05)
+    assert broker.zk.reads == before, "then there is nothing more to look for"
 
 
 async def test_the_first_load_fails_as_that_of_kafka(tree: ZooKeeperTree) -> None:
