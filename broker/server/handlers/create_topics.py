@@ -61,7 +61,9 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
             refused.append(refusal)
     told = []
     for made in (*created, *refused):
-        told.append(_fields(services, made, described))
+        # As in Kafka, of what was tried and failed it is not told that its settings are hidden.
+        is_failed = made.name == RESERVED or (made.error is not ErrorCode.NONE and made.name in sizes)
+        told.append(_failed(made) if is_failed else _fields(services, made, described))
         await pauses.after(SETTINGS_PARTS if told[-1]["configs"] else 2)
     return {"throttle_time_ms": charge.throttle_ms, "topics": told}
 
@@ -115,12 +117,15 @@ async def _led(
     ]
 
 
+def _failed(topic: CreatedTopic) -> Fields:
+    return {"name": topic.name, "error_code": int(topic.error), "error_message": topic.message, "configs": []}
+
+
 def _fields(services: Services, topic: CreatedTopic, described: Container[str]) -> Fields:
-    head = {"name": topic.name, "error_code": int(topic.error), "error_message": topic.message}
     if topic.name not in described:
-        return {**head, "configs": None, "topic_config_error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+        return {**_failed(topic), "topic_config_error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     if topic.error is not ErrorCode.NONE:
-        return {**head, "configs": []}
+        return _failed(topic)
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,

@@ -208,6 +208,17 @@ async def test_lists_leave_out_what_may_not_be_described(broker: Secured) -> Non
     assert len((await a.ask("ListGroups", **listed)).groups) == 2
 
 
+async def test_of_topics_that_could_not_be_created_nothing_is_hidden(broker: Secured) -> None:
+    """Kafka clears the second error with the settings where the first one comes of the creation itself."""
+    a = await broker.client(A)
+    broker.put(acl(A, Op.CREATE, C, CLUSTER))
+    names = ("bad/name", "twice", "twice", "__cluster_metadata")
+    wanted = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+    answer = await a.ask("CreateTopics", topics=wanted, timeout_ms=5000, validate_only=False)
+    told = {t.name: (t.error_code, t.topic_config_error_code, t.configs) for t in answer.topics}
+    assert told == {"bad/name": (17, 0, []), "twice": (42, 29, []), "__cluster_metadata": (42, 0, [])}
+
+
 @pytest.mark.parametrize("is_tried_only", [True, False])
 async def test_created_topics_show_their_settings_to_who_may_see_them(broker: Secured, is_tried_only: bool) -> None:
     a = await broker.client(A)
@@ -222,7 +233,7 @@ async def test_created_topics_show_their_settings_to_who_may_see_them(broker: Se
     told = {one.name: (one.value, one.config_source, one.read_only, one.is_sensitive) for one in seen.configs}
     assert (told["segment.bytes"][:2], told["compression.type"][:2]) == (("100000", 1), ("producer", 5))
     assert (hidden.error_code, hidden.topic_config_error_code, hidden.num_partitions) == (0, 29, -1)
-    assert (hidden.topic_id.int, hidden.replication_factor, hidden.configs) == (0, -1, None)
+    assert (hidden.topic_id.int, hidden.replication_factor, hidden.configs) == (0, -1, [])
     if not is_tried_only:
         asked = [{"resource_type": 2, "resource_name": "seen", "configuration_keys": None}]
         (described,) = (await a.ask("DescribeConfigs", resources=asked)).results
