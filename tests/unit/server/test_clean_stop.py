@@ -7,6 +7,7 @@ from typing import Any
 
 from logyard.broker.broker import Broker, real_environment
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.environment import Environment
 from logyard.broker.errors import ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
@@ -56,7 +57,7 @@ class Client:
         return found
 
 
-async def started(directory: Path) -> Broker:
+async def started(directory: Path) -> tuple[Broker, Environment]:
     config = BrokerConfig.parse(f"{SETTINGS}\nlog.dirs={directory / 'logs'}")
     world = real_environment(config)
     tree = ZooKeeperTree(world.clock)
@@ -64,7 +65,7 @@ async def started(directory: Path) -> Broker:
     world.open_http = None
     broker = Broker(config, world)
     await broker.start()
-    return broker
+    return broker, world
 
 
 def joining() -> dict[str, Any]:
@@ -74,7 +75,7 @@ def joining() -> dict[str, Any]:
 
 
 async def test_who_waits_is_answered_at_once(tmp_path: Path) -> None:
-    broker = await started(tmp_path)
+    broker, world = await started(tmp_path)
     async with asyncio.timeout(60):
         ports = [listener.port for listener in broker.listeners]
         first = await Client.to(ports[0])
@@ -101,4 +102,5 @@ async def test_who_waits_is_answered_at_once(tmp_path: Path) -> None:
         assert (await member.answer(JOIN_GROUP, 2)).error_code == ErrorCode.NOT_COORDINATOR
         assert await member.ended()
         assert await first.ended()
+    world.close()
     assert took < 3, "the grace of one listener is five seconds"

@@ -50,3 +50,4 @@ async def test_it_registers_in_the_next_session(tmp_path: Path, monkeypatch: pyt
                 await asyncio.sleep(0.01)
     finally:
         await broker.close()
+        world.close()
