@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from logyard.local import cluster as local_cluster
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 
@@ -118,6 +119,17 @@ class Wire:
 def process_cpu_s(pid: int) -> float:
     """User and system time of a process, threads that ended included, to the nanosecond."""
     return time.clock_gettime(((~pid) << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid makes it
+
+
+@contextmanager
+def patient_starts(ready_s: float) -> Iterator[None]:
+    """Wait so long for a broker that starts in the block: one of many partitions, on a slow machine."""
+    before = local_cluster.READY_S
+    local_cluster.READY_S = ready_s
+    try:
+        yield
+    finally:
+        local_cluster.READY_S = before
 
 
 @contextmanager

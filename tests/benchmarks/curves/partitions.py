@@ -55,7 +55,8 @@ def _at(cluster: LocalCluster, size: int, directory: Path) -> Mapping[str, float
     found |= _metrics_page(leader)
     for name, number in (("clean", signal.SIGTERM), ("killed", signal.SIGKILL)):
         cluster.stop_broker(1, number)
-        cluster.start_broker(1)
+        with harness.patient_starts(READY_S):
+            cluster.start_broker(1)
         _, follower = harness.servers(cluster)
         found[f"start, {name}, CPU s"] = follower.cpu_s()
         if name == "clean":  # the other one waits for the old session to end, whatever the partitions
