@@ -10,14 +10,13 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.security.acls import store as store_module
 from logyard.broker.security.acls.filters import AclFilter
-from logyard.broker.security.acls.rules import Acls, Subject
-from logyard.broker.security.acls.store import AclStore
-from logyard.broker.security.acls.watcher import AclWatcher
+from logyard.broker.security.acls.rules import Subject
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import acls
 from logyard.broker.znodes.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from logyard.broker.znodes.ops import Create, Delete, SetData
+from tests.support.acl_broker import AclBroker
 from tests.support.longest_turn import longest_turn
 
 T = ResourceType.TOPIC
@@ -26,20 +25,7 @@ READ, WRITE = (AclEntry("User:a", Permission.ALLOW, each) for each in (Operation
 EVERYTHING = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
 
 
-class Broker:
-    """What one broker has of the ACLs, in a session of its own."""
-
-    def __init__(self, tree: ZooKeeperTree) -> None:
-        self.zk = MemoryZooKeeper(tree)
-        self.notes: list[str] = []
-        self.known = Acls()
-        self.store = AclStore(self.zk, self.known, self.notes.append, lambda bound: 0)
-        self.watcher = AclWatcher(self.zk, self.store, self.notes.append)
-
-    async def obeys(self, pattern: ResourcePattern, *entries: AclEntry) -> None:
-        async with asyncio.timeout(5):
-            while self.known.entries(pattern) != frozenset(entries):
-                await asyncio.sleep(0.001)
+Broker = AclBroker[MemoryZooKeeper]
 
 
 class World:
@@ -49,7 +35,7 @@ class World:
         self.brokers: list[Broker] = []
 
     async def broker(self) -> Broker:
-        made = Broker(self.tree)
+        made = Broker(MemoryZooKeeper(self.tree))
         self.brokers.append(made)
         await made.watcher.start()
         return made
@@ -174,7 +160,7 @@ async def test_what_is_changed_while_a_broker_starts_is_not_missed(
 ) -> None:
     """Whether it comes before or after the znodes were read: the watches are set first."""
     one = await world.broker()
-    late = Broker(world.tree)
+    late = Broker(MemoryZooKeeper(world.tree))
     world.brokers.append(late)
     read, reads = late.zk.read, 0
 
@@ -293,7 +279,7 @@ async def test_later_a_bad_znode_leaves_what_is_known(world: World) -> None:
     assert any("/kafka-acl/Topic/t" in note for note in two.notes)
     assert any("acl_changes_" in note for note in two.notes)
     with pytest.raises(ApiError, match="mend it"):
-        await Broker(world.tree).store.create(LITERAL, [WRITE])
+        await Broker(MemoryZooKeeper(world.tree)).store.create(LITERAL, [WRITE])
     await two.watcher.start()  # a new session, in which the znode is as bad as before
     assert two.known.entries(LITERAL) == {READ}
 

@@ -11,12 +11,12 @@ from logyard.broker.security.acls import watcher as watcher_module
 from logyard.broker.security.acls.filters import AclFilter
 from logyard.broker.security.acls.rules import Acls
 from logyard.broker.security.acls.store import AclStore
-from logyard.broker.security.acls.watcher import AclWatcher
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import acls
 from logyard.broker.znodes.acls import AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from logyard.broker.znodes.ops import Create, OpResult, ZkCode, ZkOp
+from tests.support.acl_broker import AclBroker
 from tests.support.guarded_zookeeper import GuardedZooKeeper
 
 GUARDED, OPEN = (ResourcePattern(ResourceType.TOPIC, name) for name in ("guarded", "open"))
@@ -40,13 +40,7 @@ class ReadOnly(GuardedZooKeeper):
         return await super().pipeline(multis)
 
 
-class Broker:
-    def __init__(self, tree: ZooKeeperTree) -> None:
-        self.zk = ReadOnly(tree)
-        self.notes: list[str] = []
-        self.known = Acls()
-        self.store = AclStore(self.zk, self.known, self.notes.append, lambda bound: 0)
-        self.watcher = AclWatcher(self.zk, self.store, self.notes.append)
+Broker = AclBroker[ReadOnly]
 
 
 @pytest.fixture
@@ -56,7 +50,7 @@ async def tree() -> ZooKeeperTree:
 
 @pytest.fixture
 async def broker(tree: ZooKeeperTree) -> AsyncIterator[Broker]:
-    made = Broker(tree)
+    made = Broker(ReadOnly(tree))
     await made.watcher.start()
     yield made
     await made.watcher.stop()
@@ -107,7 +101,7 @@ async def test_a_pattern_is_obeyed_soon_after_it_may_be_read_again(
 
 async def test_the_first_load_fails_as_that_of_kafka(tree: ZooKeeperTree) -> None:
     """Who knows only some of the ACLs may allow what the others deny."""
-    broker = Broker(tree)
+    broker = Broker(ReadOnly(tree))
     await broker.store.create_paths()
     await broker.zk.multi([Create(acls.path(GUARDED), acls.encode([READ]))])
     broker.zk.refused.add(acls.path(GUARDED))
