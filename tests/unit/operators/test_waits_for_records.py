@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,6 +142,23 @@ class Message:
         return 0, 0
 
 
+async def first_event(monkeypatch: pytest.MonkeyPatch, settings: Any, consumer: Any) -> Any:
+    """Wait for a record, by a connection that is read anew at each look; `settings` and `consumer` are the hook's."""
+    monkeypatch.setattr(RecordsHook, "consumer", consumer)
+    monkeypatch.setattr(RecordsHook, "asettings", settings)
+    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
+    deadline_ms = int(time.time() * 1000) + 60_000
+    trigger = AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, poll_interval_s=0.01, deadline_ms=deadline_ms)
+    async with asyncio.timeout(30):
+        return await anext(aiter(trigger.run()))
+
+
+async def all_closed(made: Sequence[SilentConsumer]) -> None:
+    async with asyncio.timeout(20):
+        while not all(one.closed.is_set() for one in made):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,18 +178,10 @@ async def test_a_connection_that_is_edited_during_the_wait_is_the_one_that_is_re
         made.append(SilentConsumer(read[-1]))
         return made[-1]
 
-    monkeypatch.setattr(RecordsHook, "consumer", consumer)
-    monkeypatch.setattr(RecordsHook, "asettings", settings)
-    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
-    deadline_ms = int(time.time() * 1000) + 60_000
-    trigger = AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, poll_interval_s=0.01, deadline_ms=deadline_ms)
-    async with asyncio.timeout(30):
-        event = await anext(aiter(trigger.run()))
+    event = await first_event(monkeypatch, settings, consumer)
     assert event.payload["values"]["record"]["value"] == "second"
     assert [(one.settings, one.assigned) for one in made] == [("first", [5]), ("second", [5])]
-    async with asyncio.timeout(20):
-        while not all(one.closed.is_set() for one in made):
-            await asyncio.sleep(0.01)
+    await all_closed(made)
 
 
 async def test_a_connection_that_is_edited_into_one_of_no_use_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,17 +200,9 @@ async def test_a_connection_that_is_edited_into_one_of_no_use_ends_no_wait(monke
         made.append(SilentConsumer(read[-1]))
         return made[-1]
 
-    monkeypatch.setattr(RecordsHook, "consumer", consumer)
-    monkeypatch.setattr(RecordsHook, "asettings", settings)
-    monkeypatch.setattr("logyard.operators.triggers.records.REREAD_S", 0.0)
-    deadline_ms = int(time.time() * 1000) + 60_000
-    trigger = AwaitRecordTrigger(logyard_conn_id="c", offsets={"t-0": 5}, poll_interval_s=0.01, deadline_ms=deadline_ms)
-    async with asyncio.timeout(30):
-        event = await anext(aiter(trigger.run()))
+    event = await first_event(monkeypatch, settings, consumer)
     assert (event.payload["status"], event.payload["values"]["record"]["value"]) == (DONE, "second")
-    async with asyncio.timeout(20):
-        while not all(one.closed.is_set() for one in made):
-            await asyncio.sleep(0.01)
+    await all_closed(made)
 
 
 class Elsewhere(SilentConsumer):
@@ -333,7 +334,10 @@ async def test_offsets_that_a_log_never_had_end_the_wait(kafka: MockKafka, admin
 
 def test_a_new_topic_whose_leader_is_away_hides_no_other() -> None:
     views = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("a", "b", "c", "known")}
-    log = lambda tp, timeout: None if tp.topic == "b" else (3, 9)  # noqa: E731
+
+    def log(tp: Any, timeout: float) -> tuple[int, int] | None:
+        return None if tp.topic == "b" else (3, 9)
+
     consumer = SimpleNamespace(list_topics=lambda *_, **__: SimpleNamespace(topics=views), get_watermark_offsets=log)
     assert first_of_new(consumer, {"known-0": 0, "known-1": 0}, 1, ["^[a-c]"]) == dict.fromkeys(
         ("a-0", "a-1", "c-0", "c-1"), 3
