@@ -57,7 +57,7 @@ async def test_the_groups_of_a_commit_are_read_in_turns() -> None:
         await CommitRequest.read(commit_of([*groups[:-1], group("x")]))
 
 
-async def test_leases_are_listed_in_turns_and_encoded_in_a_thread() -> None:
+async def test_leases_are_listed_in_turns_and_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anyone who logs in may ask."""
     async with LeaseWorld() as world:
         for number in range(30):
@@ -70,17 +70,14 @@ async def test_leases_are_listed_in_turns_and_encoded_in_a_thread() -> None:
         ]
         asked, works = [], []
         world.before_work = lambda: works.append(True)
-        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
-        try:
-            async with turns_of_others() as turns:
+        monkeypatch.setattr(portions, "AT_ONCE", 10)
+        async with turns_of_others() as turns:
 
-                def sees(topic: str) -> bool:
-                    asked.append(turns[0])
-                    return topic == "u"
+            def sees(topic: str) -> bool:
+                asked.append(turns[0])
+                return topic == "u"
 
-                pieces = await world.lease_service.leases_json("b", sees)
-        finally:
-            portions.AT_ONCE = portions_before
+            pieces = await world.lease_service.leases_json("b", sees)
         told = json.loads(b"".join(pieces))["leases"]
         assert [one["lease_id"] for one in told] == [
             one["lease_id"] for one in granted if (one["topic"], one["run_id"]) == ("u", "b")
@@ -89,48 +86,42 @@ async def test_leases_are_listed_in_turns_and_encoded_in_a_thread() -> None:
         assert works == [True]
 
 
-async def test_statuses_are_made_in_turns_that_count_their_segments() -> None:
+async def test_statuses_are_made_in_turns_that_count_their_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log may have ten thousand: those of a hundred replicas took half a second in one turn."""
     async with LeaseWorld(config=replace(COMPACTED, segment_bytes=150)) as world:
         for number in range(12):
             fill(world.lead(TopicPartition("t", number)), 60)
         asked: list[int] = []
-        portions_before, portions.AT_ONCE = portions.AT_ONCE, 30
-        try:
-            async with turns_of_others() as turns:
+        monkeypatch.setattr(portions, "AT_ONCE", 30)
+        async with turns_of_others() as turns:
 
-                def sees(_topic: str) -> bool:
-                    asked.append(turns[0])
-                    return True
+            def sees(_topic: str) -> bool:
+                asked.append(turns[0])
+                return True
 
-                pieces = await world.lease_service.partitions_json(sees, sees_cluster=False)
-        finally:
-            portions.AT_ONCE = portions_before
+            pieces = await world.lease_service.partitions_json(sees, sees_cluster=False)
         rows = json.loads(b"".join(pieces))["partitions"]
         assert [len(row["segments"]) for row in rows] == [60] * 12
         assert max(asked.count(turn) for turn in asked) == 2
 
 
-async def test_directories_are_compared_with_the_logs_in_turns() -> None:
+async def test_directories_are_compared_with_the_logs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async with LeaseWorld() as world:
         logs = [world.lead(TopicPartition("t", number)) for number in range(30)]
         asked: list[int] = []
-        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
-        try:
-            async with turns_of_others() as turns:
+        monkeypatch.setattr(portions, "AT_ONCE", 10)
+        async with turns_of_others() as turns:
 
-                def is_ours(tp: TopicPartition) -> bool:
-                    asked.append(turns[0])
-                    return tp.partition != 7
+            def is_ours(tp: TopicPartition) -> bool:
+                asked.append(turns[0])
+                return tp.partition != 7
 
-                found = await replica_status.strays([*(log.directory for log in logs), f"{ROOT}/odd"], logs, is_ours)
-        finally:
-            portions.AT_ONCE = portions_before
+            found = await replica_status.strays([*(log.directory for log in logs), f"{ROOT}/odd"], logs, is_ours)
         assert found == [logs[7].directory, f"{ROOT}/odd"]
         assert max(asked.count(turn) for turn in asked) <= 10
 
 
-async def test_decisions_are_listed_in_turns_and_encoded_in_a_thread() -> None:
+async def test_decisions_are_listed_in_turns_and_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each follower asks for them again and again: 20,000 took 0.09 s in one turn."""
     async with LeaseWorld() as world:
         kept = KeptDecision(0, 9, 1, SHA, 10)
@@ -141,12 +132,9 @@ async def test_decisions_are_listed_in_turns_and_encoded_in_a_thread() -> None:
         world.leases.decisions[TopicPartition("elsewhere", 0)] = kept
         works: list[bool] = []
         world.before_work = lambda: works.append(True)
-        portions_before, portions.AT_ONCE = portions.AT_ONCE, 10
-        try:
-            async with turns_of_others() as turns:
-                pieces = await world.lease_service.decisions_json()
-        finally:
-            portions.AT_ONCE = portions_before
+        monkeypatch.setattr(portions, "AT_ONCE", 10)
+        async with turns_of_others() as turns:
+            pieces = await world.lease_service.decisions_json()
         told = json.loads(b"".join(pieces))["decisions"]
         assert told == [kept.to_json(TopicPartition("t", number)) for number in range(30)]
         assert turns[0] >= 3
