@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# As often as a broker looks at its own (broker/http/metrics.py).
-LOOK_S = 0.1
+from logyard.broker.http.metrics import LOOK_S
 
 
 @contextmanager
