@@ -1,9 +1,7 @@
 """Maps the error of an append to the offsets log to the error that a member gets, as Kafka's GroupMetadataManager."""
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.replication.coordinator_errors import coordinator_error
-
-_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+from logyard.broker.replication.coordinator_errors import TOO_LARGE, coordinator_error
 
 
 def answer_for(appended: ErrorCode) -> ErrorCode:
@@ -14,7 +12,7 @@ def answer_for(appended: ErrorCode) -> ErrorCode:
     """
     if appended is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if appended in _TOO_LARGE else coordinator_error(appended)
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if appended in TOO_LARGE else coordinator_error(appended)
 
 
 def answer_for_deletion(appended: ErrorCode) -> ErrorCode:
@@ -27,4 +25,4 @@ def answer_for_group(stored: ErrorCode) -> ErrorCode:
     """The same for the append of a group's record. REBALANCE_IN_PROGRESS makes the members join again."""
     if stored is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.UNKNOWN_SERVER_ERROR if stored in _TOO_LARGE else coordinator_error(stored)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if stored in TOO_LARGE else coordinator_error(stored)

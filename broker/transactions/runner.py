@@ -17,7 +17,7 @@ from logyard.broker.clock import Clock, Now, passed_ms
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Timers
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.coordinator_errors import coordinator_error
+from logyard.broker.replication.coordinator_errors import TOO_LARGE, coordinator_error
 from logyard.broker.transactions import (
     addition,
     completion,
@@ -385,7 +385,7 @@ def _tombstone(transaction: Transaction) -> KeyValue:
 
 
 def _answer_for(appended: ErrorCode) -> ErrorCode:
-    if appended in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+    if appended in TOO_LARGE:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if appended is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
